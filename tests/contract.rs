@@ -13,4 +13,4 @@ mod requests;
 mod routing;
 mod scopes;
 mod shadow;
-mod tenant_keys;
+pub(crate) mod tenant_keys;

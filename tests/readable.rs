@@ -5,6 +5,7 @@
 //! `KEEPSAKE_WRITE_SAMPLES=format-2 cargo test --test integration readable`. Invariant: an existing
 //! sample is never written again.
 
+use crate::contract::tenant_keys::{SECRET, exchanged};
 use crate::support::{Broker, Message, Running, entries, files_below, read, root};
 use memory::Reads;
 use serde_json::{Value, json};
@@ -153,7 +154,8 @@ fn law_readable_forever() {
 /// Writes a sample: a shard with every sort of record, and the changelog that restores the shard.
 fn write(folder: &Path) {
     assert!(!folder.exists(), "{} exists: samples are never rewritten", folder.display());
-    let running = Running::start(Broker::Kafka, &[("topics.partitions", "1")]);
+    let options = [("topics.partitions", "1"), ("auth.tenants.signed.secret", SECRET)];
+    let running = Running::start(Broker::Kafka, &options);
     let client = running.client();
     let ada = client.user("sample", "ada");
     for (n, content) in [
@@ -187,6 +189,9 @@ fn write(folder: &Path) {
     ada.event(json!({"type": "feedback", "memory": memory, "signal": "used"}));
     let gone = ada.event(json!({"type": "remember", "content": "This will be forgotten."}));
     ada.event(json!({"type": "forget", "memory": gone["decisions"][0]["memory"]}));
+    let zoe = client.user("signed", "zoe");
+    let bees = json!({"type": "remember", "content": "I keep bees."});
+    exchanged(&zoe, zoe.message("events", bees), SECRET);
     let records = client.read_raw("memories");
     let place = running.stop();
     let shard = place.dir.join(format!("{}events-0", place.prefix));

@@ -57,6 +57,9 @@ impl Sample {
         layers
             .set("topics.prefix", identity.topic.strip_suffix("events").expect("events"), "test")
             .expect("a string");
+        if let Some(group) = told["identity"]["group"].as_str() {
+            layers.set("kafka.group_id", group, "test").expect("a string");
+        }
         Sample {
             name: folder.file_name().expect("a folder").to_string_lossy().into_owned(),
             changelog: Changelog::ending_at(place.offset, records.lines().map(record).collect()),

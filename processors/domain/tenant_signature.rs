@@ -13,13 +13,19 @@
 //! signed, because tracing libraries add them later.
 //!
 //! Limit: a copy of a signed record is as valid as the record, until `age_ms_max` is over by the
-//! record's timestamp. An event with an id is applied once, however often it is copied.
+//! record's timestamp, which the writer of the copy may set. So the kernel also compares the time
+//! of signing with that of the user's other events (`memory/signed.rs`).
 
+use crate::Time;
 use crate::fault::{Reject, RejectCode};
 use crate::signature::{SignedParts, SigningKey};
 use std::collections::BTreeMap;
 
 pub const TENANT_SIGNATURE: &str = "keepsake-tenant-signature";
+
+/// Header with the number of times that a dead letter was sent again. Such a record keeps its
+/// timestamp and may be signed later.
+pub const REDRIVEN: &str = "keepsake-redriven";
 
 /// The headers that change what Keepsake does with a record.
 pub const SIGNED_HEADERS: [&str; 11] = [
@@ -62,18 +68,18 @@ impl TenantKeys {
         Some(format!("{now_ms}:{}", key.sign_bytes(&signed_bytes(record, now_ms))))
     }
 
-    /// Verifies that a record comes from the tenant that it names. `header` is the value of
-    /// [`TENANT_SIGNATURE`].
+    /// Verifies that a record comes from the tenant that it names, and returns when the tenant
+    /// signed it; `None` for a tenant without a key. `header` is the value of [`TENANT_SIGNATURE`].
     pub fn verify(
         &self,
         tenant: &str,
         record: &SignedParts<'_>,
         header: Option<&[u8]>,
         at_ms: i64,
-    ) -> Result<(), Reject> {
+    ) -> Result<Option<Time>, Reject> {
         let Some(key) = self.by_tenant.get(tenant) else {
             if self.others {
-                return Ok(());
+                return Ok(None);
             }
             let what = "this tenant has no key in auth.tenants, and auth.others is false";
             return Err(forbidden(what.to_owned()));
@@ -91,14 +97,16 @@ impl TenantKeys {
                 "{TENANT_SIGNATURE} was made with another key or over another record"
             )));
         }
-        let age_ms = at_ms.saturating_sub(signed_ms).saturating_abs();
+        let is_redriven = record.headers.iter().any(|(name, _)| name == REDRIVEN);
+        let latest_ms = if is_redriven { at_ms.max(signed_ms) } else { at_ms };
+        let age_ms = latest_ms.saturating_sub(signed_ms).saturating_abs();
         if age_ms > self.age_ms_max {
             return Err(forbidden(format!(
                 "signed {age_ms} ms away from the time of the record; auth.age_ms_max is {}",
                 self.age_ms_max
             )));
         }
-        Ok(())
+        Ok(Some(Time(signed_ms)))
     }
 }
 
@@ -204,6 +212,21 @@ mod tests {
             assert_eq!(refused.expect_err(forged).code, RejectCode::Forbidden);
         }
         assert!(keys.verify("acme", &record, None, 5_000).is_err());
+    }
+
+    #[test]
+    fn a_dead_letter_that_is_sent_again_keeps_its_time_and_is_signed_later() {
+        let keys = keys(true);
+        let verify = |headers: &[(String, Vec<u8>)], at_ms| {
+            let record =
+                SignedParts { topic: "events", partition: 0, key: None, value: None, headers };
+            let signature = keys.sign("acme", &record, 9_000).expect("acme has a key");
+            keys.verify("acme", &record, Some(signature.as_bytes()), at_ms).ok()
+        };
+        let redriven = headers(&[(REDRIVEN, "1")]);
+        assert_eq!(verify(&redriven, 1_000), Some(Some(Time(9_000))));
+        assert_eq!(verify(&redriven, 10_001), None, "a copy of it is as old as any other");
+        assert_eq!(verify(&[], 1_000), None);
     }
 
     #[test]

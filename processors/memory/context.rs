@@ -28,6 +28,8 @@ pub struct Settings<'a> {
     pub memories_max: Option<u64>,
     /// Key of the digests by which a `forget` is remembered.
     pub marks: &'a SigningKey,
+    /// Milliseconds by which an event may be signed before an earlier event of its user.
+    pub signed_age_ms_max: i64,
 }
 
 #[derive(Clone, Copy)]

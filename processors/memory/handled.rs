@@ -18,6 +18,8 @@ pub struct Handled {
     pub judged: Vec<(Outcome, &'static str)>,
     /// The event is refused because it names a memory of nobody.
     pub not_found: Option<Reject>,
+    /// The event becomes a dead letter: nothing of it was applied.
+    pub rejected: Option<Reject>,
     /// Decisions that refuse a memory because the tenant has as many as its quota allows.
     pub over_quota: usize,
     /// Copies of the record for other partitions, in this order.

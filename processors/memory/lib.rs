@@ -18,6 +18,7 @@ pub mod ranking;
 pub mod reads;
 pub mod rules;
 mod shadow;
+mod signed;
 pub mod staged;
 pub mod straggler;
 pub mod summaries;
@@ -33,7 +34,7 @@ pub use rules::Rules;
 pub use staged::Staged;
 
 use domain::fault::Result;
-use domain::{Decision, Event, MemoryId, Outcome};
+use domain::{Decision, Event, Forget, MemoryId, Outcome};
 use events::{feedback, forget, prune, remember, revise, summary, turn, update};
 
 /// The profiles under which an event is judged.
@@ -71,6 +72,9 @@ pub fn apply(
         Some(decision) => Handled { decisions: vec![decision], ..Handled::default() },
         None => handle(cx, staged, judges.shadow)?,
     };
+    if handled.rejected.is_none() {
+        signed::note(cx, staged)?;
+    }
     if !prepared.is_home {
         // The user's own partition publishes the decisions and remembers the id.
         handled.decisions.clear();
@@ -98,6 +102,10 @@ fn handle(cx: &Context<'_>, staged: &mut Staged<'_>, shadow: Option<&Rules>) -> 
     if cx.part == Part::First && is_straggler(cx, staged)? {
         let refused = cx.decision(Outcome::Refused, straggler::REASON);
         return Ok(Handled { decisions: vec![refused], ..Handled::default() });
+    }
+    // Order matters: a dead letter would hold the words that a `forget` covers.
+    if let Some(reject) = signed::refusal(cx, staged)? {
+        return Ok(Handled { rejected: Some(reject), ..Handled::default() });
     }
     let mut handled = match &event.action {
         Command::Turn(prepared) => turn::turn(cx, staged, prepared, shadow)?,
@@ -169,12 +177,16 @@ fn duplicate(cx: &Context<'_>, staged: &mut Staged<'_>) -> Result<Option<Decisio
     let source = &seen.source;
     let reason =
         format!("the same id came with offset {} of partition {}", source.offset, source.partition);
+    let forgets_at = match &cx.event.action {
+        Command::Forget { forget: Forget::Rest(rest), .. } => Some(&rest.continues),
+        Command::Forget { .. } => Some(source),
+        _ => None,
+    };
     Ok(Some(Decision {
         memory: seen.memories.first().copied(),
         related: seen.memories.iter().skip(1).copied().collect(),
         // The first reply may be lost, and without the salt its receipt proves nothing.
-        salt: matches!(cx.event.action, Command::Forget { .. })
-            .then(|| events::forget::salt(cx, source)),
+        salt: forgets_at.map(|place| events::forget::salt(cx, place)),
         ..cx.decision(Outcome::Duplicate, reason)
     }))
 }

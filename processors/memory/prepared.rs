@@ -28,6 +28,15 @@ pub struct Sent {
     /// The record was in the log before, on another partition or as a dead letter, so it may come
     /// after what was sent later.
     pub is_late: bool,
+    /// When the tenant signed the event, if its tenant has a key.
+    pub signed: Option<Time>,
+}
+
+impl Sent {
+    /// The time of the record, or that of signing if it was earlier.
+    pub fn earliest(&self) -> Time {
+        self.signed.map_or(self.at, |signed| signed.min(self.at))
+    }
 }
 
 pub enum Command {

@@ -87,6 +87,9 @@ pub struct GateState {
     /// The last totals, oldest first, in whole thousandths: the same wherever a batch ended.
     pub thousandths: Vec<i16>,
     pub words: Arc<UserWordCounts>,
+    /// The latest time at which an event of the user was signed, if the tenant has a key. Survives
+    /// `forget`.
+    pub signed: Option<Time>,
 }
 
 impl GateState {

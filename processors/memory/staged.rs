@@ -212,6 +212,14 @@ impl<'a> Staged<'a> {
         Ok(gate.scores().collect())
     }
 
+    /// Raises the latest time at which an event of the user was signed.
+    pub fn note_signed(&mut self, key: &UserKey, at: Time) -> Result<()> {
+        if self.gate(key)?.signed < Some(at) {
+            self.gate_mut(key)?.signed = Some(at);
+        }
+        Ok(())
+    }
+
     fn gate_mut(&mut self, key: &UserKey) -> Result<&mut GateState> {
         let gate = self.gate(key)?;
         let user = self.user(key);
@@ -294,11 +302,11 @@ impl<'a> Staged<'a> {
         Ok(())
     }
 
-    /// Removes everything of a user but the ids of events, which keep a replay from bringing the
-    /// rest back, the positions of events that wait for their turn, and the marks of `forget`s.
-    /// None of them holds a text.
+    /// Removes everything of a user but the ids of events and the latest time of signing, which
+    /// keep a replay from bringing the rest back, the positions of events that wait for their turn,
+    /// and the marks of `forget`s. None of them holds a text.
     pub fn forget_user(&mut self, key: &UserKey) -> Result<()> {
-        let ids = self.gate(key)?.ids;
+        let GateState { ids, signed, .. } = *self.gate(key)?;
         let mut memories: BTreeSet<MemoryId> = self.below.memory_ids(key)?.into_iter().collect();
         let mut slots: BTreeSet<String> =
             self.below.slots(key)?.into_iter().map(|(name, _)| name).collect();
@@ -318,7 +326,8 @@ impl<'a> Staged<'a> {
         user.slots = slots.into_iter().map(|name| (name, None)).collect();
         user.sessions = sessions.into_iter().map(|name| (name, None)).collect();
         user.is_gate_removed = true;
-        user.gate = (ids > 0).then(|| Arc::new(GateState { ids, ..GateState::default() }));
+        user.gate = (ids > 0 || signed.is_some())
+            .then(|| Arc::new(GateState { ids, signed, ..GateState::default() }));
         for session in windows {
             self.forget_window(key, Some(&session));
         }

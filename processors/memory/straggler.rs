@@ -8,8 +8,12 @@
 //! `forget`, is never a straggler, whatever time its sender gives: the log is the only clock that
 //! both share, a phone may be slow, and an import of old conversations after a `forget` is a wish.
 //! A straggler is refused only if its record is older than that of the `forget`.
+//!
+//! A signed event is the exception: its time of signing is compared wherever the event comes from,
+//! because a copy of what was said before the `forget` can reach the partition directly.
 
 use super::context::Context;
+use super::prepared::Sent;
 use super::reads::{ForgetMark, Forgot, Reads};
 use super::staged::Staged;
 use domain::fault::Result;
@@ -42,7 +46,7 @@ pub fn remember(
     let key = cx.settings.marks;
     // The time of the record, as for what comes late: an `at` that lies further back would let
     // everything in between return.
-    let at = cx.sent.at;
+    let at = cx.sent.earliest();
     let forgot: Vec<Forgot> = match forget {
         Forget::Everything => vec![Forgot::Everything],
         Forget::Session(session) => vec![Forgot::Session(short(key, &["session", session]))],
@@ -83,12 +87,14 @@ pub struct Newer {
 }
 
 pub fn newer_forgets(cx: &Context<'_>, staged: &Staged<'_>) -> Result<Newer> {
-    if !cx.sent.is_late {
-        return Ok(Newer::default());
-    }
+    let at = match cx.sent {
+        Sent { is_late: true, .. } => cx.sent.earliest(),
+        Sent { signed: Some(signed), .. } => signed,
+        _ => return Ok(Newer::default()),
+    };
     let key = cx.settings.marks;
     let mut marks = staged.forget_marks(cx.key())?;
-    marks.retain(|mark| cx.sent.at < mark.at);
+    marks.retain(|mark| at < mark.at);
     let session = cx.session().map(|session| Forgot::Session(short(key, &["session", session])));
     let is_covered = marks
         .iter()

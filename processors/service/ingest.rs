@@ -323,6 +323,7 @@ impl Ingest {
             }
             Route::Forward(_) | Route::Reject(_) => None,
         };
+        let by_kernel;
         let rejected = match (&draft.route, &too_long) {
             // The original was forwarded twice, and the first copy is applied already.
             _ if !batch.is_first_copy(draft.hop.as_ref())? => {
@@ -345,8 +346,8 @@ impl Ingest {
                 None
             }
             (Route::Apply(prepared), _) => {
-                self.decide(batch, &draft, prepared)?;
-                None
+                by_kernel = self.decide(batch, &draft, prepared)?;
+                by_kernel.as_ref()
             }
         };
         // A replay below the published offset writes no dead letters, so none are counted.
@@ -356,13 +357,14 @@ impl Ingest {
         Ok(())
     }
 
-    /// Hands an event to the kernel and collects what follows from it.
+    /// Hands an event to the kernel and collects what follows from it. Returns the reason if the
+    /// kernel rejects the event.
     fn decide(
         &self,
         batch: &mut Batch<'_>,
         draft: &prepare::Ready<'_>,
         prepared: &memory::Prepared,
-    ) -> Result<()> {
+    ) -> Result<Option<Reject>> {
         let event: &Event<Command> = &prepared.event;
         batch.newest = batch.newest.max(Some(event.at));
         let judges = Judges {
@@ -371,6 +373,10 @@ impl Ingest {
         };
         let settings = self.settings(event.key.tenant());
         let handled = memory::apply(settings, judges, &mut batch.staged, prepared)?;
+        if let Some(reject) = handled.rejected {
+            self.reject(batch, draft, &reject);
+            return Ok(Some(reject));
+        }
         for (partition, way) in &handled.copies {
             let copy = decode::forwarded(draft.record, *partition, *way, &self.options.decode);
             batch.forward(copy);
@@ -394,7 +400,7 @@ impl Ingest {
             });
         }
         batch.add(handled);
-        Ok(())
+        Ok(None)
     }
 
     /// The event that erases a part of the rest of a `forget`. Its id follows from the place of the
@@ -430,6 +436,7 @@ impl Ingest {
             forget: self.options.forget,
             memories_max: self.options.memories_max.of(tenant).map(|max| max as u64),
             marks: &self.options.decode.marks,
+            signed_age_ms_max: self.options.decode.tenants.age_ms_max,
         }
     }
 

@@ -10,12 +10,22 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 on_both_brokers! {
     law_isolated_even_from_those_who_may_write_to_the_topics
+    law_isolated_from_those_who_send_signed_records_again
 }
 
-const SECRET: &str = "the secret of acme, long enough to be one";
+pub(crate) const SECRET: &str = "the secret of acme, long enough to be one";
 
 /// Signs a message as the documentation asks a sender to.
 fn signed(message: Message, tenant: &str, secret: &str) -> Message {
+    signed_at(message, tenant, secret, now_ms())
+}
+
+fn now_ms() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is after 1970");
+    now.as_millis() as i64
+}
+
+fn signed_at(message: Message, tenant: &str, secret: &str, at_ms: i64) -> Message {
     let by_tenant = BTreeMap::from([(tenant.to_owned(), SigningKey::of(secret))]);
     let keys = TenantKeys { by_tenant, others: true, age_ms_max: 1 };
     let parts = SignedParts {
@@ -25,13 +35,12 @@ fn signed(message: Message, tenant: &str, secret: &str) -> Message {
         value: message.value.as_deref(),
         headers: &message.headers,
     };
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is after 1970");
-    let signature = keys.sign(tenant, &parts, now.as_millis() as i64).expect("a key");
+    let signature = keys.sign(tenant, &parts, at_ms).expect("a key");
     message.with(TENANT_SIGNATURE, signature)
 }
 
 /// Sends a signed message and returns the reply. The headers of the reply address are signed too.
-fn exchanged(user: &User<'_>, message: Message, secret: &str) -> Value {
+pub(crate) fn exchanged(user: &User<'_>, message: Message, secret: &str) -> Value {
     let correlation = message.value.clone().unwrap_or_default();
     let message = user.client.with_reply_to(message, &correlation);
     user.client.send(&signed(message, &user.tenant, secret));
@@ -111,5 +120,49 @@ fn law_isolated_even_from_those_who_may_write_to_the_topics(broker: Broker) {
     let (code, stdout, stderr) = program::run(command.args(list).args(["--set", &secret]));
     assert_eq!(code, Some(0), "{stderr}");
     assert!(stdout.contains("My locker has number 2."), "{stdout}");
+    running.stop();
+}
+
+/// A copy has the time of the original record, which its writer may choose.
+fn law_isolated_from_those_who_send_signed_records_again(broker: Broker) {
+    let running = Running::start(broker, &[("auth.tenants.acme.secret", SECRET)]);
+    let client = running.client();
+    let ada = client.user("acme", "ada");
+    let hour_ago = now_ms() - 3_600_000;
+    let sent = |name: &str, event: Value, at_ms: i64| {
+        let message = client.with_reply_to(ada.message("events", event), name.as_bytes());
+        let message = Message { timestamp_ms: at_ms, ..message };
+        signed_at(message, &ada.tenant, SECRET, at_ms)
+    };
+    let reply = |message: &Message, name: &str| {
+        client.send(message);
+        client.reply("kafka_correlationId", name.as_bytes()).json()
+    };
+    let secret = json!({"type": "remember", "content": "My doctor is called Zanzibar."});
+    let with_id = json!({"type": "remember", "content": "My locker has number 7.", "id": "e1"});
+    let first = sent("first", secret.clone(), hour_ago);
+    let named = sent("named", with_id, hour_ago);
+    assert_eq!(outcome(&reply(&first, "first")), "kept");
+    assert_eq!(outcome(&reply(&named, "named")), "kept");
+
+    // An import of an old conversation is signed when it is sent.
+    let old = json!({"type": "remember", "content": "I kept bees.", "at": "2001-01-01T00:00:00Z"});
+    let imported = sent("imported", old, now_ms());
+    assert_eq!(outcome(&reply(&imported, "imported")), "kept");
+    let forget = json!({"type": "forget", "query": "doctor zanzibar"});
+    assert_eq!(outcome(&reply(&sent("forget", forget, now_ms()), "forget")), "forgotten");
+
+    assert_eq!(outcome(&reply(&named, "named")), "duplicate");
+    assert_eq!(outcome(&reply(&first, "first")), "refused", "it is forgotten");
+    let other = json!({"type": "remember", "content": "The gate opens at nine."});
+    let other = sent("other", other, hour_ago);
+    for partition in [None, Some(0), Some(1), Some(2)] {
+        let refused = reply(&Message { partition, ..other.clone() }, "other");
+        assert_eq!(refused["status"], "forbidden", "{partition:?} {refused}");
+        assert_eq!(refused["type"], "error", "{refused}");
+    }
+    let listed = json!({"type": "list", "limit": 100});
+    let listed = exchanged(&ada, ada.message("recalls", listed), SECRET);
+    assert_eq!(listed["memories"].as_array().map_or(0, Vec::len), 2, "{listed}");
     running.stop();
 }

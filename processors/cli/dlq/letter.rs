@@ -4,10 +4,9 @@
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use client::show;
-use domain::MARK;
 use domain::fault::RejectCode;
+use domain::{MARK, REDRIVEN, SignedParts, TENANT_SIGNATURE, TenantKeys};
 use log::broker::{Headers, OutgoingRecord, Record, header};
-use log::decode::REDRIVEN;
 use log::reply::TRUNCATED;
 use serde_json::{Value, json};
 use service::config::Config;
@@ -145,6 +144,37 @@ impl DeadLetter {
         })
     }
 
+    /// Signs the restored record again, because an event is forbidden if another one of its user was
+    /// signed much later. A record that was forbidden, or whose signature was not valid, keeps its
+    /// own, and so does one of a tenant without a key here.
+    pub fn signed_again(
+        &self,
+        mut restored: OutgoingRecord,
+        keys: &TenantKeys,
+        now_ms: i64,
+    ) -> OutgoingRecord {
+        let key = restored.key.as_deref().unwrap_or_default();
+        let tenant = key.split(|byte| *byte == b'/').next().unwrap_or_default();
+        let tenant = String::from_utf8_lossy(tenant);
+        let parts = SignedParts {
+            topic: &restored.topic,
+            partition: -1,
+            key: restored.key.as_deref(),
+            value: restored.value.as_deref(),
+            headers: &restored.headers,
+        };
+        let own = header(&restored.headers, TENANT_SIGNATURE);
+        let at_ms = self.original_ms().unwrap_or_default();
+        let is_valid = self.reason() != RejectCode::Forbidden.as_str()
+            && matches!(keys.verify(&tenant, &parts, own, at_ms), Ok(Some(_)));
+        let signature = if is_valid { keys.sign(&tenant, &parts, now_ms) } else { None };
+        if let Some(signature) = signature {
+            restored.headers.retain(|(name, _)| name != TENANT_SIGNATURE);
+            restored.headers.push((TENANT_SIGNATURE.to_owned(), signature.into_bytes()));
+        }
+        restored
+    }
+
     /// True for a letter without the record, which was longer than the dead-letter topic takes.
     fn is_truncated(&self) -> bool {
         self.0.value.is_none() && header(&self.0.headers, TRUNCATED).is_some()
@@ -236,7 +266,9 @@ fn printable(text: &str) -> String {
 mod tests {
     use super::*;
     use domain::fault::{Reject, RejectCode};
+    use domain::{SigningKey, Time};
     use log::reply::{self, DeadLetters};
+    use std::collections::BTreeMap;
 
     fn topics() -> SourceTopics {
         SourceTopics { events: "k.events".into(), recalls: "k.recalls".into(), prefix: "k.".into() }
@@ -259,9 +291,12 @@ mod tests {
 
     /// Builds a dead letter with the code that ingest uses.
     fn letter(record: &Record) -> DeadLetter {
-        let reject = Reject::new(RejectCode::NotUtf8, "is \u{1b}[2J no text");
+        letter_of(record, &Reject::new(RejectCode::NotUtf8, "is \u{1b}[2J no text"))
+    }
+
+    fn letter_of(record: &Record, reject: &Reject) -> DeadLetter {
         let dead_letters = DeadLetters { topic: "k.dead-letters".into(), bytes_max: 10_000 };
-        let parked = reply::dead_letter(record, &reject, "ingest", &dead_letters);
+        let parked = reply::dead_letter(record, reject, "ingest", &dead_letters);
         DeadLetter(Record {
             headers: parked.headers,
             key: parked.key,
@@ -308,6 +343,57 @@ mod tests {
     fn a_request_is_restored_with_a_new_time() {
         let back = letter(&sent("k.recalls", &[])).restored(&topics()).expect("a request");
         assert_eq!((back.topic.as_str(), back.timestamp_ms), ("k.recalls", None));
+    }
+
+    #[test]
+    fn only_what_its_tenant_signed_is_signed_again() {
+        let by_tenant = [("acme".to_owned(), SigningKey::of("a key of acme"))];
+        let keys = TenantKeys { by_tenant: by_tenant.into(), others: true, age_ms_max: 1_000 };
+        let own = sent("k.events", &[("ce_id", "7")]);
+        let (at, now) = (own.timestamp_ms, own.timestamp_ms + 1_000_000);
+        let parts = |record: &OutgoingRecord| {
+            let OutgoingRecord { topic, key, value, headers, .. } = record.clone();
+            (topic, key, value, headers)
+        };
+        let signed = |record: &Record, at| {
+            let Record { topic, key, value, headers, .. } = record;
+            let (key, value) = (key.as_deref(), value.as_deref());
+            let parts = SignedParts { topic, partition: 2, key, value, headers };
+            let mut signed = record.clone();
+            let signature = keys.sign("acme", &parts, at).expect("a key").into_bytes();
+            signed.headers.push((TENANT_SIGNATURE.into(), signature));
+            signed
+        };
+        let again = |record: &Record, keys: &TenantKeys, now| {
+            let letter = letter(record);
+            let restored = letter.restored(&topics()).expect("an event");
+            letter.signed_again(restored, keys, now)
+        };
+        let back = again(&signed(&own, at), &keys, now);
+        let (topic, key, value, headers) = parts(&back);
+        let signature = header(&headers, TENANT_SIGNATURE);
+        let (key, value) = (key.as_deref(), value.as_deref());
+        let verified = SignedParts { topic: &topic, partition: 0, key, value, headers: &headers };
+        assert_eq!(keys.verify("acme", &verified, signature, at), Ok(Some(Time(now))));
+
+        // Once more, after it became a dead letter again.
+        let twice = Record { headers: back.headers, ..own.clone() };
+        let back = again(&twice, &keys, now + 5);
+        let of = |record: &OutgoingRecord| {
+            let signature = header(&record.headers, TENANT_SIGNATURE).unwrap_or_default();
+            String::from_utf8_lossy(signature).split(':').next().map(str::to_owned)
+        };
+        assert_eq!(of(&back), Some((now + 5).to_string()));
+
+        let none = TenantKeys { by_tenant: BTreeMap::new(), ..keys.clone() };
+        assert_eq!(of(&again(&signed(&own, at), &none, now)), Some(at.to_string()), "no key here");
+        let old = signed(&own, at - 2_000);
+        assert_eq!(of(&again(&old, &keys, now)), Some((at - 2_000).to_string()), "too old");
+        assert_eq!(of(&again(&own, &keys, now)), Some(String::new()), "never signed");
+        let forbidden = Reject::new(RejectCode::Forbidden, "a copy");
+        let letter = letter_of(&signed(&own, at), &forbidden);
+        let restored = letter.restored(&topics()).expect("an event");
+        assert_eq!(of(&letter.signed_again(restored, &keys, now)), Some(at.to_string()));
     }
 
     #[test]

@@ -5,9 +5,11 @@ use super::letter::{DeadLetter, Reasons, SourceTopics};
 use clap::Args;
 use client::reading::{self, OffsetRange};
 use client::show::{self, Output};
+use domain::TenantKeys;
 use domain::fault::{Fault, Result, StopName};
 use kafka::Connection;
 use log::broker::{Broker, Producer, Record};
+use log::clock::{Clock, SystemClock};
 use serde_json::json;
 use service::config::Config;
 use std::collections::BTreeMap;
@@ -17,7 +19,8 @@ use std::time::Duration;
 pub const EXAMPLES: &str = "\
 A redriven record has the original key, value and headers, without the headers of the dead letter, \
 and with the header keepsake-redriven: the number of redrives. An event keeps its time, a request \
-gets a new one. The dead letter stays on its topic. If the reason still applies, the records \
+gets a new one, and what its tenant signed is signed again if auth.tenants has the key. The dead \
+letter stays on its topic. If the reason still applies, the records \
 become dead letters again, and more than ingest.dead_letters_in_a_row_max of them stop the service; \
 the reason overloaded never does.
 
@@ -82,6 +85,7 @@ impl Redrive {
         let ranges = self.ranges(config, &progress)?;
         let mut run = RedriveRun {
             topics: SourceTopics::of(config),
+            tenants: config.auth.keys().expect("the keys were checked at start"),
             producer: if self.yes { Some(connection.producer("keepsake-dlq")?) } else { None },
             progress: self.commits_progress().then_some(&progress),
             uncommitted: BTreeMap::new(),
@@ -247,6 +251,7 @@ impl RedriveResult {
 
 struct RedriveRun<'a> {
     topics: SourceTopics,
+    tenants: TenantKeys,
     /// `None` in a dry run.
     producer: Option<Box<dyn Producer>>,
     /// `None` if the run does not commit.
@@ -282,7 +287,8 @@ impl RedriveRun<'_> {
             }
             Ok(outgoing) => {
                 if let Some(producer) = &mut self.producer {
-                    producer.send(&outgoing)?;
+                    let now = SystemClock.wall();
+                    producer.send(&letter.signed_again(outgoing, &self.tenants, now.0))?;
                     std::thread::sleep(self.pause);
                 }
                 *self.result.counts.entry(letter.reason_for_people()).or_default() += 1;

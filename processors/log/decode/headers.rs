@@ -18,7 +18,9 @@ use super::{Hop, Options};
 use crate::broker::{OutgoingRecord, Record, headers_bytes};
 use crate::wire::ECHOED;
 use domain::fault::{Reject, RejectCode};
-use domain::{ForwardReason, MARK, Position, ReplyTo, SignedParts, TENANT_SIGNATURE, Time};
+use domain::{
+    ForwardReason, MARK, Position, REDRIVEN, ReplyTo, SignedParts, TENANT_SIGNATURE, Time,
+};
 use regex::{RegexSet, RegexSetBuilder};
 use std::str::{FromStr, from_utf8};
 use text::shortened;
@@ -27,8 +29,6 @@ const ORIGIN: &str = "keepsake-origin";
 /// On a record that Keepsake forwarded: the partition and offset of the original.
 pub const VIA: &str = "keepsake-via";
 const TENANT: &str = "keepsake-tenant";
-/// Header with the number of times that a dead letter was sent again.
-pub const REDRIVEN: &str = "keepsake-redriven";
 const HOPS: &str = "keepsake-hops";
 /// The headers of a hop, which are replaced when a record is forwarded again.
 const HOP_HEADERS: [&str; 5] = [ORIGIN, VIA, TENANT, HOPS, MARK];
@@ -133,7 +133,15 @@ pub fn from_tenant(tenant: &str, record: &Record, options: &Options) -> Result<(
         return Ok(());
     }
     let signature = record.header(TENANT_SIGNATURE);
-    keys.verify(tenant, &signed_parts(record), signature, record.timestamp_ms)
+    keys.verify(tenant, &signed_parts(record), signature, record.timestamp_ms).map(drop)
+}
+
+/// Returns when the tenant signed the record. A forwarded record still has that signature. `None`
+/// for a record that Keepsake wrote, and for a tenant without a key.
+pub fn signed_at(tenant: &str, record: &Record, options: &Options) -> Option<Time> {
+    let signature = record.header(TENANT_SIGNATURE)?;
+    let parts = signed_parts(record);
+    options.tenants.verify(tenant, &parts, Some(signature), record.timestamp_ms).ok()?
 }
 
 fn signed_parts(record: &Record) -> SignedParts<'_> {

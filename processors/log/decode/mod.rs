@@ -15,7 +15,7 @@ mod headers;
 mod request;
 
 pub use headers::{
-    AllowedTopics, REDRIVEN, REPLY_PARTITION, VIA, forwarded, is_repetition, may_be_forwarded,
+    AllowedTopics, REPLY_PARTITION, VIA, forwarded, is_repetition, may_be_forwarded, signed_at,
 };
 
 use crate::broker::Record;

@@ -9,9 +9,9 @@
 //! records gets the same answer.
 
 use crate::quota::Limits;
+use domain::REDRIVEN;
 use log::broker::Record;
 use log::clock::{Clock, SystemClock};
-use log::decode::REDRIVEN;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 

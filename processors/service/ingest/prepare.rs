@@ -61,6 +61,7 @@ pub struct Undecided {
     part: Part,
     is_home: bool,
     is_ordered_here: bool,
+    signed: Option<Time>,
 }
 
 impl Ingest {
@@ -163,7 +164,10 @@ impl Ingest {
         let parts = candidates.len();
         // Order matters: cut before encoding, because 64 KiB may hold a thousand parts.
         candidates.truncate(self.options.candidates_max);
+        let tenant = event.key.tenant();
+        let signed = decode::signed_at(tenant, record, &self.options.decode);
         Route::Apply(Undecided {
+            signed,
             event,
             candidates,
             parts,
@@ -294,6 +298,7 @@ impl Undecided {
             sent: Sent {
                 at: Time(record.timestamp_ms),
                 is_late: hop.is_some() || decode::is_repetition(record),
+                signed: self.signed,
             },
         }
     }

@@ -7,6 +7,7 @@ mod forgotten;
 mod poison;
 mod quota;
 mod shadow;
+mod signed;
 mod stragglers;
 mod survival;
 mod tenant;

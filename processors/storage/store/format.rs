@@ -6,7 +6,7 @@
 //! memory     version │ VectorV1 │ MemoryV1 │ AroundV2 │ RevisionsV3 │ AuthorV4 │ ExpiryV5
 //!                      the parts from MemoryV1 on are missing until the memory is put
 //! turn       version │ SaidV2          session  version │ SessionV1
-//! gate       version │ GateV2          seen id  version │ SeenV1
+//! gate       version │ GateV2 │ SignedV6   seen id  version │ SeenV1
 //! slot       version │ SlotV1          identity version │ IdentityV1
 //! offset     version │ i64             position version │ (i64, i64)
 //! forgets    version │ ForgetMarksV1
@@ -44,12 +44,14 @@ use uuid::Uuid;
 /// - 4: a memory of a tenant has its author; an event on its way to the tenant's memories has a
 ///   record.
 /// - 5: a memory may have a time of expiry.
-pub const VERSION: u8 = 5;
+/// - 6: the gate state has the latest time at which an event of the user was signed.
+pub const VERSION: u8 = 6;
 const VERSION_1: u8 = 1;
 const VERSION_2: u8 = 2;
 const VERSION_3: u8 = 3;
 const VERSION_4: u8 = 4;
 const VERSION_5: u8 = 5;
+const VERSION_6: u8 = 6;
 
 /// Roles and scopes are stored as places in these lists. Invariant: lists are only appended to.
 const ROLES: [Role; 4] = [Role::User, Role::Assistant, Role::System, Role::Tool];
@@ -652,6 +654,11 @@ struct GateV2<'a> {
     words: &'a [u8],
 }
 
+#[derive(Serialize, Deserialize)]
+struct SignedV6 {
+    signed: Option<i64>,
+}
+
 pub fn gate_bytes(gate: &GateState) -> Vec<u8> {
     let thousandths: Vec<u8> =
         gate.thousandths.iter().flat_map(|score| score.to_le_bytes()).collect();
@@ -662,24 +669,28 @@ pub fn gate_bytes(gate: &GateState) -> Vec<u8> {
         words_total: gate.words.total(),
         words: &words,
     };
-    encode(&record, thousandths.len() + words.len() + 20)
+    let signed = SignedV6 { signed: gate.signed.map(|time| time.0) };
+    extended(encode(&record, thousandths.len() + words.len() + 31), &signed)
 }
 
 pub fn gate(bytes: &[u8]) -> Result<GateState> {
-    let (ids, thousandths, words) = match body(bytes)? {
+    let (ids, thousandths, words, rest) = match body(bytes)? {
         (VERSION_1, body) => {
             let GateV1 { ids, thousandths } = from_body(body)?;
-            (ids, thousandths, Some(UserWordCounts::default()))
+            (ids, thousandths, Some(UserWordCounts::default()), None)
         }
-        (_, body) => {
-            let GateV2 { ids, thousandths, words_total, words } = from_body(body)?;
-            (ids, thousandths, UserWordCounts::unpacked(words_total, words))
+        (version, body) => {
+            let (record, rest) = taken(body)?;
+            let GateV2 { ids, thousandths, words_total, words } = record;
+            let rest = Some(rest).filter(|_| version >= VERSION_6);
+            (ids, thousandths, UserWordCounts::unpacked(words_total, words), rest)
         }
     };
+    let signed = rest.map(from_body::<SignedV6>).transpose()?.and_then(|record| record.signed);
     let words = words.ok_or_else(|| unreadable("the word counts of a gate state are damaged"))?;
     let thousandths =
         thousandths.chunks_exact(2).map(|pair| i16::from_le_bytes([pair[0], pair[1]])).collect();
-    Ok(GateState { ids, thousandths, words: Arc::new(words) })
+    Ok(GateState { ids, thousandths, words: Arc::new(words), signed: signed.map(Time) })
 }
 
 #[derive(Serialize, Deserialize)]
@@ -891,6 +902,7 @@ mod tests {
     #[test]
     fn scores_keep_three_digits_and_never_wrap() {
         let was = a_gate(7, &[0.4567, -0.1, 1e9, f32::NAN], &["tea", "boat", "tea"]);
+        let was = GateState { signed: Some(Time(-9)), ..was };
         let is = gate(&gate_bytes(&was)).unwrap();
         assert_eq!(is.scores().collect::<Vec<_>>(), [0.457, -0.1, 32.767, 0.0]);
         assert_eq!(is, was);
@@ -899,6 +911,17 @@ mod tests {
     #[test]
     fn a_gate_state_of_format_1_has_no_word_counts() {
         assert_eq!(gate(&[1, 0x82, 0x01, 2, 1, 0]).unwrap(), a_gate(130, &[0.001], &[]));
+    }
+
+    #[test]
+    fn a_gate_state_of_format_5_has_no_time_of_signing() {
+        let was = a_gate(130, &[0.001], &["tea", "boat", "tea"]);
+        let bytes = gate_bytes(&GateState { signed: Some(Time(64)), ..was.clone() });
+        let (format_5, signed) = bytes.split_at(bytes.len() - 3);
+        assert_eq!(signed, [1, 0x80, 0x01]);
+        for version in [2, 5] {
+            assert_eq!(gate(&[&[version], &format_5[1..]].concat()).unwrap(), was);
+        }
     }
 
     #[test]
@@ -1004,18 +1027,18 @@ mod tests {
     #[test]
     fn the_bytes_of_a_format_never_change() {
         let was = Session { turns: 300, first_at: Time(-1), last_at: Time(64), summarised: 0 };
-        for version in [1, 2, 3, 4, 5] {
+        for version in [1, 2, 3, 4, 5, 6] {
             assert_eq!(session(&[version, 0xac, 0x02, 0x01, 0x80, 0x01, 0x00]).unwrap(), was);
         }
-        assert_eq!(session_bytes(&was), [5, 0xac, 0x02, 0x01, 0x80, 0x01, 0x00]);
+        assert_eq!(session_bytes(&was), [6, 0xac, 0x02, 0x01, 0x80, 0x01, 0x00]);
         let vector = Vector { scale: 1.0, values: [-1, 2].into() };
         let with_vector = memory_and_vector_bytes(&a_memory(7, "one"), &vector);
-        assert_eq!(with_vector[..8], [5, 0, 0, 0x80, 0x3f, 2, 0xff, 2]);
+        assert_eq!(with_vector[..8], [6, 0, 0, 0x80, 0x3f, 2, 0xff, 2]);
         // Two words: "tea" twice in place 848, "boat" once in place 992.
         let words = [2, 2, 0x02, 0x35, 0x01, 0x3e];
         assert_eq!(
             gate_bytes(&a_gate(130, &[0.001], &["tea", "boat", "tea"])),
-            [&[5, 0x82, 0x01, 2, 1, 0, 3, 4][..], &words[2..]].concat()
+            [&[6, 0x82, 0x01, 2, 1, 0, 3, 4][..], &words[2..], &[0]].concat()
         );
         let expiry = ExpiryV5 { expires_at: Some(64) };
         assert_eq!(postcard::to_stdvec(&expiry).unwrap(), [1, 0x80, 0x01]);

@@ -2,10 +2,10 @@
 //! depends on where a batch ends or on how often it is read.
 
 use super::{Bench, NOON, PARTITIONS, remember, turn};
+use domain::REDRIVEN;
 use domain::fault::StopName;
 use domain::{Decision, Outcome, UserKey};
 use log::broker::{OutgoingRecord, Record};
-use log::decode::REDRIVEN;
 use memory::Reads;
 use proptest::prelude::*;
 use serde_json::{Value, json};

@@ -9,16 +9,16 @@ use storage::home::MemoryHome;
 use storage::restore;
 
 const SECRET: &str = "My doctor is called Zanzibar.";
-const MEMORIES: &str = "keepsake.memories";
+pub(super) const MEMORIES: &str = "keepsake.memories";
 
-fn on_changelog() -> Bench {
+pub(super) fn on_changelog() -> Bench {
     let mut bench = Bench::new();
     bench.ingest.options.changelog = true;
     bench
 }
 
 /// Another process: its shards have a disk of their own, and follow the changelog.
-fn another_process(cluster: &Cluster) -> Bench {
+pub(super) fn another_process(cluster: &Cluster) -> Bench {
     let mut bench = on_changelog();
     let config = Layers::defaults().checked().expect("defaults");
     let place = Deployment {
@@ -49,7 +49,7 @@ fn another_process(cluster: &Cluster) -> Bench {
     bench
 }
 
-fn take_over(bench: &Bench) {
+pub(super) fn take_over(bench: &Bench) {
     let all: Vec<_> = (0..PARTITIONS).map(|partition| (partition, None)).collect();
     bench.ingest.shards.assigned(&all);
     (0..PARTITIONS).for_each(|partition| bench.ingest.shards.restore(partition));
