@@ -9,6 +9,7 @@
 //!   recalls topic ─► recall ───────────────────────────────────────────────────► replies
 //!   memories topic ► restore × n, standby ──► shards
 //!                    index: flushes the text indexes      http: /livez /readyz /metrics
+//!                    old events: deletes events behind the applied offsets
 //! ```
 //!
 //! - `assemble` opens the models, the broker and the shards, in the order in which a fault is
@@ -20,12 +21,14 @@
 //! Invariant: a thread that returns a fault or panics stops all others; the first fault decides
 //! the exit code.
 
+mod applied_times;
 mod assemble;
 mod dir;
 mod http;
 pub mod ingesting;
 pub mod loops;
 mod marks;
+pub mod old_events;
 pub mod options;
 pub mod pace;
 pub mod replier;
