@@ -1,6 +1,7 @@
 //! Faults of broker and disk: the service recovers by itself, or stops with the fault's name and
 //! exit code and loses nothing.
 
+use crate::support::admin::Admin;
 use crate::support::client::{acknowledged, outcome};
 use crate::support::program::{command, run};
 use crate::support::service::Place;
@@ -8,12 +9,6 @@ use crate::support::workload::{Ends, memories_by_user, record, stream, users, wa
 use crate::support::{
     Broker, Child, Client, Message, Running, eventually, kafka, on_kafka, scratch,
 };
-use rdkafka::admin::{
-    AdminClient, AdminOptions, AlterConfig, ConfigSource, NewPartitions, ResourceSpecifier,
-};
-use rdkafka::client::DefaultClientContext;
-use rdkafka::config::ClientConfig;
-use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use serde_json::json;
 use std::time::Duration;
 
@@ -31,65 +26,8 @@ on_kafka! {
     the_service_waits_for_a_broker_that_is_down
 }
 
-struct Admin {
-    client: AdminClient<DefaultClientContext>,
-    runtime: tokio::runtime::Runtime,
-}
-
-impl Admin {
-    fn of(servers: &str) -> Admin {
-        let client =
-            ClientConfig::new().set("bootstrap.servers", servers).create().expect("a client");
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        Admin { client, runtime }
-    }
-
-    fn done<T>(&self, results: impl Future<Output = Result<Vec<T>, rdkafka::error::KafkaError>>) {
-        self.runtime.block_on(results).unwrap_or_else(|e| panic!("the broker refuses: {e}"));
-    }
-
-    fn delete_topic(&self, topic: &str) {
-        self.done(self.client.delete_topics(&[topic], &AdminOptions::new()));
-    }
-
-    fn add_partitions(&self, topic: &str, count: usize) {
-        self.done(
-            self.client
-                .create_partitions([&NewPartitions::new(topic, count)], &AdminOptions::new()),
-        );
-    }
-
-    /// Changes one setting. The request replaces all settings, so the others are sent again.
-    fn set(&self, topic: &str, name: &str, value: &str) {
-        let asked = [ResourceSpecifier::Topic(topic)];
-        let described = self.client.describe_configs(&asked, &AdminOptions::new());
-        let described = self.runtime.block_on(described).expect("the broker shows its settings");
-        let resource = described.into_iter().next().expect("one topic").expect("it exists");
-        let kept: Vec<(String, String)> = resource
-            .entries
-            .into_iter()
-            .filter(|entry| entry.source == ConfigSource::DynamicTopic && entry.name != name)
-            .filter_map(|entry| Some((entry.name, entry.value?)))
-            .collect();
-        let change = AlterConfig::new(ResourceSpecifier::Topic(topic)).set(name, value);
-        let change = kept.iter().fold(change, |all, (name, value)| all.set(name, value));
-        self.done(self.client.alter_configs([&change], &AdminOptions::new()));
-    }
-
-    fn truncate(&self, topic: &str, partitions: i32) {
-        let mut all = TopicPartitionList::new();
-        for partition in 0..partitions {
-            all.add_partition_offset(topic, partition, Offset::End).expect("an end is an offset");
-        }
-        self.runtime
-            .block_on(self.client.delete_records(&all, &AdminOptions::new()))
-            .unwrap_or_else(|e| panic!("truncates: {e}"));
-    }
-}
-
 /// Waits for the end of the process and expects this exit code, and the fault's name in the log.
-fn assert_stops(child: &mut Child, code: i32, name: &str) {
+pub fn assert_stops(child: &mut Child, code: i32, name: &str) {
     let status = child.wait();
     let log = child.log();
     assert_eq!(status.code(), Some(code), "{name}: {status}\n{log}");

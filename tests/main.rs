@@ -21,6 +21,7 @@ mod handover;
 mod languages;
 mod laws;
 mod layers;
+mod old_events;
 mod quality;
 mod readable;
 mod recall;

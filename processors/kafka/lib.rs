@@ -4,9 +4,11 @@
 //!
 //! This file opens and configures clients and manages topics. `consumer.rs` reads, `producer.rs`
 //! writes, `transactor.rs` writes in transactions, `partition_log.rs` reads a topic from the
-//! beginning. No module here knows events or memories. A changed setting needs a reason beside it.
+//! beginning, `old_records.rs` deletes the oldest records. No module here knows events or memories.
+//! A changed setting needs a reason beside it.
 
 mod consumer;
+mod old_records;
 mod partition_log;
 mod producer;
 mod throttle;
@@ -17,6 +19,7 @@ mod turns;
 use consumer::{ConsumerCallbacks, KafkaConsumer, known_offset};
 use domain::fault::{Fault, Result, StopName};
 use log::broker::{Broker, Consumer, Log, Producer, RebalanceListener, Transactor};
+pub use old_records::Noted;
 use partition_log::KafkaLog;
 use producer::{KafkaProducer, ProducerCallbacks};
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};

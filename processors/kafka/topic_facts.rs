@@ -2,9 +2,9 @@
 
 use super::Connection;
 use domain::fault::{Fault, Result};
-use rdkafka::admin::{ConfigResource, ResourceSpecifier};
+use rdkafka::admin::{ConfigResource, ConfigSource, ResourceSpecifier};
 use rdkafka::error::RDKafkaErrorCode;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// A broker that does not know the request never answers: the client would wait for a minute.
@@ -23,6 +23,9 @@ pub struct TopicFacts {
     pub replicas: usize,
     /// The settings by name, or why the broker does not show them.
     pub settings: std::result::Result<BTreeMap<String, String>, String>,
+    /// Names of the settings that are set on the topic itself. The brokers' defaults give the
+    /// others.
+    pub own: BTreeSet<String>,
 }
 
 impl Connection {
@@ -59,8 +62,9 @@ impl Connection {
             .iter()
             .zip(described)
             .map(|(name, found)| {
+                let own = found.as_ref().map(own).unwrap_or_default();
                 let settings = found.map(settings).map_err(|code| code.to_string());
-                ((*name).to_owned(), TopicFacts { replicas: replicas(name), settings })
+                ((*name).to_owned(), TopicFacts { replicas: replicas(name), settings, own })
             })
             .collect();
         Ok(ClusterFacts { brokers: metadata.brokers().len(), topics })
@@ -83,6 +87,12 @@ impl Connection {
         let found = described.into_iter().flatten().map(settings).next();
         Ok(found.and_then(|found| found.get("default.replication.factor")?.parse().ok()))
     }
+}
+
+fn own(resource: &ConfigResource) -> BTreeSet<String> {
+    let entries = resource.entries.iter();
+    let own = entries.filter(|entry| entry.source == ConfigSource::DynamicTopic);
+    own.map(|entry| entry.name.clone()).collect()
 }
 
 fn settings(resource: ConfigResource) -> BTreeMap<String, String> {

@@ -26,6 +26,7 @@ pub struct Config {
     pub profile: String,
     pub kafka: Kafka,
     pub topics: Topics,
+    pub events: Events,
     pub store: Store,
     pub embedder: Embedder,
     pub http: Http,
@@ -120,6 +121,18 @@ mod tests {
     }
 
     #[test]
+    fn events_are_deleted_only_where_a_changelog_has_what_was_made_of_them() {
+        for (durability, is_allowed) in [("auto", true), ("changelog", true), ("local", false)] {
+            let read = loaded(&[
+                ("KEEPSAKE__KAFKA__BOOTSTRAP_SERVERS", "localhost:9092"),
+                ("KEEPSAKE__EVENTS__KEEP_MS", "3600000"),
+                ("KEEPSAKE__STORE__DURABILITY", durability),
+            ]);
+            assert_eq!(read.is_ok(), is_allowed, "{durability}");
+        }
+    }
+
+    #[test]
     fn how_long_memories_are_kept_is_read_by_kind_and_tenant() {
         let rules = loaded(&[
             ("KEEPSAKE__RETAIN__DAYS", "365"),
@@ -147,6 +160,10 @@ mod tests {
             ("KEEPSAKE__QUOTA__EVENTS_PER_SECOND", "-1", "quota.events_per_second"),
             ("KEEPSAKE__QUOTA__MEMORIES_PER_PARTITION", "-1", "quota.memories_per_partition"),
             ("KEEPSAKE__QUOTA__TENANTS__ACME__RECALLS", "9", "quota.tenants.acme.recalls"),
+            ("KEEPSAKE__EVENTS__KEEP_MS", "30", "events.keep_ms"),
+            ("KEEPSAKE__EVENTS__KEEP_MS", "-1", "events.keep_ms"),
+            // The embedded broker has no changelog.
+            ("KEEPSAKE__EVENTS__KEEP_MS", "3600000", "events.keep_ms"),
             ("KEEPSAKE__RETAIN__DAYS", "0.04", "retain.days"),
             ("KEEPSAKE__RETAIN__DAYS", "-1", "retain.days"),
             ("KEEPSAKE__RETAIN__DAYS", "NaN", "retain.days"),

@@ -31,6 +31,7 @@ pub struct Metrics {
     standby_records: IntCounterVec,
     restores: IntCounterVec,
     scrubs: IntCounterVec,
+    event_deletions: IntCounterVec,
     encoded_texts: IntCounter,
     encode_seconds: Histogram,
     shards_owned: IntGauge,
@@ -147,6 +148,12 @@ impl Metrics {
                 "keepsake_scrubs_total",
                 "Open shards whose records were all read and compared with the digest that the \
                  batches keep up, by outcome: equal or different",
+                &["outcome"],
+            ),
+            event_deletions: r.counters(
+                "keepsake_event_deletions_total",
+                "Deletions of events older than events.keep_ms, one for each partition and round, \
+                 by outcome: done or failed",
                 &["outcome"],
             ),
             apply_seconds: r.histogram(
@@ -398,6 +405,10 @@ impl Metrics {
 
     pub fn scrubbed(&self, outcome: &str) {
         self.scrubs.with_label_values(&[outcome]).inc();
+    }
+
+    pub fn events_deleted(&self, outcome: &str) {
+        self.event_deletions.with_label_values(&[outcome]).inc();
     }
 
     pub fn shard_applied(&self, partition: i32, offset: i64, tail: usize, took: Duration) {

@@ -9,6 +9,7 @@
 //!   recalls topic ─► recall ───────────────────────────────────────────────────► replies
 //!   memories topic ► restore × n, standby ──► shards
 //!                    index: flushes the text indexes      http: /livez /readyz /metrics
+//!                    old events: deletes events behind the applied offsets
 //! ```
 //!
 //! - `assemble` opens the models, the broker and the shards, in the order in which a fault is
@@ -21,12 +22,14 @@
 //! the exit code.
 
 mod answered;
+mod applied_times;
 mod assemble;
 mod dir;
 mod http;
 pub mod ingesting;
 pub mod loops;
 mod marks;
+pub mod old_events;
 pub mod options;
 pub mod pace;
 pub mod replier;

@@ -323,6 +323,7 @@ impl Process {
             compactor,
             pace: BatchSize::new(3_600_000, start.batch_records_max),
             limits,
+            deletes_events: false,
             acknowledge: Duration::ZERO,
             behind: BTreeMap::new(),
             fenced: 0,

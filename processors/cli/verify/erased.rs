@@ -273,6 +273,9 @@ fn topic(
         Ok(())
     })?;
     let otherwise = match kept_ms {
+        Some(_) if config.events.keep_ms > 0 && name == config.topics.events() => {
+            "events.keep_ms after it was applied".to_owned()
+        }
         Some(ms) if ms >= 0 && newest_ms > i64::MIN => show::rfc_3339(newest_ms + ms),
         Some(_) => "as long as the topic keeps its records".to_owned(),
         None => "the topic is compacted".to_owned(),

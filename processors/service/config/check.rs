@@ -1,6 +1,7 @@
 //! Checks values that types alone cannot check: ranges, and options that depend on each other.
 
 use super::{Config, DurabilityMode};
+use crate::run::options::has_changelog;
 use domain::KEY_BYTES_MIN;
 use std::net::SocketAddr;
 
@@ -9,6 +10,9 @@ const PARTITIONS_MAX: i32 = 1024;
 const PREFIX_BYTES_MAX: usize = 237;
 /// Least memory in bytes that tantivy accepts for a writer thread.
 const WRITER_BYTES_MIN: usize = 15_000_000;
+
+/// An hour: a shorter time is taken for a mistake in the unit, and would delete everything.
+const EVENTS_KEEP_MS_MIN: i64 = 3_600_000;
 
 /// Returns the first violated rule, with the path of the option.
 pub fn check(config: &Config) -> Result<(), String> {
@@ -131,6 +135,19 @@ pub fn check(config: &Config) -> Result<(), String> {
     if config.store.durability == DurabilityMode::Changelog && config.kafka.is_embedded() {
         return Err("store.durability: \"changelog\" needs a real Kafka, and \
                     kafka.bootstrap_servers is \"embedded\""
+            .into());
+    }
+    let keep_ms = config.events.keep_ms;
+    if keep_ms != 0 && keep_ms < EVENTS_KEEP_MS_MIN {
+        return Err(format!(
+            "events.keep_ms: must be 0 to keep all events, or at least {EVENTS_KEEP_MS_MIN}, an \
+             hour, not {keep_ms}: nothing brings deleted events back"
+        ));
+    }
+    if keep_ms != 0 && !has_changelog(config) {
+        return Err("events.keep_ms: needs store.durability \"changelog\" on a real Kafka: with \
+                    \"local\", as on the embedded broker, a lost store is rebuilt from the events; \
+                    set events.keep_ms to 0"
             .into());
     }
     if config.http.listen.parse::<SocketAddr>().is_err() {

@@ -29,6 +29,11 @@ impl Kafka {
         self.bootstrap_servers == "embedded"
     }
 
+    /// Returns the group beside whose offsets stands which events are old ([`Events`]).
+    pub fn old_events_group_id(&self) -> String {
+        format!("{}-old-events", self.group_id)
+    }
+
     /// Returns `librdkafka.*` in the client's form: dotted names and text values.
     pub fn client_options(&self) -> Vec<(String, String)> {
         leaves(&self.librdkafka)
@@ -97,6 +102,12 @@ impl Topics {
             self.dead_letters(),
         ]
     }
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Events {
+    pub keep_ms: i64,
 }
 
 #[derive(Clone, Debug, Deserialize)]

@@ -2,8 +2,8 @@
 //! for how long.
 
 use crate::config::Config;
-use crate::run::options;
 use crate::run::topics::{DEAD_LETTERS_MS, DECISIONS_MS, REQUESTS_MS, SEGMENT_MS};
+use crate::run::{old_events, options};
 use log::wire::Place;
 
 #[derive(Clone, Debug)]
@@ -34,11 +34,7 @@ pub fn places(config: &Config) -> Vec<Place> {
             Some(within),
             "earlier states of the memories, until the broker compacts the topic",
         ),
-        place(
-            topics.events(),
-            None,
-            "the sender's own records, and the summaries that Keepsake proposed",
-        ),
+        of_events(config),
         place(
             topics.decisions(),
             Some(DECISIONS_MS + SEGMENT_MS),
@@ -65,6 +61,42 @@ pub fn places(config: &Config) -> Vec<Place> {
     ]
 }
 
+fn of_events(config: &Config) -> Place {
+    let events = config.topics.events();
+    if config.events.keep_ms == 0 {
+        let what = "the sender's own records, and the summaries that Keepsake proposed";
+        return place(events, None, what);
+    }
+    place(
+        events,
+        Some(old_events::within_ms(config.events.keep_ms)),
+        "the sender's own records, and the summaries that Keepsake proposed, until events.keep_ms \
+         deletes them; a partition that gets no more events keeps the bytes on the brokers' disks \
+         until its next event",
+    )
+}
+
 fn place(place: String, within_ms: Option<i64>, what: &'static str) -> Place {
     Place { place, within_ms, what }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Layers;
+
+    #[test]
+    fn the_events_have_a_time_limit_only_if_old_ones_are_deleted() {
+        for (keep_ms, is_limited) in [("0", false), ("3600000", true)] {
+            let mut layers = Layers::defaults();
+            layers.set("kafka.bootstrap_servers", "x:1", "test").expect("an option");
+            layers.set("events.keep_ms", keep_ms, "test").expect("an option");
+            let config = layers.checked().expect("valid");
+            let places = places(&config);
+            let events = places.iter().find(|place| place.place == config.topics.events());
+            let within_ms = events.expect("the receipt names the events topic").within_ms;
+            assert_eq!(within_ms.is_some(), is_limited, "{keep_ms}");
+            assert!(within_ms.is_none_or(|ms| ms > config.events.keep_ms + SEGMENT_MS));
+        }
+    }
 }

@@ -5,6 +5,7 @@
 
 use super::dir::{begin_empty, instance_id, lock_dir, store_dir};
 use super::ingesting::{Durability, IngestLoop};
+use super::old_events::OldEvents;
 use super::pace::BatchSize;
 use super::replier::{Replier, WhenMissing};
 use super::reply_topics::ReplyTopics;
@@ -147,6 +148,7 @@ impl Service {
         service.spawn_recall(&parts)?;
         service.spawn_compact(&parts, compact_now)?;
         service.spawn_index(&parts)?;
+        service.spawn_old_events(&parts)?;
         let shards = parts.shards;
         service.spawn("http", move |shared| page.serve(shared, shards))?;
         Ok(service)
@@ -227,6 +229,7 @@ impl Service {
             ),
             compactor,
             limits: config.ingest.clone(),
+            deletes_events: config.events.keep_ms > 0,
             pace: BatchSize::new(config.ingest.batch_work_ms, config.ingest.batch_records_max),
             acknowledge: Duration::from_millis(config.kafka.acknowledge_ms),
             behind: BTreeMap::new(),
@@ -309,6 +312,21 @@ impl Service {
         let within = Duration::from_millis(parts.config.forget.within_ms);
         let keep_copies = parts.config.store.standby;
         self.spawn("rewrite", move |shared| loops::rewrite(&shards, within, keep_copies, &shared))
+    }
+
+    fn spawn_old_events(&mut self, parts: &Parts<'_>) -> Result<()> {
+        let config = parts.config;
+        if config.events.keep_ms == 0 {
+            return Ok(());
+        }
+        let old_events = OldEvents {
+            connection: parts.connection.clone(),
+            shards: parts.shards.clone(),
+            topic: config.topics.events(),
+            group: config.kafka.old_events_group_id(),
+            keep_ms: config.events.keep_ms,
+        };
+        self.spawn("old-events", move |shared| old_events.run(&shared))
     }
 }
 

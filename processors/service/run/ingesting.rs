@@ -48,6 +48,8 @@ pub struct IngestLoop {
     pub replier: Replier,
     pub compactor: crossbeam_channel::Sender<Time>,
     pub limits: config::Ingest,
+    /// Old events are deleted, so a topic that does not begin at 0 had events that were applied.
+    pub deletes_events: bool,
     pub pace: BatchSize,
     pub acknowledge: Duration,
     /// Paused partitions that must be resumed behind the offset that their shard has applied, with
@@ -186,15 +188,22 @@ impl IngestLoop {
     }
 
     /// Resumes a partition behind the offset that its shard has applied. Events that the topic no
-    /// longer has stop the process, unless `ingest.skip_gone` allows to skip them.
+    /// longer has stop the process, unless `ingest.skip_gone` allows to skip them. A shard without
+    /// any event begins where the topic begins, unless old events are deleted: then its changelog
+    /// is lost.
     fn resume(&mut self, shard: &Shard) -> Result<()> {
         let partition = shard.partition;
         let next = shard.applied() + 1;
         let first = self.events.beginning(partition)?;
         let lost = shard.lost_store.as_ref();
-        if first > next && (next > 0 || lost.is_some()) {
+        if first > next && (next > 0 || lost.is_some() || self.deletes_events) {
             if !self.limits.skip_gone {
                 let what = match lost {
+                    None if next == 0 => format!(
+                        "partition {partition} of the events topic begins at offset {first}, \
+                         because events.keep_ms is set, and the memories topic has nothing of the \
+                         events before: what was remembered is lost"
+                    ),
                     None => format!(
                         "partition {partition} of the events topic begins at offset {first}, but \
                          its shard has applied events only up to {next}: those between were never \

@@ -10,7 +10,7 @@ use crate::config::Config;
 use domain::fault::{Fault, Result, StopName};
 use kafka::{ClusterFacts, TopicSpec};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, strum::Display)]
 #[serde(rename_all = "lowercase")]
@@ -39,7 +39,20 @@ pub fn findings(config: &Config, facts: &ClusterFacts) -> Vec<Finding> {
     for spec in topics(config) {
         let Some(topic) = facts.topics.get(&spec.name) else { continue };
         match &topic.settings {
-            Ok(settings) => of_settings(config, &spec, settings, &mut findings),
+            Ok(settings) => {
+                of_settings(config, &spec, settings, &mut findings);
+                if is_shortened(config, &spec) {
+                    of_shortened(&spec, settings, &topic.own, &mut findings);
+                }
+            }
+            Err(why) if is_shortened(config, &spec) => findings.push(Finding {
+                topic: spec.name.clone(),
+                setting: "settings",
+                value: why.clone(),
+                expected: "readable".to_owned(),
+                verdict: Verdict::Stop,
+                why: NOT_OURS,
+            }),
             Err(why) => findings.push(Finding {
                 topic: spec.name.clone(),
                 setting: "settings",
@@ -91,6 +104,39 @@ pub fn tombstones_ms(config: &Config, facts: &ClusterFacts) -> Option<i64> {
 fn is_precious(config: &Config, spec: &TopicSpec) -> bool {
     let topics = &config.topics;
     [topics.events(), topics.memories(), topics.erasures()].contains(&spec.name)
+}
+
+/// True for the events topic if `events.keep_ms` deletes from it.
+fn is_shortened(config: &Config, spec: &TopicSpec) -> bool {
+    config.events.keep_ms > 0 && spec.name == config.topics.events()
+}
+
+const NOT_OURS: &str = "events.keep_ms deletes records for all readers, so only from a topic that \
+                        itself carries each setting that Keepsake gives it";
+
+/// Judges the topic from which `events.keep_ms` deletes. Each setting that Keepsake gives must
+/// stand on the topic itself, with this very value: a topic of somebody else has other ones, or
+/// those of its brokers.
+fn of_shortened(
+    spec: &TopicSpec,
+    settings: &BTreeMap<String, String>,
+    own: &BTreeSet<String>,
+    findings: &mut Vec<Finding>,
+) {
+    for (setting, wanted) in &spec.settings {
+        let is_own = own.contains(*setting);
+        let value = settings.get(*setting).map_or("unknown", String::as_str);
+        let is_fine = is_own && value == wanted;
+        findings.retain(|found| found.topic != spec.name || found.setting != *setting);
+        findings.push(Finding {
+            topic: spec.name.clone(),
+            setting,
+            value: if is_own { value.to_owned() } else { format!("{value} (of the brokers)") },
+            expected: format!("{wanted} (of the topic)"),
+            verdict: if is_fine { Verdict::Fine } else { Verdict::Stop },
+            why: NOT_OURS,
+        });
+    }
 }
 
 fn number(value: &str) -> i64 {
@@ -211,14 +257,24 @@ mod tests {
     use kafka::TopicFacts;
 
     fn config() -> Config {
+        with_events_kept("0")
+    }
+
+    fn with_events_kept(ms: &str) -> Config {
         let mut layers = Layers::defaults();
         layers.set("kafka.bootstrap_servers", "x:1", "test").expect("an option");
+        layers.set("events.keep_ms", ms, "test").expect("an option");
         layers.checked().expect("valid")
     }
 
     /// The topics as Keepsake makes them, with one setting changed.
     fn facts(topic: &str, setting: &str, value: &str) -> ClusterFacts {
-        let topics = topics(&config()).into_iter().map(|spec| {
+        facts_of(&config(), topic, setting, value)
+    }
+
+    fn facts_of(config: &Config, topic: &str, setting: &str, value: &str) -> ClusterFacts {
+        let topics = topics(config).into_iter().map(|spec| {
+            let own = spec.settings.iter().map(|(name, _)| (*name).to_owned()).collect();
             let mut settings: BTreeMap<String, String> = spec
                 .settings
                 .iter()
@@ -228,7 +284,7 @@ mod tests {
             if spec.name.ends_with(topic) {
                 settings.insert(setting.to_owned(), value.to_owned());
             }
-            (spec.name, TopicFacts { replicas: 3, settings: Ok(settings) })
+            (spec.name, TopicFacts { replicas: 3, settings: Ok(settings), own })
         });
         ClusterFacts { brokers: 3, topics: topics.collect() }
     }
@@ -262,10 +318,45 @@ mod tests {
     }
 
     #[test]
+    fn events_are_deleted_only_from_a_topic_with_each_setting_that_keepsake_gives() {
+        let config = with_events_kept("3600000");
+        let stops = |facts: &ClusterFacts| {
+            let found = findings(&config, facts);
+            let stops = found.into_iter().filter(|found| found.verdict == Verdict::Stop);
+            stops.map(|found| found.setting).collect::<Vec<_>>()
+        };
+        assert_eq!(stops(&facts_of(&config, "", "", "")), [""; 0]);
+        for (setting, value) in [
+            ("retention.ms", "604800000"),
+            ("message.timestamp.type", "LogAppendTime"),
+            ("segment.ms", "604800000"),
+            ("max.message.bytes", "9000000"),
+        ] {
+            assert_eq!(stops(&facts_of(&config, "events", setting, value)), [setting], "{value}");
+            let mut facts = facts_of(&config, "", "", "");
+            for topic in facts.topics.values_mut() {
+                topic.own.remove(setting);
+            }
+            assert_eq!(stops(&facts), [setting], "of the brokers");
+        }
+        let mut facts = facts_of(&config, "", "", "");
+        for topic in facts.topics.values_mut() {
+            topic.settings = Err("not allowed".into());
+        }
+        assert_eq!(stops(&facts), ["settings"], "a topic that nobody can look at");
+        assert_eq!(
+            stops(&facts_of(&with_events_kept("0"), "", "", "")),
+            ["segment.ms"],
+            "made before the option was set"
+        );
+    }
+
+    #[test]
     fn few_replicas_and_unreadable_settings_are_warnings() {
         let mut facts = facts("", "", "");
         for topic in facts.topics.values_mut() {
-            *topic = TopicFacts { replicas: 1, settings: Err("not allowed".into()) };
+            topic.replicas = 1;
+            topic.settings = Err("not allowed".into());
         }
         let found = findings(&config(), &facts);
         assert_eq!(found.len(), 7 + 3);

@@ -35,18 +35,18 @@ pub fn topics(config: &Config) -> Vec<TopicSpec> {
     // more headers, a dead letter has many more.
     let message = config.limits.message_bytes_max;
     let accepted = accepted_bytes_max(config);
+    let mut of_events = vec![
+        kept_for(-1),
+        // An event without a time happened when its producer sent it, on every partition to which
+        // it is copied; an append time would differ from copy to copy.
+        ("message.timestamp.type", "CreateTime".to_owned()),
+    ];
+    if config.events.keep_ms > 0 {
+        // A broker removes deleted records from its disk segment by segment.
+        of_events.push(("segment.ms", SEGMENT_MS.to_string()));
+    }
     vec![
-        topic(
-            topics,
-            topics.events(),
-            accepted + OWN_HEADERS,
-            &[
-                kept_for(-1),
-                // An event without a time happened when its producer sent it, on every partition to
-                // which it is copied; an append time would differ from copy to copy.
-                ("message.timestamp.type", "CreateTime".to_owned()),
-            ],
-        ),
+        topic(topics, topics.events(), accepted + OWN_HEADERS, &of_events),
         topic(topics, topics.recalls(), accepted + OWN_HEADERS, &kept_at_most(REQUESTS_MS)),
         topic(
             topics,
@@ -166,8 +166,13 @@ fn check_settings(
     connection: &Connection,
     names: &[String],
 ) -> Result<Option<i64>> {
+    let is_shortened = config.events.keep_ms > 0;
     let facts = match connection.cluster_facts(names) {
+        Ok(facts) if is_shortened && !facts.topics.contains_key(&config.topics.events()) => {
+            return Err(Fault::retry("the brokers do not show the settings of the events topic"));
+        }
         Ok(facts) => facts,
+        Err(fault) if is_shortened => return Err(fault.about("events.keep_ms is set")),
         Err(fault) => {
             tracing::warn!(%fault, "the settings of the topics are not checked");
             return Ok(None);

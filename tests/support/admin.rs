@@ -1,0 +1,65 @@
+//! Administers the topics of a real Kafka, as an operator does.
+
+use rdkafka::admin::{
+    AdminClient, AdminOptions, AlterConfig, ConfigSource, NewPartitions, ResourceSpecifier,
+};
+use rdkafka::client::DefaultClientContext;
+use rdkafka::config::ClientConfig;
+use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+
+pub struct Admin {
+    client: AdminClient<DefaultClientContext>,
+    runtime: tokio::runtime::Runtime,
+}
+
+impl Admin {
+    pub fn of(servers: &str) -> Admin {
+        let client =
+            ClientConfig::new().set("bootstrap.servers", servers).create().expect("a client");
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        Admin { client, runtime }
+    }
+
+    fn done<T>(&self, results: impl Future<Output = Result<Vec<T>, rdkafka::error::KafkaError>>) {
+        self.runtime.block_on(results).unwrap_or_else(|e| panic!("the broker refuses: {e}"));
+    }
+
+    pub fn delete_topic(&self, topic: &str) {
+        self.done(self.client.delete_topics(&[topic], &AdminOptions::new()));
+    }
+
+    pub fn add_partitions(&self, topic: &str, count: usize) {
+        self.done(
+            self.client
+                .create_partitions([&NewPartitions::new(topic, count)], &AdminOptions::new()),
+        );
+    }
+
+    /// Changes one setting. The request replaces all settings, so the others are sent again.
+    pub fn set(&self, topic: &str, name: &str, value: &str) {
+        let asked = [ResourceSpecifier::Topic(topic)];
+        let described = self.client.describe_configs(&asked, &AdminOptions::new());
+        let described = self.runtime.block_on(described).expect("the broker shows its settings");
+        let resource = described.into_iter().next().expect("one topic").expect("it exists");
+        let kept: Vec<(String, String)> = resource
+            .entries
+            .into_iter()
+            .filter(|entry| entry.source == ConfigSource::DynamicTopic && entry.name != name)
+            .filter_map(|entry| Some((entry.name, entry.value?)))
+            .collect();
+        let change = AlterConfig::new(ResourceSpecifier::Topic(topic)).set(name, value);
+        let change = kept.iter().fold(change, |all, (name, value)| all.set(name, value));
+        self.done(self.client.alter_configs([&change], &AdminOptions::new()));
+    }
+
+    pub fn truncate(&self, topic: &str, partitions: i32) {
+        let mut all = TopicPartitionList::new();
+        for partition in 0..partitions {
+            all.add_partition_offset(topic, partition, Offset::End).expect("an end is an offset");
+        }
+        self.runtime
+            .block_on(self.client.delete_records(&all, &AdminOptions::new()))
+            .unwrap_or_else(|e| panic!("truncates: {e}"));
+    }
+}
