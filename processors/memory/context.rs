@@ -22,6 +22,7 @@ pub struct Settings<'a> {
     pub spread: CosineScale,
     pub partitions: i32,
     pub forget_query_max: usize,
+    pub forget_memories_max: usize,
     pub history_max: usize,
     pub forget: ForgetLimits,
     /// Live memories that the tenant may have on this shard, if they are limited.

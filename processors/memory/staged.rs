@@ -304,8 +304,8 @@ impl<'a> Staged<'a> {
 
     /// Removes everything of a user but the ids of events and the latest time of signing, which
     /// keep a replay from bringing the rest back, the positions of events that wait for their turn,
-    /// and the marks of `forget`s. None of them holds a text.
-    pub fn forget_user(&mut self, key: &UserKey) -> Result<()> {
+    /// the marks of `forget`s, and the memories that later events erase.
+    pub fn forget_user(&mut self, key: &UserKey, later: &BTreeSet<MemoryId>) -> Result<()> {
         let GateState { ids, signed, .. } = *self.gate(key)?;
         let mut memories: BTreeSet<MemoryId> = self.below.memory_ids(key)?.into_iter().collect();
         let mut slots: BTreeSet<String> =
@@ -316,13 +316,14 @@ impl<'a> Staged<'a> {
             self.below.windows(key)?.into_iter().map(|(name, _)| name).collect();
         let user = self.user(key);
         memories.extend(user.memories.keys());
+        memories.retain(|id| !later.contains(id));
         slots.extend(user.slots.keys().cloned());
         sessions.extend(user.sessions.keys().cloned());
         windows.extend(user.windows.keys().cloned());
         memories.iter().for_each(|id| self.note_for_count(key, *id));
         let user = self.user(key);
-        user.memories = memories.iter().map(|id| (*id, None)).collect();
-        user.vectors = memories.into_iter().map(|id| (id, None)).collect();
+        user.memories.extend(memories.iter().map(|id| (*id, None)));
+        user.vectors.extend(memories.into_iter().map(|id| (id, None)));
         user.slots = slots.into_iter().map(|name| (name, None)).collect();
         user.sessions = sessions.into_iter().map(|name| (name, None)).collect();
         user.is_gate_removed = true;

@@ -62,6 +62,7 @@ pub struct Options {
     pub candidates_max: usize,
     pub copied_bytes_max: usize,
     pub forget_query_max: usize,
+    pub forget_memories_max: usize,
     pub history_max: usize,
     /// Partition and offset of records to put aside unread.
     pub skip: BTreeSet<(i32, i64)>,
@@ -432,6 +433,7 @@ impl Ingest {
             spread: self.spread,
             partitions: self.shards.partitions(),
             forget_query_max: self.options.forget_query_max,
+            forget_memories_max: self.options.forget_memories_max,
             history_max: self.options.history_max,
             forget: self.options.forget,
             memories_max: self.options.memories_max.of(tenant).map(|max| max as u64),

@@ -1,6 +1,6 @@
 //! Forgets one memory, a session, the memories that a query means, or everything of a user.
 //!
-//! A query erases a limited number of memories in its own event, and the rest in events that Keepsake
+//! A `forget` erases a limited number of memories in its own event, and the rest in events that Keepsake
 //! writes to itself. These name the memories: what is said after the `forget` is none of them, and
 //! they end when the list does.
 
@@ -22,7 +22,7 @@ use text::Words;
 /// Memories compared with a query by meaning: as many as a profile lets a user have.
 const NEAR_MAX: usize = 10_000;
 
-/// Memories that one event of the rest erases: about 10 KB of ids. Each event reads all memories of
+/// Memories that one event of the rest of a query erases: about 10 KB of ids. Each event reads all memories of
 /// the user, so few large ones are cheaper than many small ones.
 const REST_TOGETHER: usize = 256;
 
@@ -71,7 +71,13 @@ pub fn forget(
             }
         }
     }
-    handled.rest = in_parts(cx.source(), &rest);
+    let mut together = REST_TOGETHER;
+    let max = cx.settings.forget_memories_max;
+    if doomed.len() > max {
+        together = max;
+        rest = doomed.split_off(max).iter().map(|memory| memory.id).collect();
+    }
+    handled.rest = in_parts(cx.source(), &rest, together);
     let left = match forget {
         Forget::Rest(part) => part.left,
         _ => rest.len(),
@@ -80,7 +86,7 @@ pub fn forget(
     erased.extend(erase(cx, staged, &mut handled, &key.tenant_key(), of_tenant)?);
     let ids: Vec<MemoryId> = erased.iter().map(|memory| memory.id).collect();
     if matches!(forget, Forget::Everything) {
-        staged.forget_user(key)?;
+        staged.forget_user(key, &rest.into_iter().collect())?;
         handled.forgotten.push(Forgotten::OfUser(key.clone()));
     }
     let reason = match ids.len() {
@@ -113,9 +119,9 @@ pub fn forget(
 }
 
 /// Splits the memories that follow over as many events as needed.
-fn in_parts(continues: &Position, memories: &[MemoryId]) -> Vec<Rest> {
+fn in_parts(continues: &Position, memories: &[MemoryId], together: usize) -> Vec<Rest> {
     let mut left = memories.len();
-    let parts = memories.chunks(REST_TOGETHER).map(|part| {
+    let parts = memories.chunks(together).map(|part| {
         left -= part.len();
         Rest { continues: continues.clone(), memories: part.to_vec(), left }
     });

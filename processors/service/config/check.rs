@@ -55,6 +55,7 @@ pub fn check(config: &Config) -> Result<(), String> {
         ("embedder.queue", config.embedder.queue),
         ("http.connections_max", config.http.connections_max),
         ("http.connection_ms_max", config.http.connection_ms_max as usize),
+        ("limits.forget_memories_max", config.limits.forget_memories_max),
         ("limits.message_bytes_max", config.limits.message_bytes_max),
         ("limits.headers_bytes_max", config.limits.headers_bytes_max),
         ("limits.content_bytes_max", config.limits.content_bytes_max),

@@ -435,6 +435,7 @@ pub struct Limits {
     pub metadata_bytes_max: usize,
     pub candidates_max: usize,
     pub forget_query_max: usize,
+    pub forget_memories_max: usize,
     pub feedback_max: usize,
     pub history_max: usize,
     pub decisions_recent_max: usize,

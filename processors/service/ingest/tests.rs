@@ -456,6 +456,26 @@ fn a_forget_over_the_limit_goes_on_by_itself_until_nothing_is_left() {
     assert_eq!(bench.memories("ada").len(), 1, "what was said after the forget stays");
 }
 
+/// The receipt and the decision name each memory, and a record has a limit.
+#[test]
+fn a_forget_of_everything_goes_on_by_itself_in_parts_that_a_record_can_name() {
+    let mut bench = Bench::of(&[("limits.forget_memories_max", "100")]);
+    let kept: Vec<Value> = (0..250)
+        .map(|n| json!({"type": "remember", "user": "ada", "content": format!("Zanzibar, day {n}.")}))
+        .collect();
+    bench.outcomes(&kept);
+    let record = bench.record(&json!({"type": "forget", "user": "ada", "everything": true}));
+    let (outputs, mut decisions) = bench.step(vec![record]);
+    let first = decisions.pop().expect("a forget is decided");
+    assert_eq!((first.related.len(), first.left), (100, Some(150)));
+    bench.outcomes(&[json!({"type": "remember", "user": "ada", "content": "I live in Porto."})]);
+    let rest: Vec<_> = outputs.into_iter().filter(|out| out.topic == "keepsake.events").collect();
+    let parts: Vec<_> =
+        bench.settle(rest).iter().map(|part| (part.related.len(), part.left)).collect();
+    assert_eq!(parts, [(100, Some(50)), (50, Some(0))]);
+    assert_eq!(bench.memories("ada").len(), 1, "what was said after the forget stays");
+}
+
 /// The list of memories is Keepsake's own: from a sender it is an unknown field.
 #[test]
 fn nobody_else_may_write_the_rest_of_a_forget() {

@@ -161,6 +161,7 @@ pub fn ingest(config: &Config) -> ingest::Options {
         candidates_max: config.limits.candidates_max,
         copied_bytes_max: config.ingest.copied_bytes_max,
         forget_query_max: config.limits.forget_query_max,
+        forget_memories_max: config.limits.forget_memories_max,
         history_max: config.limits.history_max,
         skip: config.ingest.skipped().unwrap_or_default(),
         forget: ForgetLimits {

@@ -650,7 +650,7 @@ mod tests {
         (0..5).for_each(|n| index.put(document(n, n % 2, "berlin flat|rent")));
         assert_eq!(index.mark(), None);
         assert_eq!([index.settle(7).unwrap(), index.settle(7).unwrap()], [true, false]);
-        assert_eq!((index.mark(), index.pending()), (Some(7), 5));
+        assert_eq!((index.mark(), index.pending()), (Some(7), 0));
         check(&index, &model);
     }
 
