@@ -189,7 +189,11 @@ pub fn restore(
     if progress.is_cancelled() {
         return Ok(Restored { records, proof: Proof::None });
     }
-    let proof = witness.proof(store.establish_digest()?, options.until.is_some());
+    let found = store.establish_digest()?;
+    let proof = witness.proof(found, options.until.is_some());
+    if !options.accept_incomplete {
+        witness.check_unknown(found, options.until.is_some())?;
+    }
     if store.is_ahead() && !matches!(proof, Proof::Differs(_)) {
         store.caught_up()?;
     }

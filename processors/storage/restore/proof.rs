@@ -95,12 +95,21 @@ pub struct Witness {
     /// State records read since the last meta record.
     behind: u64,
     is_empty: bool,
+    /// Why the first record without a name of this version was not understood.
+    unknown: Option<Fault>,
 }
 
 impl Witness {
     /// `expected`: the digest of the store before the first record.
     pub fn new(expected: Option<Digest>) -> Witness {
-        Witness { expected, last_epoch: None, is_disputed: false, behind: 0, is_empty: true }
+        Witness {
+            expected,
+            last_epoch: None,
+            is_disputed: false,
+            behind: 0,
+            is_empty: true,
+            unknown: None,
+        }
     }
 
     pub fn saw_meta(&mut self, meta: &Meta) {
@@ -117,6 +126,18 @@ impl Witness {
         self.is_empty = false;
     }
 
+    /// A record that somebody else wrote, or a newer version: only the digest can tell.
+    pub fn saw_unknown(&mut self, why: Fault, offset: i64) {
+        tracing::warn!(offset, %why, "leaving out a record of the changelog");
+        self.unknown.get_or_insert(why);
+    }
+
+    /// Stops at a record that was left out, unless the shard is proven complete without the record.
+    pub fn check_unknown(self, found: Digest, is_part: bool) -> Result<()> {
+        let is_complete = self.expected == Some(found) || is_part && self.behind > 0;
+        self.unknown.filter(|_| !is_complete).map_or(Ok(()), Err)
+    }
+
     /// The digest that the shard should have after the records read so far, if they end with a meta
     /// record.
     pub fn claimed(&self) -> Option<Digest> {
@@ -126,7 +147,7 @@ impl Witness {
     /// Compares the restored shard. `is_part`: the reading ended before the end of the changelog,
     /// so records behind the last meta record belong to a batch that was not read to its end.
     pub fn proof(&self, found: Digest, is_part: bool) -> Proof {
-        let Witness { expected, is_disputed, behind, is_empty, .. } = *self;
+        let &Witness { expected, is_disputed, behind, is_empty, .. } = self;
         match expected {
             Some(expected) if expected != found && !(is_part && behind > 0) => {
                 Proof::Differs(Mismatch { expected, found, is_disputed })

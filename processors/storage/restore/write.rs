@@ -109,10 +109,10 @@ impl<'a> Batch<'a> {
         self.next
     }
 
-    pub fn take(&mut self, record: Record) -> Result<()> {
+    pub fn take(&mut self, mut record: Record) -> Result<()> {
         self.next = record.offset + 1;
         self.records += 1;
-        let name = record.key.unwrap_or_default();
+        let name = record.key.take().unwrap_or_default();
         if name == META.as_bytes() {
             let meta = record.value.as_deref().unwrap_or_default();
             let meta = changelog::meta_of(meta, self.store.identity())?;
@@ -127,9 +127,13 @@ impl<'a> Batch<'a> {
         if is_signing_key(&name) {
             return Ok(()); // belongs to the service, not to this shard
         }
-        self.witness.saw_state();
-        let (key, value) = change_of(Record { key: Some(name), ..record })?;
-        self.changes.records.insert(key, value);
+        match changelog::named(name) {
+            Ok(key) => {
+                self.witness.saw_state();
+                self.changes.records.insert(key, state_of(record)?);
+            }
+            Err(why) => self.witness.saw_unknown(why, record.offset),
+        }
         Ok(())
     }
 
@@ -160,12 +164,16 @@ impl<'a> Batch<'a> {
 }
 
 /// The store record that a changelog record puts, or removes if there is no value.
-pub fn change_of(record: Record) -> Result<(Vec<u8>, Option<Vec<u8>>)> {
-    let key = changelog::named(record.key.unwrap_or_default())?;
+pub fn change_of(mut record: Record) -> Result<(Vec<u8>, Option<Vec<u8>>)> {
+    let key = changelog::named(record.key.take().unwrap_or_default())?;
+    Ok((key, state_of(record)?))
+}
+
+fn state_of(record: Record) -> Result<Option<Vec<u8>>> {
     let state = record.headers.into_iter().find(|(name, _)| name == STATE_HEADER);
     match (record.value, state) {
-        (None, _) => Ok((key, None)),
-        (Some(_), Some((_, state))) => Ok((key, Some(state))),
+        (None, _) => Ok(None),
+        (Some(_), Some((_, state))) => Ok(Some(state)),
         (Some(_), None) => {
             let what = format!(
                 "the changelog record at offset {} has no {STATE_HEADER} header: it was written \

@@ -207,6 +207,34 @@ fn a_record_that_vanished_is_found_at_this_start_and_at_every_later_one() {
     }
 }
 
+/// A record of somebody else; its removal has the same name.
+#[test]
+fn a_record_of_somebody_else_is_left_out_where_the_digest_proves_the_rest() {
+    let stray = |topic: &mut Topic, value: Option<&[u8]>| {
+        let offset = topic.records.len() as i64;
+        let key = Some(b"note to self".to_vec());
+        let value = value.map(<[u8]>::to_vec);
+        topic.records.push(Record { offset, key, value, ..Record::default() });
+    };
+    let mut topic = Topic::new();
+    stray(&mut topic, Some(b"{}"));
+    topic.batch(&[("ada", Some(1)), ("bob", Some(2))]);
+    let records = InMemory::default();
+    assert_eq!(topic.restore(&opened(&records), &options()).unwrap(), Proof::Equal);
+    stray(&mut topic, None);
+    assert_eq!(topic.restore(&opened(&records), &options()).unwrap(), Proof::None, "no news");
+    assert_eq!(opened(&records).digest().unwrap(), topic.digest());
+
+    topic.lose("bob");
+    let lacking = topic.restore(&opened(&InMemory::default()), &options());
+    let Err(Fault::Stop(stop)) = lacking else { panic!("it may be of a newer version") };
+    assert_eq!(stop.name, StopName::StoreNewer);
+    assert!(stop.what.contains("note to self"), "{}", stop.what);
+    let accepting = Options { accept_incomplete: true, ..options() };
+    let accepted = topic.restore(&opened(&InMemory::default()), &accepting).unwrap();
+    assert!(matches!(accepted, Proof::Differs(_)));
+}
+
 #[test]
 fn what_was_accepted_is_the_new_beginning() {
     let mut topic = Topic::of_three_batches();
