@@ -23,18 +23,27 @@ struct Shortage {
     left: usize,
     /// The store is removed first, so that it is restored from the changelog.
     restores: bool,
+    /// Parts of the events that are sent, one after the other, until the process stops. How much of
+    /// the disk a part takes depends on how busy the machine is.
+    parts: usize,
     /// The index is flushed after so many ms: each flush writes a segment, and many are merged.
     settle_ms: &'static str,
 }
 
 const SHORTAGES: [Shortage; 7] = [
-    Shortage { name: "opens", left: 0, restores: false, settle_ms: "1000" },
-    Shortage { name: "begins a restore", left: 0, restores: true, settle_ms: "1000" },
-    Shortage { name: "restores", left: 700 << 10, restores: true, settle_ms: "1000" },
-    Shortage { name: "restores the index", left: 1600 << 10, restores: true, settle_ms: "100" },
-    Shortage { name: "works", left: 300 << 10, restores: false, settle_ms: "1000" },
-    Shortage { name: "flushes", left: 64 << 10, restores: false, settle_ms: "50" },
-    Shortage { name: "merges", left: 900 << 10, restores: false, settle_ms: "50" },
+    Shortage { name: "opens", left: 0, restores: false, parts: 1, settle_ms: "1000" },
+    Shortage { name: "begins a restore", left: 0, restores: true, parts: 1, settle_ms: "1000" },
+    Shortage { name: "restores", left: 700 << 10, restores: true, parts: 1, settle_ms: "1000" },
+    Shortage {
+        name: "restores the index",
+        left: 1600 << 10,
+        restores: true,
+        parts: 1,
+        settle_ms: "100",
+    },
+    Shortage { name: "works", left: 300 << 10, restores: false, parts: 4, settle_ms: "1000" },
+    Shortage { name: "flushes", left: 64 << 10, restores: false, parts: 4, settle_ms: "50" },
+    Shortage { name: "merges", left: 900 << 10, restores: false, parts: 4, settle_ms: "50" },
 ];
 
 fn law_nothing_lost_on_a_disk_without_space() {
@@ -42,9 +51,10 @@ fn law_nothing_lost_on_a_disk_without_space() {
     let test = "full_disk::law_nothing_lost_on_a_disk_without_space";
     let Some(disk) = SmallDisk::mount_or_skip(&place.dir, DISK_MIB, test) else { return };
     let users = users(6);
-    let events = stream(&users, EVENTS * (SHORTAGES.len() + 1));
+    let parts: usize = SHORTAGES.iter().map(|shortage| shortage.parts).sum();
+    let events = stream(&users, EVENTS * (parts + 1));
     let mut events = events.chunks(EVENTS);
-    let mut next = || events.next().expect("one part for each shortage, and one before");
+    let mut next = || events.next().expect("as many parts as they take, and one before");
     let mut ends = Ends::new();
     let mut sent = Vec::new();
 
@@ -65,9 +75,12 @@ fn law_nothing_lost_on_a_disk_without_space() {
         }
         disk.leave(shortage.left);
         let mut child = Child::start(&place.with("index.settle_ms", shortage.settle_ms));
-        send(&client, next(), &mut ends, &mut sent);
-        if let Some(stop) = stop_of(&mut child, &client, &ends) {
-            stops.push((shortage.name, stop));
+        for _ in 0..shortage.parts {
+            send(&client, next(), &mut ends, &mut sent);
+            if let Some(stop) = stop_of(&mut child, &client, &ends) {
+                stops.push((shortage.name, stop));
+                break;
+            }
         }
         drop(child);
         disk.free();

@@ -50,28 +50,33 @@ fn an_event_over_the_quota_is_a_dead_letter_that_can_be_redriven(broker: Broker)
 
     let dir = running.place.dir.as_path();
     let prefix = format!("topics.prefix={}", running.place.prefix);
-    let mut command = program::bare_command(dir);
-    let (code, stdout, stderr) = program::run(command.args([
-        "dlq",
-        "redrive",
-        "--brokers",
-        &running.service.servers,
-        "--set",
-        &prefix,
-        "--reason",
-        "overloaded",
-        "--per-second",
-        "2",
-        "--yes",
-    ]));
-    assert_eq!(code, Some(0), "{stdout}{stderr}");
+    let redrive = || {
+        let mut command = program::bare_command(dir);
+        let (code, stdout, stderr) = program::run(command.args([
+            "dlq",
+            "redrive",
+            "--brokers",
+            &running.service.servers,
+            "--set",
+            &prefix,
+            "--reason",
+            "overloaded",
+            "--per-second",
+            "2",
+            "--yes",
+        ]));
+        assert_eq!(code, Some(0), "{stdout}{stderr}");
+    };
+    redrive();
     let kept = |memories: Vec<Value>| {
         memories.iter().filter(|memory| memory["content"].to_string().contains("parcel")).count()
     };
     let expected = 12 - 1 + 1;
+    // A busy machine may read four of them in one second, and the fourth is put aside again.
     let give_up = std::time::Instant::now() + PATIENCE;
     while kept(flood.list()) < expected && std::time::Instant::now() < give_up {
-        std::thread::sleep(std::time::Duration::from_millis(100));
+        std::thread::sleep(std::time::Duration::from_secs(1));
+        redrive();
     }
     assert_eq!(kept(flood.list()), expected, "each is back once, and the forgotten one is not");
     running.stop();
