@@ -319,9 +319,10 @@ fn ends(consumer: &BaseConsumer, topic: &str) -> Vec<(i32, (i64, i64))> {
     partitions
         .into_iter()
         .map(|partition| {
-            let ends = consumer
-                .fetch_watermarks(topic, partition, PATIENCE)
-                .unwrap_or_else(|e| panic!("reads the ends of {topic}/{partition}: {e}"));
+            // A partition of a new topic has no leader for a moment.
+            let ends = eventually("the broker tells the ends of a partition", || {
+                consumer.fetch_watermarks(topic, partition, PATIENCE).ok()
+            });
             (partition, ends)
         })
         .collect()
