@@ -4,12 +4,15 @@
 use super::{Connection, InjectedFault};
 use domain::fault::{Fault, Result};
 use log::broker::{OutgoingRecord, Producer, REFUSED_MAX, Refusal, RefusedRecord, Room};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 pub struct MemoryProducer {
     connection: Connection,
     unacknowledged: usize,
     refused: Vec<Fault>,
+    /// Topics and partitions with a lost record, until the caller learns of it.
+    lost: BTreeSet<(String, Option<i32>)>,
     refused_offers: Vec<RefusedRecord>,
 }
 
@@ -19,6 +22,7 @@ impl MemoryProducer {
             connection,
             unacknowledged: 0,
             refused: Vec::new(),
+            lost: BTreeSet::new(),
             refused_offers: Vec::new(),
         }
     }
@@ -30,6 +34,7 @@ impl MemoryProducer {
         let stop = self.refused.iter().find(|fault| matches!(fault, Fault::Stop(_)));
         let fault = stop.or(self.refused.last()).cloned();
         self.refused.clear();
+        self.lost.clear();
         match fault {
             None => Ok(()),
             Some(Fault::Retry(last)) => {
@@ -44,7 +49,12 @@ impl Producer for MemoryProducer {
     /// Sends a record. As with Kafka, a refusal is reported by a later call.
     fn send(&mut self, record: &OutgoingRecord) -> Result<()> {
         let mut state = self.connection.alive()?;
-        if state.mishap(|mishap| mishap == InjectedFault::LoseDelivery).is_some() {
+        // An idempotent producer that gives nothing up writes no record behind one that is missing.
+        let place = (record.topic.clone(), record.partition);
+        if self.lost.contains(&place)
+            || state.mishap(|mishap| mishap == InjectedFault::LoseDelivery).is_some()
+        {
+            self.lost.insert(place);
             self.refused.push(Fault::retry(format!("writes to {}: lost on the way", record.topic)));
             return Ok(());
         }
