@@ -250,18 +250,27 @@ impl Connection {
         topic: &str,
         partitions: &[i32],
     ) -> Result<BTreeMap<i32, i64>> {
-        let mut list = TopicPartitionList::new();
-        for partition in partitions {
-            list.add_partition(topic, *partition);
-        }
-        let found = self.group_client(group)?.committed_offsets(list, OFFSETS).map_err(|e| {
-            Fault::retry(format!("reads the offsets of group {group} in {topic}: {e}"))
-        })?;
+        let found = self.committed_list(group, topic, partitions)?;
         let elements = found.elements();
         Ok(elements
             .iter()
             .filter_map(|element| Some((element.partition(), known_offset(element.offset())?)))
             .collect())
+    }
+
+    fn committed_list(
+        &self,
+        group: &str,
+        topic: &str,
+        partitions: &[i32],
+    ) -> Result<TopicPartitionList> {
+        let mut list = TopicPartitionList::new();
+        for partition in partitions {
+            list.add_partition(topic, *partition);
+        }
+        self.group_client(group)?.committed_offsets(list, OFFSETS).map_err(|e| {
+            Fault::retry(format!("reads the offsets of group {group} in {topic}: {e}"))
+        })
     }
 
     /// Commits offsets for a group that has no members, and waits for the answer.

@@ -1,7 +1,7 @@
 //! Deletes the oldest records of a topic, and keeps notes about it beside a group's offsets.
 
+use super::Connection;
 use super::consumer::known_offset;
-use super::{Connection, OFFSETS};
 use domain::fault::{Fault, Result};
 use rdkafka::consumer::{CommitMode, Consumer as _};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList, TopicPartitionListElem};
@@ -53,13 +53,7 @@ impl Connection {
         topic: &str,
         partitions: &[i32],
     ) -> Result<BTreeMap<i32, Noted>> {
-        let mut list = TopicPartitionList::new();
-        for partition in partitions {
-            list.add_partition(topic, *partition);
-        }
-        let found = self.group_client(group)?.committed_offsets(list, OFFSETS).map_err(|e| {
-            Fault::retry(format!("reads the offsets of group {group} in {topic}: {e}"))
-        })?;
+        let found = self.committed_list(group, topic, partitions)?;
         let elements = found.elements();
         Ok(elements
             .iter()

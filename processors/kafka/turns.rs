@@ -48,7 +48,7 @@ impl Turns {
     ) -> Result<Polled> {
         let until = Instant::now() + wait;
         loop {
-            // Those that had their turn in an earlier call may hold records by now.
+            // Partitions whose turn came in an earlier call may hold records by now.
             let is_whole_round = self.waiting == 0;
             if is_whole_round {
                 match polled(consumer.poll(Duration::ZERO))? {

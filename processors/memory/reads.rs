@@ -47,7 +47,7 @@ pub enum Forgot {
     Text(u64),
 }
 
-/// Who said a memory, and its vector.
+/// The speaker of a memory, and its vector.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Spoken {
     pub role: Role,
@@ -135,7 +135,7 @@ pub trait Reads {
 
     fn vector(&self, key: &UserKey, id: MemoryId) -> Result<Option<Vector>>;
 
-    /// Who said a memory, and its vector, without decoding the rest.
+    /// The speaker of a memory, and its vector, without decoding the rest.
     fn spoken(&self, key: &UserKey, id: MemoryId) -> Result<Option<Spoken>>;
 
     /// The number of the tenant's memories on this shard that no newer value has superseded. May

@@ -1,7 +1,7 @@
 //! Forgets one memory, a session, the memories that a query means, or everything of a user.
 //!
-//! A `forget` erases a limited number of memories in its own event, and the rest in events that Keepsake
-//! writes to itself. These name the memories: what is said after the `forget` is none of them, and
+//! A `forget` erases a limited number of memories in its own event, and the rest in events that
+//! Keepsake writes to itself. These name the memories: what is said after the `forget` is none of them, and
 //! they end when the list does.
 
 use crate::context::Context;
@@ -22,7 +22,7 @@ use text::Words;
 /// Memories compared with a query by meaning: as many as a profile lets a user have.
 const NEAR_MAX: usize = 10_000;
 
-/// Memories that one event of the rest of a query erases: about 10 KB of ids. Each event reads all memories of
+/// Memories that one event of the rest of a query erases: about 10 KB of ids. Each reads all of
 /// the user, so few large ones are cheaper than many small ones.
 const REST_TOGETHER: usize = 256;
 
@@ -73,7 +73,8 @@ pub fn forget(
     }
     let mut together = REST_TOGETHER;
     let max = cx.settings.forget_memories_max;
-    if doomed.len() > max {
+    let is_of_query = matches!(forget, Forget::Query(_) | Forget::Rest(_));
+    if !is_of_query && doomed.len() > max {
         together = max;
         rest = doomed.split_off(max).iter().map(|memory| memory.id).collect();
     }

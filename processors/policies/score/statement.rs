@@ -111,7 +111,7 @@ fn speaks_of_self(clause: &str) -> bool {
 }
 
 /// True if content words follow a phatic phrase: "I see a therapist", unlike "I see that now".
-/// What the other speaker is or did ("I hear you moved") is no such object.
+/// A clause about the other speaker ("I hear you moved") is no such object.
 fn has_object(clause: &str) -> bool {
     let Some(phrase) = PHATIC_SELF.find(clause) else { return false };
     let rest = &clause[phrase.end()..];

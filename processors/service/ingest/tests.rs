@@ -426,12 +426,16 @@ fn law_forgotten_stays_forgotten_in_the_neighbours_of_memories() {
     check(&by("session", "s"), "Bergen", 0);
 }
 
-/// What is said between the `forget` and its continuation is not meant, and a part that is written
+/// A text sent between the `forget` and its continuation is not meant, and a part that is written
 /// twice is applied once. A part concerns the user's own memories only, so no limit of copies
 /// refuses it.
 #[test]
 fn a_forget_over_the_limit_goes_on_by_itself_until_nothing_is_left() {
-    let limits = [("limits.forget_query_max", "3"), ("ingest.copied_bytes_max", "20000")];
+    let limits = [
+        ("limits.forget_query_max", "3"),
+        ("limits.forget_memories_max", "2"),
+        ("ingest.copied_bytes_max", "20000"),
+    ];
     let mut bench = Bench::of(&limits);
     let kept: Vec<Value> = (0..300)
         .map(|n| json!({"type": "remember", "user": "ada", "content": format!("Zanzibar, day {n}.")}))

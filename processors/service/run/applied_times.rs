@@ -20,7 +20,8 @@ struct AppliedAt {
     next: i64,
 }
 
-/// What was applied when, of one partition. As text it is `ms:offset ms:offset …`.
+/// The notes of one partition: at which time which offset was applied. As text they are
+/// `ms:offset ms:offset …`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AppliedTimes(Vec<AppliedAt>);
 

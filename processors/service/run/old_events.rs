@@ -85,9 +85,10 @@ impl OldEvents {
             old.extend(old_before.map(|offset| (*partition, offset)));
             after.insert(*partition, (noted.offset, times));
         }
-        let done = match old.is_empty() {
-            true => Ok(BTreeMap::new()),
-            false => connection.delete_before(topic, &old),
+        let done = if old.is_empty() {
+            Ok(BTreeMap::new())
+        } else {
+            connection.delete_before(topic, &old)
         };
         for (partition, outcome) in done.iter().flatten() {
             let partition = *partition;

@@ -29,7 +29,7 @@ pub struct Finding {
     pub value: String,
     pub expected: String,
     pub verdict: Verdict,
-    /// What happens otherwise. Empty if the value is right.
+    /// The consequence of a wrong value. Empty if the value is right.
     pub why: &'static str,
 }
 

@@ -212,7 +212,7 @@ pub fn is_live(bytes: &[u8]) -> Result<bool> {
     Ok(record.valid_to.is_none())
 }
 
-/// Who said a memory, and its vector. `None` if the record holds only a vector.
+/// The speaker of a memory, and its vector. `None` if the record holds only a vector.
 pub fn spoken(bytes: &[u8]) -> Result<Option<Spoken>> {
     let Parts { vector, memory, .. } = split(bytes)?;
     if memory.is_empty() {

@@ -144,7 +144,7 @@ fn law_forgotten_survives_copies_of_signed_records() {
     }
 }
 
-/// Of many `forget`s only the last ones are remembered.
+/// Only the last `forget`s of a user are remembered.
 #[test]
 fn a_copy_from_before_a_forget_that_is_no_longer_remembered_is_forbidden() {
     let options = [AUTH[0], ("forget.remember_ms", "0"), ("forget.remembered_max", "1")];
