@@ -3,6 +3,7 @@
 //! quota makes another tenant wait.
 
 use super::distribution::Distribution;
+use super::echo::Echo;
 use super::messages::{recall, remember};
 use super::report::{BenchReport, RatioTarget, progress};
 use super::trial::Trial;
@@ -34,8 +35,8 @@ const FLOOD_REQUESTS: usize = 2;
 const FLOOD_EVERY: Duration = Duration::from_millis(1);
 /// Pause before each recall of the other tenant, which stays below the same quota.
 const ASK_EVERY: Duration = Duration::from_millis(20);
-/// Longest acceptable 99th percentile of the other tenant, as a multiple of that while the service
-/// does not read the flood.
+/// Longest acceptable 99th percentile of the other tenant, as a multiple of that while the flood
+/// goes to an echo instead of the service.
 const FLOODED_MAX: f64 = 1.5;
 
 #[derive(Args)]
@@ -149,21 +150,23 @@ impl NeighboursBench {
     /// user has the same quota, and asks less.
     ///
     /// Sender and broker run on the same machine. So that only the service's share of the flood is
-    /// measured, the same requests go to a topic that nobody reads while the user is alone, and the
-    /// user's client reads another partition of the replies than the flooding one.
+    /// measured, the same requests go to a bare echo while the user is alone: the broker then
+    /// carries as many requests and replies. The user's client reads another partition of the
+    /// replies than the flooding one.
     fn answers_in_a_flood(&self, config: &Config, report: &mut BenchReport) -> Result<()> {
         const BLOCK: usize = 100;
         let mut config = config.clone();
         config.quota.recalls_per_second = QUOTA_PER_SECOND;
         let user = user_on_the_same_partition(&config);
         let trial = Trial::new(&config)?;
-        progress(format!("{} questions with and without a flood", self.flooded));
+        progress(format!("{} questions with and without a flood to the service", self.flooded));
         let mut request = recall(SENDER, "Where do I live?");
         request["tenant"] = json!(FLOODING);
         let (mut alone, mut flooded) = (Vec::new(), Vec::new());
         trial.serving(|_| {
             let mut flood = trial.client()?;
-            let mut unread = trial.bare_client()?;
+            let mut echoed = trial.bare_client()?;
+            let echo = Echo::open(&trial.connection, &trial.bare)?;
             let mut client = trial.client()?;
             while trial.config.topics.partitions > 1
                 && client.reply_partition() == flood.reply_partition()
@@ -176,11 +179,12 @@ impl NeighboursBench {
             let is_flooding = AtomicBool::new(false);
             let stop = AtomicBool::new(false);
             std::thread::scope(|scope| {
+                let echo = scope.spawn(|| echo.run(&stop));
                 let flooding = scope.spawn(|| {
                     while !stop.load(Ordering::Acquire) {
                         std::thread::sleep(FLOOD_EVERY);
                         let is_flooding = is_flooding.load(Ordering::Acquire);
-                        let client = if is_flooding { &mut flood } else { &mut unread };
+                        let client = if is_flooding { &mut flood } else { &mut echoed };
                         (0..FLOOD_REQUESTS).try_for_each(|_| client.ask_only(&request))?;
                     }
                     Ok(())
@@ -204,6 +208,7 @@ impl NeighboursBench {
                 };
                 let measured = measure();
                 stop.store(true, Ordering::Release);
+                echo.join().map_err(|_| Fault::retry("the echo thread panicked"))??;
                 flooding.join().map_err(|_| Fault::retry("the flooding thread panicked"))??;
                 measured
             })?;

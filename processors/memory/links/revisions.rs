@@ -9,7 +9,7 @@ use crate::links::slots;
 use crate::reads::Reads;
 use crate::staged::Staged;
 use domain::fault::Result;
-use domain::{Memory, MemoryId, Role, Vector};
+use domain::{Memory, MemoryId, Role, Vector, for_this_processor};
 use text::split;
 use text::split::change::{EarlierStatement, PossibleRevision, Revision, nearness};
 
@@ -48,9 +48,11 @@ pub struct Statement<'a> {
 /// Returns the memories that are probably revised, the most probable first.
 pub fn revised(cx: &Context<'_>, staged: &Staged<'_>, new: Statement<'_>) -> Result<Vec<Revised>> {
     let same_person = vectors_of_person(cx, staged, &new)?;
-    let centre = Centre::of(same_person.iter().map(|(_, vector)| vector));
-    let from_centre: Vec<f32> = centre.subtracted_from(new.vector).collect();
-    let cosines = centre.cosines(&from_centre, same_person.iter().map(|(_, vector)| vector));
+    let vectors = || same_person.iter().map(|(_, vector)| vector);
+    let cosines = for_this_processor(
+        #[inline(always)]
+        || Centre::of(vectors()).cosines(new.vector, vectors()),
+    );
     let nearness = nearness(&cosines);
     let mut nearest: Vec<(MemoryId, f32)> =
         same_person.iter().map(|(id, _)| *id).zip(cosines).collect();
@@ -223,39 +225,58 @@ struct Centre(Vec<f32>);
 impl Centre {
     /// A few vectors show little about the mean, so the mean is drawn towards zero as if by ten
     /// more.
+    #[inline(always)]
     fn of<'v>(vectors: impl Iterator<Item = &'v Vector>) -> Centre {
         const PRIOR: f32 = 10.0;
         let (mut sum, mut count): (Vec<f32>, f32) = (Vec::new(), PRIOR);
         for vector in vectors {
             sum.resize(sum.len().max(vector.values.len()), 0.0);
-            sum.iter_mut()
-                .zip(vector.values.iter())
-                .for_each(|(sum, value)| *sum += vector.scale * f32::from(*value));
+            for (sum, value) in sum.iter_mut().zip(vector.values.iter()) {
+                *sum += vector.scale * f32::from(*value);
+            }
             count += 1.0;
         }
         sum.iter_mut().for_each(|part| *part /= count);
         Centre(sum)
     }
 
-    fn subtracted_from(&self, vector: &Vector) -> impl Iterator<Item = f32> {
-        let exact = vector.values.iter().map(|value| vector.scale * f32::from(*value));
-        let centre = self.0.iter().copied().chain(std::iter::repeat(0.0));
-        exact.zip(centre).map(|(part, centre)| part - centre)
+    /// The cosine of each vector to `new`, the mean subtracted from both.
+    #[inline(always)]
+    fn cosines<'v>(&self, new: &Vector, vectors: impl Iterator<Item = &'v Vector>) -> Vec<f32> {
+        let new = self.subtracted_from(new);
+        let of_new = product(&new, &new);
+        vectors
+            .map(|vector| {
+                let old = self.subtracted_from(vector);
+                product(&new, &old) / (of_new * product(&old, &old)).sqrt().max(f32::EPSILON)
+            })
+            .collect()
     }
 
-    /// The cosine of each vector to `new`, the mean subtracted from both.
-    fn cosines<'v>(&self, new: &[f32], vectors: impl Iterator<Item = &'v Vector>) -> Vec<f32> {
-        let of_new: f32 = new.iter().map(|part| part * part).sum();
-        let cosines = vectors.map(|vector| {
-            let (mut both, mut of_old) = (0.0, 0.0);
-            for (new, old) in new.iter().zip(self.subtracted_from(vector)) {
-                both += new * old;
-                of_old += old * old;
-            }
-            both / (of_new * of_old).sqrt().max(f32::EPSILON)
-        });
-        cosines.collect()
+    #[inline(always)]
+    fn subtracted_from(&self, vector: &Vector) -> Vec<f32> {
+        let mut left: Vec<f32> =
+            vector.values.iter().map(|value| vector.scale * f32::from(*value)).collect();
+        left.iter_mut().zip(&self.0).for_each(|(part, centre)| *part -= centre);
+        left
     }
+}
+
+/// The dot product as sixteen sums, which the compiler computes side by side. Always in the same
+/// order, so that a cosine has the same bits on every processor.
+#[inline(always)]
+fn product(a: &[f32], b: &[f32]) -> f32 {
+    const LANES: usize = 16;
+    let (a_lanes, a_rest) = a.as_chunks::<LANES>();
+    let (b_lanes, b_rest) = b.as_chunks::<LANES>();
+    let mut sums = [0.0; LANES];
+    for (a, b) in a_lanes.iter().zip(b_lanes) {
+        for lane in 0..LANES {
+            sums[lane] += a[lane] * b[lane];
+        }
+    }
+    let rest = a_rest.iter().zip(b_rest).map(|(a, b)| a * b);
+    sums.into_iter().chain(rest).sum()
 }
 
 /// Links a memory to one that it probably revises. Both stay open, and recall shows the newer

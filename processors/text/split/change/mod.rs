@@ -103,11 +103,9 @@ pub struct PossibleRevision(Statement);
 impl PossibleRevision {
     /// Reads a text. `None` if the text cannot revise anything, as most texts.
     pub fn of(content: &str) -> Option<PossibleRevision> {
-        let statement = Statement::new(content);
+        let statement = Statement::new(content)?;
         let is_thin = statement.stems.len() < 2 && statement.numbers.is_empty();
-        let announces = statement.cues != 0 || !statement.numbers.is_empty();
-        (announces && !is_thin && statement.states_something())
-            .then_some(PossibleRevision(statement))
+        (!is_thin && statement.states_something()).then_some(PossibleRevision(statement))
     }
 
     /// Returns the earlier texts that this text revises with a probability of at least `least`, in
@@ -129,6 +127,7 @@ impl PossibleRevision {
             .iter()
             .enumerate()
             .filter(|(_, before)| before.nearness >= NEARNESS_MIN)
+            .filter(|(_, before)| logistic(self.0.most_evidence(before, &rare)) >= least)
             .filter_map(|(place, before)| {
                 let pair = Pair::of(&self.0, &Statement::earlier(before.content), &rare);
                 let probability =
@@ -181,6 +180,18 @@ impl Statement {
             + when(self.is_request, weight::REQUEST)
             + when(before.is_same_session && !self.has(CORRECTED), weight::SAME_SESSION)
             + when(self.is_addition && !self.has(ENDED | CORRECTED), weight::ADDITION)
+    }
+
+    /// The largest sum that any earlier text could reach. An earlier text is not read if this is too
+    /// little.
+    fn most_evidence(&self, before: &EarlierStatement<'_>, rare: &[&str]) -> f32 {
+        self.evidence(before)
+            + when(!rare.is_empty(), weight::RARE_WORD)
+            + when(!rare.is_empty() && self.cues != 0, weight::RARE_WORD_CHANGES)
+            + when(self.aspects != 0, weight::ASPECT)
+            + when(!self.numbers.is_empty(), weight::OTHER_NUMBER)
+            + when(self.days != 0, weight::OTHER_DAY)
+            + weight::FIRST_PERSON_BEFORE
     }
 
     fn has(&self, kinds: cues::Cues) -> bool {

@@ -18,6 +18,7 @@ use super::people::{self, People};
 use crate::split::clauses::prose;
 use crate::split::english::{MONTHS, WEEKDAYS, is_question};
 use foldhash::fast::RandomState;
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::LazyLock;
 
@@ -73,31 +74,53 @@ pub struct Clause {
 /// a text that long is no statement about one thing.
 const BYTES_MAX: usize = 4_096;
 
+/// The part of a text that is read, as written and in lower case.
+struct ReadText<'a> {
+    text: Cow<'a, str>,
+    lower: String,
+}
+
+impl ReadText<'_> {
+    fn of(content: &str) -> ReadText<'_> {
+        let text = prose(&content[..content.floor_char_boundary(BYTES_MAX)]);
+        ReadText { lower: text.to_lowercase(), text }
+    }
+
+    /// Returns true if the text has a cue or a number.
+    fn announces(&self) -> bool {
+        clauses(&self.lower).take(CLAUSES_MAX).any(|clause| {
+            let words: Vec<&str> = words(clause).collect();
+            words.iter().any(|word| is_number(word, class_of(word)))
+                || !is_question(clause) && !cues(&words).is_empty()
+        }) || is_unspaced(&self.lower) && cues_unspaced(&self.lower) != 0
+    }
+}
+
 impl Statement {
-    /// Reads a new text, including the cues.
-    pub fn new(content: &str) -> Statement {
-        Statement::read(content, true)
+    /// Reads a new text, including the cues. `None` if the text has neither a cue nor a number:
+    /// such a text revises nothing, and its stems are not needed.
+    pub fn new(content: &str) -> Option<Statement> {
+        let read = ReadText::of(content);
+        read.announces().then(|| Statement::read(&read, true))
     }
 
     /// Reads an earlier text, without the cues: a change that an earlier text announced has
     /// happened.
     pub fn earlier(content: &str) -> Statement {
-        Statement::read(content, false)
+        Statement::read(&ReadText::of(content), false)
     }
 
-    fn read(content: &str, is_new: bool) -> Statement {
-        let text = prose(&content[..content.floor_char_boundary(BYTES_MAX)]);
-        let lower = text.to_lowercase();
+    fn read(ReadText { text, lower }: &ReadText<'_>, is_new: bool) -> Statement {
         let words = text.split_whitespace().count();
         let mut statement = Statement { is_new, words, ..Statement::default() };
-        for clause in clauses(&lower).take(CLAUSES_MAX) {
+        for clause in clauses(lower).take(CLAUSES_MAX) {
             statement.add_clause(clause);
         }
-        statement.add_names(&text);
-        if lower.chars().any(|c| c >= FIRST_UNSPACED) {
+        statement.add_names(text);
+        if is_unspaced(lower) {
             statement.is_first_person |=
                 FIRST_PERSON_UNSPACED.iter().any(|word| lower.contains(word));
-            statement.cues |= if is_new { cues_unspaced(&lower) } else { 0 };
+            statement.cues |= if is_new { cues_unspaced(lower) } else { 0 };
         }
         statement
     }
@@ -127,7 +150,7 @@ impl Statement {
             self.days |= class.days;
             self.is_first_person |= class.is_first_person;
             self.is_plan |= class.is_plan;
-            if class.is_number || word.starts_with(|c: char| c.is_ascii_digit()) {
+            if is_number(word, *class) {
                 self.numbers.insert((*word).to_owned());
             }
         }
@@ -269,6 +292,11 @@ const FIRST_PERSON: [&str; 60] = [
 ];
 /// The first character of the Chinese and Japanese blocks of Unicode, which begin with punctuation.
 const FIRST_UNSPACED: char = '\u{3000}';
+
+fn is_unspaced(text: &str) -> bool {
+    !text.is_ascii() && text.chars().any(|c| c >= FIRST_UNSPACED)
+}
+
 const FIRST_PERSON_UNSPACED: [&str; 5] = ["我", "私", "僕", "俺", "うち"];
 const PLANS: [&str; 9] =
     ["might", "maybe", "perhaps", "considering", "someday", "if", "could", "wish", "hope"];
@@ -362,6 +390,10 @@ struct Class {
     is_pronoun: bool,
     is_plan: bool,
     is_number: bool,
+}
+
+fn is_number(word: &str, class: Class) -> bool {
+    class.is_number || word.starts_with(|c: char| c.is_ascii_digit())
 }
 
 fn class_of(word: &str) -> Class {
