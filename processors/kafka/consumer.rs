@@ -9,6 +9,7 @@ use super::throttle::LogThrottle;
 use super::turns::Turns;
 use domain::fault::{Fault, Result, StopName};
 use log::broker::{Consumer, Membership, Polled, RebalanceListener, Record, Start};
+use parking_lot::Mutex;
 use rdkafka::client::ClientContext;
 use rdkafka::consumer::{
     BaseConsumer, CommitMode, Consumer as _, ConsumerContext, RebalanceProtocol,
@@ -17,6 +18,7 @@ use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::message::{BorrowedMessage, Headers as _, Message};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use rdkafka::types::RDKafkaRespErr;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -30,6 +32,7 @@ pub struct ConsumerCallbacks {
     owner: Option<Arc<dyn RebalanceListener>>,
     throttle: LogThrottle,
     assignments: AtomicU64,
+    assigned: Mutex<BTreeSet<i32>>,
 }
 
 impl ConsumerCallbacks {
@@ -39,6 +42,7 @@ impl ConsumerCallbacks {
             owner: Some(owner),
             throttle: LogThrottle::default(),
             assignments: AtomicU64::default(),
+            assigned: Mutex::default(),
         }
     }
 
@@ -48,6 +52,7 @@ impl ConsumerCallbacks {
             owner: None,
             throttle: LogThrottle::default(),
             assignments: AtomicU64::default(),
+            assigned: Mutex::default(),
         }
     }
 
@@ -86,6 +91,7 @@ impl ConsumerContext for ConsumerCallbacks {
             } else {
                 begins(&committed(consumer, list), owner.as_ref())
             };
+            self.assigned.lock().extend(&partitions);
             let list = positions(&self.topic, &starts);
             let assigned = if cooperative {
                 consumer.incremental_assign(&list)
@@ -94,6 +100,7 @@ impl ConsumerContext for ConsumerCallbacks {
             };
             assigned.and_then(|()| pause(consumer, &self.topic, &starts))
         } else {
+            self.assigned.lock().retain(|assigned| !partitions.contains(assigned));
             if !partitions.is_empty() {
                 owner.revoked(&partitions);
             }
@@ -187,6 +194,19 @@ impl KafkaConsumer {
     pub fn in_turn(mut consumer: BaseConsumer<ConsumerCallbacks>, topic: &str) -> KafkaConsumer {
         let turns = Some(Turns::of(&mut consumer));
         KafkaConsumer { turns, ..KafkaConsumer::new(consumer, topic) }
+    }
+
+    /// Closes a member that the broker expelled. librdkafka drops the partitions of such a member
+    /// without a word, so they are given up here.
+    pub fn leave_expelled(self) {
+        let context = self.consumer.context();
+        let partitions = std::mem::take(&mut *context.assigned.lock());
+        if let Some(owner) = &context.owner
+            && !partitions.is_empty()
+        {
+            owner.revoked(&partitions.into_iter().collect::<Vec<i32>>());
+        }
+        Box::new(self).close();
     }
 
     pub fn take_only(&mut self, only: Option<&'static str>) {

@@ -11,6 +11,7 @@ mod consumer;
 mod old_records;
 mod partition_log;
 mod producer;
+mod rejoin;
 mod throttle;
 mod topic_facts;
 mod transactor;
@@ -30,6 +31,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::mocking::MockCluster;
 use rdkafka::producer::DefaultProducerContext;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use rejoin::RejoiningConsumer;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -375,11 +377,17 @@ impl Broker for Connection {
             .set("queued.max.messages.kbytes", "1024")
             .set("fetch.queue.backoff.ms", "10");
         let config = self.finished(config);
-        let consumer: BaseConsumer<ConsumerCallbacks> = config
-            .create_with_context(ConsumerCallbacks::of_group(topic, owner))
-            .map_err(|e| refused("creates the events consumer", &e))?;
-        consumer.subscribe(&[topic]).map_err(|e| refused(format!("subscribes to {topic}"), &e))?;
-        Ok(Box::new(KafkaConsumer::in_turn(consumer, topic)))
+        let topic = topic.to_owned();
+        let join = move || {
+            let consumer: BaseConsumer<ConsumerCallbacks> = config
+                .create_with_context(ConsumerCallbacks::of_group(&topic, Arc::clone(&owner)))
+                .map_err(|e| refused("creates the events consumer", &e))?;
+            consumer
+                .subscribe(&[&topic])
+                .map_err(|e| refused(format!("subscribes to {topic}"), &e))?;
+            Ok(KafkaConsumer::in_turn(consumer, &topic))
+        };
+        Ok(Box::new(RejoiningConsumer::new(Box::new(join))?))
     }
 
     fn reader(&self, group: &str, topic: &str) -> Result<Box<dyn Consumer>> {

@@ -113,6 +113,23 @@ impl Client {
         Client { prefix: prefix.to_owned(), servers: servers.to_owned(), producer, replies }
     }
 
+    /// Joins the service's group under the `group.instance.id` of another member, and goes once the
+    /// group has taken it for that member.
+    pub fn join_as(&self, instance: &str) {
+        let member: BaseConsumer = config(&self.servers)
+            .set("group.id", &self.prefix)
+            .set("group.instance.id", instance)
+            .set("partition.assignment.strategy", "cooperative-sticky")
+            .set("enable.auto.commit", "false")
+            .create()
+            .expect("the settings are valid");
+        member.subscribe(&[&self.topic("events")]).expect("subscribes");
+        eventually("the group has taken the member", || {
+            let _ = member.poll(Duration::from_millis(50));
+            (member.assignment().ok()?.count() > 0).then_some(())
+        });
+    }
+
     pub fn topic(&self, name: &str) -> String {
         format!("{}{name}", self.prefix)
     }
