@@ -5,7 +5,7 @@
 
 use crate::support::service::Place;
 use crate::support::sessions::Sessions;
-use crate::support::{Broker, Child, Client, eventually, on_kafka};
+use crate::support::{Broker, Child, Client, eventually, kafka, on_kafka, scratch};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -17,8 +17,8 @@ on_kafka! {
     a_rolling_restart_leaves_no_user_without_answers_for_long
     after_a_kill_in_a_transaction_the_other_process_takes_over
     three_processes_that_restart_in_time_keep_their_partitions
-    a_copy_of_a_static_member_stops_one_of_the_two_by_name
-    a_static_member_that_is_expelled_once_joins_again
+    a_copy_of_a_static_member_stops_the_first_by_name
+    a_static_member_that_is_expelled_after_an_outage_joins_again
     a_standby_takes_over_without_reading_its_shards_again
     a_process_is_ready_and_fresh_while_events_keep_coming
 }
@@ -204,7 +204,7 @@ fn three_processes_that_restart_in_time_keep_their_partitions() {
     }
 }
 
-fn a_copy_of_a_static_member_stops_one_of_the_two_by_name() {
+fn a_copy_of_a_static_member_stops_the_first_by_name() {
     let place = Place::new(Broker::Kafka, &[("kafka.static_membership", "true")]);
     let mut original = Child::start(&place);
     original.wait_until_ready();
@@ -212,35 +212,33 @@ fn a_copy_of_a_static_member_stops_one_of_the_two_by_name() {
     std::fs::create_dir_all(&copy.dir).expect("makes a directory");
     std::fs::copy(place.dir.join("instance.id"), copy.dir.join("instance.id")).expect("copies");
     let mut second = Child::start(&copy);
-    let is_original = eventually("one of the two stops", || {
-        let stopped = [&mut original, &mut second].map(|child| child.ended().is_some());
-        stopped.contains(&true).then_some(stopped[0])
-    });
-    let (stopped, other) =
-        if is_original { (original, &mut second) } else { (second, &mut original) };
-    assert!(stopped.log().contains("instance-taken"), "{}", stopped.log());
-    assert!(stopped.log().contains("joining again, once"), "{}", stopped.log());
-    other.wait_until_ready();
+    let status = original.wait();
+    assert!(original.log().contains("instance-taken"), "{status}: {}", original.log());
+    second.wait_until_ready();
 }
 
 /// A broker that restarts while a member joins expels the member by itself; here a consumer without
 /// a service joins under its name, and goes.
-fn a_static_member_that_is_expelled_once_joins_again() {
-    let place = Place::new(Broker::Kafka, &[("kafka.static_membership", "true")]);
+fn a_static_member_that_is_expelled_after_an_outage_joins_again() {
+    let broker = scratch::root().join("expelling-kafka");
+    let servers = kafka::start_in(&broker).unwrap_or_else(|why| panic!("{why}"));
+    let options =
+        [("kafka.static_membership", "true"), ("kafka.bootstrap_servers", servers.as_str())];
+    let place = Place::new(Broker::Kafka, &options);
     let mut child = Child::start(&place);
     child.wait_until_ready();
     let id = std::fs::read_to_string(place.dir.join("instance.id")).expect("reads the id");
-    let client = place.client();
-    let reader = client.user("handover", "reader");
+    kafka::restart(&broker);
+    let client = Client::connect(&servers, &place.prefix);
     client.join_as(id.trim());
-    eventually("the process joins again", || {
-        child.log().contains("joining again, once").then_some(())
-    });
+    eventually("the process joins again", || child.log().contains("joining again").then_some(()));
+    let reader = client.user("handover", "reader");
     reader.remember("My boat lies in Cascais.");
     eventually("the process serves", || {
         reader.recall("Where is my boat?").to_string().contains("Cascais").then_some(())
     });
     assert!(child.ended().is_none(), "{}", child.log());
+    kafka::stop(&broker);
 }
 
 /// A consumer reports the end of a partition only after a pause without records.

@@ -1,19 +1,19 @@
-//! Joins the group again, once, after the broker has expelled a static member.
+//! Joins the group again where the broker has expelled a static member after an outage.
 //!
 //! A broker expels the member whose `instance.id` somebody else joins with. That is a second process
 //! with a copy of the store, or this process itself: if the answer to its join was lost while the
-//! broker restarted, the broker knows a member that this process has never heard of. The two cannot
-//! be told apart, so the first time this process joins again. Of two processes that do so in turn
-//! one is expelled again soon, and stops.
+//! broker restarted, the broker knows a member that this process has never heard of. Only after an
+//! outage can it be the latter, so only then this process joins again. If there is a second process,
+//! one of the two is expelled again at the next heartbeat, without an outage, and stops.
 
 use super::consumer::KafkaConsumer;
 use domain::fault::{Fault, Result, Stop, StopName};
 use log::broker::{Consumer, Membership, Polled, Start};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// Time in which a second expulsion stops the process. Two processes expel each other at every
-/// heartbeat, within a few seconds.
-const EXPELLED_AGAIN: Duration = Duration::from_secs(60);
+/// Time after an outage in which an expulsion may come from it: a member that could not reach its
+/// broker notices at its next heartbeat or join.
+const AFTER_OUTAGE: Duration = Duration::from_secs(60);
 
 pub type Join = Box<dyn Fn() -> Result<KafkaConsumer> + Send>;
 
@@ -21,12 +21,11 @@ pub struct RejoiningConsumer {
     /// Missing only while this process joins again.
     member: Option<KafkaConsumer>,
     join: Join,
-    expelled: Option<Instant>,
 }
 
 impl RejoiningConsumer {
     pub fn new(join: Join) -> Result<RejoiningConsumer> {
-        Ok(RejoiningConsumer { member: Some(join()?), join, expelled: None })
+        Ok(RejoiningConsumer { member: Some(join()?), join })
     }
 
     fn member(&mut self) -> Result<&mut KafkaConsumer> {
@@ -36,22 +35,25 @@ impl RejoiningConsumer {
         };
         Ok(self.member.insert(member))
     }
+
+    /// Gives up the partitions of a member that was expelled after an outage. Returns false for any
+    /// other member.
+    fn leave(&mut self) -> bool {
+        match self.member.take_if(|member| member.had_outage_within(AFTER_OUTAGE)) {
+            Some(member) => {
+                tracing::warn!("the broker expelled this process after an outage: joining again");
+                member.leave_expelled();
+                true
+            }
+            None => false,
+        }
+    }
 }
 
 impl Consumer for RejoiningConsumer {
     fn poll(&mut self, wait: Duration) -> Result<Polled> {
         match self.member()?.poll(wait) {
-            Err(Fault::Stop(Stop { name: StopName::InstanceTaken, .. }))
-                if self.expelled.is_none_or(|at| at.elapsed() > EXPELLED_AGAIN) =>
-            {
-                tracing::warn!(
-                    "the broker expelled this process from its group, as it does when another \
-                     process joins with the same instance.id: joining again, once"
-                );
-                self.expelled = Some(Instant::now());
-                if let Some(member) = self.member.take() {
-                    member.leave_expelled();
-                }
+            Err(Fault::Stop(Stop { name: StopName::InstanceTaken, .. })) if self.leave() => {
                 Ok(Polled::Nothing)
             }
             polled => polled,
