@@ -7,6 +7,7 @@ mod events;
 mod expiry;
 mod forgetting;
 mod marks;
+mod policies;
 mod quota;
 mod refusals;
 mod requests;
