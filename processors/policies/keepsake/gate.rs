@@ -1,10 +1,11 @@
 //! Judges a candidate under Keepsake's own policy.
 //!
 //!   1. Find the nearest memories, and among them a memory with the same statement.
-//!   2. Find the memories that the candidate replaces, contradicts or probably revises.
+//!   2. Find the memories that the candidate replaces or contradicts.
 //!   3. Score the surprise against the user's memories, recent turns and vocabulary
 //!      (`policies/score`).
 //!   4. Compare the total with the threshold, which depends on the user's recent totals.
+//!   5. Find the memories that a kept candidate probably revises.
 
 use super::Keepsake;
 use crate::score::{self, GateVerdict, ScoringContext};
@@ -46,12 +47,7 @@ pub fn judge(
     let Said { turn, candidate, vector, .. } = said;
     let measured = score::ScoredText::of(&candidate.text, cx.settings.rarity);
     let may_conflict = split::may_conflict(&candidate.text);
-    let news = if turn.role == Role::User { PossibleRevision::of(&candidate.text) } else { None };
-    let neighbours = if may_conflict || news.is_some() {
-        conflicts::NEIGHBOURS.max(revisions::NEIGHBOURS)
-    } else {
-        NEIGHBOURS
-    };
+    let neighbours = if may_conflict { conflicts::NEIGHBOURS } else { NEIGHBOURS };
     let near = cx.nearest_lasting(staged, vector, neighbours)?;
     let mut links = Links {
         slots: candidate.slots.clone(),
@@ -66,18 +62,6 @@ pub fn judge(
         let text = &candidate.text;
         let new = conflicts::Statement { turn, text, vector, near: compared };
         links.opposed = conflicts::opposed(cx, staged, new)?;
-        if let Some(news) = &news {
-            let new = revisions::Statement {
-                news,
-                role: turn.role,
-                speaker: turn.speaker.as_deref(),
-                vector,
-                near: &near,
-                closed: &[],
-            };
-            links.revised = revisions::revised(cx, staged, new)?;
-        }
-        link_each_once(&mut links);
     }
     let window = staged.window(cx.key(), cx.session())?;
     let own_words = staged.own_words(cx.key())?;
@@ -99,6 +83,11 @@ pub fn judge(
         score::threshold(&policy.gate, &staged.scores_with(cx.key(), surprise.total)?)
     };
     let verdict = verdict(cx, said, &surprise, threshold);
+    // Not for what is dropped: the search reads some fifty memories.
+    if verdict.keep && same.is_none() && turn.role == Role::User {
+        links.revised = revised(cx, staged, said)?;
+    }
+    link_each_once(&mut links);
     let (outcome, class, reason) = concluded(cx, said, &verdict, same.as_ref(), &links);
     Ok(Judgement {
         outcome,
@@ -118,6 +107,22 @@ pub fn judge(
         }),
         surprise,
     })
+}
+
+/// Finds the memories of the same person that the candidate probably revises.
+fn revised(cx: &Context<'_>, staged: &Staged<'_>, said: Said<'_>) -> Result<Vec<Revised>> {
+    let Said { turn, candidate, vector, .. } = said;
+    let Some(news) = PossibleRevision::of(&candidate.text) else { return Ok(Vec::new()) };
+    let near = cx.nearest_lasting(staged, vector, revisions::NEIGHBOURS)?;
+    let new = revisions::Statement {
+        news: &news,
+        role: turn.role,
+        speaker: turn.speaker.as_deref(),
+        vector,
+        near: &near,
+        closed: &[],
+    };
+    revisions::revised(cx, staged, new)
 }
 
 /// Reduces several links to one memory to the first kind: replaced, then contradicted, then
