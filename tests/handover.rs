@@ -230,8 +230,12 @@ fn a_static_member_that_is_expelled_after_an_outage_joins_again() {
     let id = std::fs::read_to_string(place.dir.join("instance.id")).expect("reads the id");
     kafka::restart(&broker);
     let client = Client::connect(&servers, &place.prefix);
-    client.join_as(id.trim());
-    eventually("the process joins again", || child.log().contains("joining again").then_some(()));
+    eventually("the process joins again", || {
+        // A process that has not yet found its broker takes the name back without a word.
+        client.join_as(id.trim(), Duration::from_secs(3));
+        std::thread::sleep(Duration::from_secs(1));
+        child.log().contains("joining again").then_some(())
+    });
     let reader = client.user("handover", "reader");
     reader.remember("My boat lies in Cascais.");
     eventually("the process serves", || {
