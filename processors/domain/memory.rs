@@ -133,6 +133,16 @@ pub struct Memory {
     pub profile: Arc<str>,
     /// For a summary: the summarised memories.
     pub covers: Vec<MemoryId>,
+    /// The summary that stands for this memory in an answer. The memory stays, and is found where
+    /// the recall asks for compressed memories.
+    pub compressed_by: Option<MemoryId>,
+    /// Switched off by the user: kept, and in no answer unless the request asks for it.
+    pub disabled: bool,
+    /// How lasting the statement is, from 0 to 1. `None` where the policy has no such score.
+    pub stability: Option<f32>,
+    /// The turns that the memory was extracted from, oldest first. Empty for a memory made of its
+    /// own event alone. Bounded in number by whoever extracts.
+    pub sources: Vec<Position>,
     /// Earlier contents, oldest first. Bounded in number.
     pub history: Vec<Revision>,
     /// Neighbours of the turn that became this memory. Empty for a memory without a turn.

@@ -447,6 +447,15 @@ pub struct Memory<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub covers: Vec<Id>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub compressed_by: Option<Id>,
+    /// `Some(false)` for a memory that is switched off, else `None`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub enabled: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stability: Option<Number>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sources: Vec<EventPosition<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub explain: Option<Numbers<'a>>,
     #[serde(flatten)]
     pub record: Option<MemoryRecord<'a>>,

@@ -167,6 +167,10 @@ impl<'a> Context<'a> {
             reason: String::new(),
             profile: self.rules.name.clone(),
             covers: Vec::new(),
+            compressed_by: None,
+            disabled: false,
+            stability: None,
+            sources: Vec::new(),
             history: Vec::new(),
             around: NeighbourTurns::default(),
         }

@@ -65,6 +65,10 @@ fn a_memory() -> Memory {
         reason: "0.41 reaches 0.30".into(),
         profile: "keepsake".into(),
         covers: vec![],
+        compressed_by: None,
+        disabled: false,
+        stability: None,
+        sources: vec![],
         history: vec![Revision {
             content: "My cat came along.".into(),
             until: Time(1_767_323_100_000),
@@ -255,6 +259,29 @@ fn list_get_and_stats_are_answered() {
             "type": "stats", "memories": counts, "bytes": 0, "importance_average": null,
             "oldest": null
         }),
+    );
+}
+
+#[test]
+fn a_memory_states_its_summary_switch_stability_and_sources_only_if_it_has_them() {
+    const NAMES: [&str; 4] = ["compressed_by", "enabled", "stability", "sources"];
+    let shown = |memory: Memory| {
+        let reply = Answer::Memory { memory, history: false };
+        let memory = value(&answer(&reply_to(), &reply, &freshness()))["memory"].take();
+        NAMES.map(|name| memory.get(name).cloned())
+    };
+    assert_eq!(shown(a_memory()), [None, None, None, None]);
+    let standing = Memory {
+        compressed_by: Some(memory_id(4)),
+        disabled: true,
+        stability: Some(0.25),
+        sources: vec![position()],
+        ..a_memory()
+    };
+    let turn = json!({"topic": "keepsake.events", "partition": 3, "offset": 1187});
+    assert_eq!(
+        shown(standing),
+        [json!(memory_id(4).to_string()), json!(false), json!(0.25), json!([turn])].map(Some)
     );
 }
 

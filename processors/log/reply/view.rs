@@ -122,6 +122,10 @@ pub fn memory(memory: &Memory) -> wire::Memory<'_> {
         note: None,
         conflicts_with: ids(&memory.conflicts_with),
         covers: ids(&memory.covers),
+        compressed_by: memory.compressed_by.map(id),
+        enabled: memory.disabled.then_some(false),
+        stability: memory.stability.map(wire::Number),
+        sources: memory.sources.iter().map(|turn| event_position(turn, None)).collect(),
         explain: None,
         record: None,
     }

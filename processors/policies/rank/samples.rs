@@ -47,6 +47,10 @@ pub fn memory(number: u32, content: &str) -> Memory {
         reason: String::new(),
         profile: "keepsake".into(),
         covers: vec![],
+        compressed_by: None,
+        disabled: false,
+        stability: None,
+        sources: vec![],
         history: vec![],
         around: NeighbourTurns::default(),
     }

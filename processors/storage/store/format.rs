@@ -4,6 +4,7 @@
 //!
 //! ```text
 //! memory     version │ VectorV1 │ MemoryV1 │ AroundV2 │ RevisionsV3 │ AuthorV4 │ ExpiryV5
+//!                    │ StandingV7
 //!                      the parts from MemoryV1 on are missing until the memory is put
 //! turn       version │ SaidV2          session  version │ SessionV1
 //! gate       version │ GateV2 │ SignedV6   seen id  version │ SeenV1
@@ -45,13 +46,16 @@ use uuid::Uuid;
 ///   record.
 /// - 5: a memory may have a time of expiry.
 /// - 6: the gate state has the latest time at which an event of the user was signed.
-pub const VERSION: u8 = 6;
+/// - 7: a memory may have a summary that stands for it, be switched off, and have a stability and
+///   the turns that it was extracted from.
+pub const VERSION: u8 = 7;
 const VERSION_1: u8 = 1;
 const VERSION_2: u8 = 2;
 const VERSION_3: u8 = 3;
 const VERSION_4: u8 = 4;
 const VERSION_5: u8 = 5;
 const VERSION_6: u8 = 6;
+const VERSION_7: u8 = 7;
 
 /// Roles and scopes are stored as places in these lists. Invariant: lists are only appended to.
 const ROLES: [Role; 4] = [Role::User, Role::Assistant, Role::System, Role::Tool];
@@ -120,8 +124,7 @@ fn as_bytes<S: Serializer>(bytes: &[u8], serializer: S) -> std::result::Result<S
 // ---------------------------------------------------------------- memory and vector
 
 /// The record of a memory. The vector stands first, so that a scan of a user's vectors does not
-/// decode the memories. `memory` holds `MemoryV1`, `AroundV2`, `RevisionsV3`, `AuthorV4` and
-/// `ExpiryV5`, or nothing yet.
+/// decode the memories. `memory` holds the parts from `MemoryV1` to `StandingV7`, or nothing yet.
 struct Parts<'a> {
     version: u8,
     vector: VectorV1<'a>,
@@ -144,7 +147,8 @@ fn with_memory(bytes: Vec<u8>, memory: &Memory) -> Vec<u8> {
     let bytes = extended(bytes, &around_v2(&memory.around));
     let bytes = extended(bytes, &revisions_v3(memory));
     let bytes = extended(bytes, &AuthorV4 { author: memory.author.as_deref() });
-    extended(bytes, &ExpiryV5 { expires_at: memory.expires_at.map(|time| time.0) })
+    let bytes = extended(bytes, &ExpiryV5 { expires_at: memory.expires_at.map(|time| time.0) });
+    extended(bytes, &standing_v7(memory))
 }
 
 fn extended(bytes: Vec<u8>, record: &impl Serialize) -> Vec<u8> {
@@ -196,8 +200,16 @@ pub fn memory(key: &UserKey, id: MemoryId, bytes: &[u8]) -> Result<Option<Memory
         memory.author = record.author.map(str::to_owned);
     }
     if version >= VERSION_5 {
-        let ExpiryV5 { expires_at } = from_body(rest)?;
-        memory.expires_at = expires_at.map(Time);
+        let record: ExpiryV5;
+        (record, rest) = taken(rest)?;
+        memory.expires_at = record.expires_at.map(Time);
+    }
+    if version >= VERSION_7 {
+        let StandingV7 { compressed_by, disabled, stability, sources } = from_body(rest)?;
+        memory.compressed_by = compressed_by.map(id_of);
+        memory.disabled = disabled;
+        memory.stability = stability;
+        memory.sources = sources.iter().map(position).collect();
     }
     Ok(Some(memory))
 }
@@ -388,6 +400,10 @@ fn memory_of(key: &UserKey, id: MemoryId, record: &MemoryV1<'_>) -> Result<Memor
         reason: record.reason.to_owned(),
         profile: record.profile.into(),
         covers: ids(&record.covers),
+        compressed_by: None,
+        disabled: false,
+        stability: None,
+        sources: Vec::new(),
         history: record.history.iter().map(|(content, until)| revision(content, *until)).collect(),
         around: NeighbourTurns::default(),
     })
@@ -411,6 +427,24 @@ struct AuthorV4<'a> {
 #[derive(Default, Serialize, Deserialize)]
 struct ExpiryV5 {
     expires_at: Option<i64>,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+struct StandingV7<'a> {
+    compressed_by: Option<Uuid16>,
+    disabled: bool,
+    stability: Option<f32>,
+    #[serde(borrow)]
+    sources: Vec<PositionV1<'a>>,
+}
+
+fn standing_v7(memory: &Memory) -> StandingV7<'_> {
+    StandingV7 {
+        compressed_by: memory.compressed_by.map(|id| id.0.into_bytes()),
+        disabled: memory.disabled,
+        stability: memory.stability,
+        sources: memory.sources.iter().map(position_v1).collect(),
+    }
 }
 
 fn revisions_v3(memory: &Memory) -> RevisionsV3 {
@@ -865,6 +899,10 @@ mod tests {
             session: None,
             valid_to: Some(Time(-5)),
             expires_at: None,
+            compressed_by: None,
+            disabled: false,
+            stability: None,
+            sources: vec![],
             ..a_memory(7, "")
         };
         for was in [full, bare] {
@@ -961,11 +999,10 @@ mod tests {
     fn records_of_format_1_are_read_and_carried_over() {
         let was = Memory {
             author: None,
-            expires_at: None,
             around: NeighbourTurns::default(),
             revises: vec![],
             revised_by: None,
-            ..a_memory(7, "one")
+            ..before_format_5("one")
         };
         let values = unsigned(&a_vector(1));
         let vector_1 = VectorV1 { scale: 0.003, values: &values };
@@ -989,13 +1026,8 @@ mod tests {
 
     #[test]
     fn records_of_format_2_are_read_and_carried_over() {
-        let was = Memory {
-            author: None,
-            expires_at: None,
-            revises: vec![],
-            revised_by: None,
-            ..a_memory(7, "one")
-        };
+        let was =
+            Memory { author: None, revises: vec![], revised_by: None, ..before_format_5("one") };
         let old = format_2(&was, &a_vector(1));
         assert_eq!(read(&old), (Some(was.clone()), Some(a_vector(1))));
         let other = a_memory(7, "other");
@@ -1009,7 +1041,7 @@ mod tests {
     fn records_of_format_3_are_read_and_carried_over() {
         let was = a_memory(7, "one");
         let old = format_3(&was, &a_vector(1));
-        let expected = Memory { author: None, expires_at: None, ..was.clone() };
+        let expected = Memory { author: None, ..before_format_5("one") };
         assert_eq!(read(&old), (Some(expected), Some(a_vector(1))));
         assert_eq!(read(&memory_bytes(&was, Some(&old)).unwrap()), (Some(was), Some(a_vector(1))));
     }
@@ -1019,9 +1051,40 @@ mod tests {
         let was = a_memory(7, "one");
         let old = extended(format_3(&was, &a_vector(1)), &AuthorV4 { author: Some("zoe") });
         let old = [&[4], &old[1..]].concat();
-        let expected = Memory { expires_at: None, ..was.clone() };
-        assert_eq!(read(&old), (Some(expected), Some(a_vector(1))));
+        assert_eq!(read(&old), (Some(before_format_5("one")), Some(a_vector(1))));
         assert_eq!(read(&memory_bytes(&was, Some(&old)).unwrap()), (Some(was), Some(a_vector(1))));
+    }
+
+    #[test]
+    fn records_of_formats_5_and_6_are_read_and_carried_over() {
+        let was = a_memory(7, "one");
+        let old = extended(format_3(&was, &a_vector(1)), &AuthorV4 { author: Some("zoe") });
+        let expires_at = was.expires_at.map(|time| time.0);
+        let old = extended(old, &ExpiryV5 { expires_at });
+        for version in [5, 6] {
+            let old = [&[version], &old[1..]].concat();
+            assert_eq!(read(&old), (Some(before_format_7("one")), Some(a_vector(1))));
+            assert_eq!(
+                read(&memory_bytes(&was, Some(&old)).unwrap()),
+                (Some(was.clone()), Some(a_vector(1)))
+            );
+        }
+    }
+
+    /// A memory with all that a record of format 6 has.
+    fn before_format_7(content: &str) -> Memory {
+        Memory {
+            compressed_by: None,
+            disabled: false,
+            stability: None,
+            sources: vec![],
+            ..a_memory(7, content)
+        }
+    }
+
+    /// A memory with all that a record of format 4 has.
+    fn before_format_5(content: &str) -> Memory {
+        Memory { expires_at: None, ..before_format_7(content) }
     }
 
     /// The record of a memory in format 3.
@@ -1040,21 +1103,31 @@ mod tests {
     #[test]
     fn the_bytes_of_a_format_never_change() {
         let was = Session { turns: 300, first_at: Time(-1), last_at: Time(64), summarised: 0 };
-        for version in [1, 2, 3, 4, 5, 6] {
+        for version in [1, 2, 3, 4, 5, 6, 7] {
             assert_eq!(session(&[version, 0xac, 0x02, 0x01, 0x80, 0x01, 0x00]).unwrap(), was);
         }
-        assert_eq!(session_bytes(&was), [6, 0xac, 0x02, 0x01, 0x80, 0x01, 0x00]);
+        assert_eq!(session_bytes(&was), [7, 0xac, 0x02, 0x01, 0x80, 0x01, 0x00]);
         let vector = Vector { scale: 1.0, values: [-1, 2].into() };
         let with_vector = memory_and_vector_bytes(&a_memory(7, "one"), &vector);
-        assert_eq!(with_vector[..8], [6, 0, 0, 0x80, 0x3f, 2, 0xff, 2]);
+        assert_eq!(with_vector[..8], [7, 0, 0, 0x80, 0x3f, 2, 0xff, 2]);
         // Two words: "tea" twice in place 848, "boat" once in place 992.
         let words = [2, 2, 0x02, 0x35, 0x01, 0x3e];
         assert_eq!(
             gate_bytes(&a_gate(130, &[0.001], &["tea", "boat", "tea"])),
-            [&[6, 0x82, 0x01, 2, 1, 0, 3, 4][..], &words[2..], &[0]].concat()
+            [&[7, 0x82, 0x01, 2, 1, 0, 3, 4][..], &words[2..], &[0]].concat()
         );
         let expiry = ExpiryV5 { expires_at: Some(64) };
         assert_eq!(postcard::to_stdvec(&expiry).unwrap(), [1, 0x80, 0x01]);
+        let standing = StandingV7 {
+            compressed_by: Some([7; 16]),
+            disabled: true,
+            stability: Some(0.5),
+            sources: vec![PositionV1 { topic: "e", partition: 3, offset: -1 }],
+        };
+        assert_eq!(
+            postcard::to_stdvec(&standing).unwrap(),
+            [&[1][..], &[7; 16], &[1, 1, 0, 0, 0, 0x3f, 1, 1, b'e', 6, 1]].concat()
+        );
         let around = NeighbourTurns {
             before: None,
             earlier: None,

@@ -88,9 +88,11 @@ fn bytes_of(memory: &Memory) -> usize {
         + memory.revises.len()
         + memory.conflicts_with.len()
         + memory.covers.len();
+    let sources = memory.sources.iter().map(|source| source.topic.len() + 3 * PIECE);
     let around: usize = memory.around.all().map(bytes_of_neighbour).sum();
     size_of::<Memory>()
         + memory.source.topic.len()
+        + sources.sum::<usize>()
         + texts
         + metadata
         + history

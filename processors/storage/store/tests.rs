@@ -73,6 +73,13 @@ fn memory_of(key: &UserKey, offset: i64, content: &str) -> Memory {
         reason: "over the threshold".into(),
         profile: "keepsake".into(),
         covers: vec![],
+        compressed_by: Some(MemoryId::of(&source, 11)),
+        disabled: true,
+        stability: Some(0.25),
+        sources: vec![
+            Position { offset: offset - 2, ..source.clone() },
+            Position { partition: 4, ..source.clone() },
+        ],
         history: vec![Revision { content: "earlier".into(), until: Time(5) }],
         around: NeighbourTurns { before: Some(a_neighbour(&source)), ..NeighbourTurns::default() },
         source,
