@@ -2,7 +2,7 @@
 //!
 //! Most scenarios share one service per broker, so each uses tenants of its own.
 
-mod compaction;
+pub(crate) mod compaction;
 mod events;
 mod expiry;
 mod forgetting;

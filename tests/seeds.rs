@@ -2,11 +2,42 @@
 //! and the prompt block, as the documents of each system describe them.
 
 use crate::support::client::{contents, memory_id, outcome};
-use crate::support::{Broker, Running, eventually};
+use crate::support::{Broker, Running, User, eventually, scratch};
 use serde_json::{Value, json};
 
+mod lynkr;
+mod memory_spec;
+
 fn started(profile: &str) -> Running {
-    Running::start(Broker::Embedded, &[("profile", profile)])
+    running_with(profile, &[])
+}
+
+fn running_with(profile: &str, options: &[(&str, &str)]) -> Running {
+    let options: Vec<_> = options.iter().copied().chain([("profile", profile)]).collect();
+    Running::start(Broker::Embedded, &options)
+}
+
+/// Two rounds of compaction at this time. The first one's proposals are in the log by the end.
+fn rounds_at(running: &Running, user: &User<'_>, at: &str) {
+    let count = || {
+        let page = running.service.metrics.page();
+        let line = page.lines().find_map(|line| {
+            line.strip_prefix("keepsake_compaction_seconds_count ").map(str::to_owned)
+        });
+        line.map_or(0.0, |count| count.parse::<f64>().expect("a metric is a number"))
+    };
+    for _ in 0..2 {
+        let before = count();
+        user.tick(Some(at));
+        eventually("a round of compaction", || Some(()).filter(|()| count() > before));
+    }
+}
+
+/// The path of a profile file with this text.
+fn own_profile(text: &str) -> String {
+    let path = scratch::root().join(format!("profile-{}.toml", scratch::number()));
+    std::fs::write(&path, text).expect("the scratch directory is writable");
+    path.to_str().expect("the scratch directory has a UTF-8 path").to_owned()
 }
 
 /// Outcome and kind of the first decision of a receipt.

@@ -38,6 +38,10 @@ pub struct RecallCommand {
     #[arg(long)]
     #[serde(rename = "include_archived")]
     archived: bool,
+    /// Include memories that a summary stands for
+    #[arg(long)]
+    #[serde(rename = "include_compressed")]
+    compressed: bool,
     /// markdown, xml, compact, json, template (the profile's own) or none
     #[arg(long, value_parser = ["markdown", "xml", "compact", "json", "template", "none"])]
     format: Option<String>,

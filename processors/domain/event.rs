@@ -47,6 +47,8 @@ pub enum Action {
     Summary {
         content: String,
         covers: Vec<MemoryVersion>,
+        /// The kind of a summary that stands for the covered memories from now on.
+        compresses_as: Option<Kind>,
     },
     Revise(Revise),
 }

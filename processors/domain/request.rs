@@ -52,6 +52,8 @@ pub struct Recall {
     pub as_of: Option<Time>,
     pub as_of_offset: Option<i64>,
     pub include_archived: bool,
+    /// Also memories that a summary stands for.
+    pub include_compressed: bool,
     pub format: Format,
     pub profile: Option<String>,
     pub explain: bool,

@@ -181,6 +181,7 @@ pub struct Prune {
 pub struct Summary {
     pub content: Option<String>,
     pub covers: Option<Vec<Seen>>,
+    pub compresses_as: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -220,6 +221,8 @@ pub struct OwnEvent<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub covers: Option<Vec<Seen>>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub compresses_as: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<Seen>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revises: Option<Vec<Seen>>,
@@ -257,6 +260,7 @@ pub struct Recall {
     pub as_of: Option<Moment>,
     pub as_of_offset: Option<i64>,
     pub include_archived: Option<bool>,
+    pub include_compressed: Option<bool>,
     pub format: Option<String>,
     pub profile: Option<String>,
     pub explain: Option<bool>,

@@ -7,7 +7,7 @@ use super::handled::{Forgotten, Handled};
 use super::links::slots;
 use super::reads::Reads;
 use super::staged::Staged;
-use super::summaries::plan_again;
+use super::summaries::{free_compressed, plan_again};
 use domain::fault::Result;
 use domain::{Memory, MemoryId, Position, Role, UserKey};
 use std::collections::{BTreeSet, HashSet};
@@ -98,6 +98,9 @@ fn remove(
             staged.remove_own_words(key, &Words::of(&memory.content).stems())?;
         }
         staged.remove_memory(&memory.key, memory.id)?;
+    }
+    for memory in &doomed {
+        free_compressed(cx, staged, key, memory)?;
     }
     let forgotten = Forgotten::OfMemories { key: key.clone(), ids: gone, sources: sources.clone() };
     handled.forgotten.push(forgotten);

@@ -2,8 +2,8 @@
 //! that is compared by meaning carries its vector.
 
 use domain::{
-    Category, Event, Forget, MemoryId, MemoryVersion, Remember, Revise, Signal, Time, Turn, Update,
-    Vector,
+    Category, Event, Forget, Kind, MemoryId, MemoryVersion, Remember, Revise, Signal, Time, Turn,
+    Update, Vector,
 };
 use text::split::Candidate;
 
@@ -41,12 +41,35 @@ impl Sent {
 
 pub enum Command {
     Turn(PreparedTurn),
-    Remember { asked: Remember, candidate: Option<Candidate>, vector: Vector },
-    Update { update: Update, vector: Option<Vector> },
-    Forget { forget: Forget, vector: Option<Vector> },
-    Feedback { memories: Vec<MemoryId>, signal: Signal },
-    Prune { memories: Vec<MemoryVersion>, reason: String, erases: bool },
-    Summary { content: String, vector: Vector, covers: Vec<MemoryVersion> },
+    Remember {
+        asked: Remember,
+        candidate: Option<Candidate>,
+        vector: Vector,
+    },
+    Update {
+        update: Update,
+        vector: Option<Vector>,
+    },
+    Forget {
+        forget: Forget,
+        vector: Option<Vector>,
+    },
+    Feedback {
+        memories: Vec<MemoryId>,
+        signal: Signal,
+    },
+    Prune {
+        memories: Vec<MemoryVersion>,
+        reason: String,
+        erases: bool,
+    },
+    Summary {
+        content: String,
+        vector: Vector,
+        covers: Vec<MemoryVersion>,
+        /// The kind of a summary that stands for the covered memories from now on.
+        compresses_as: Option<Kind>,
+    },
     Revise(Revise),
     Tick,
 }

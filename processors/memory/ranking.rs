@@ -40,6 +40,7 @@ pub struct Question<'a> {
     pub as_of: Option<Time>,
     pub as_of_offset: Option<i64>,
     pub include_archived: bool,
+    pub include_compressed: bool,
     pub explain: bool,
     pub limit: usize,
     /// The only speaker that the question names, normalised by `text::name`.
@@ -81,6 +82,7 @@ impl<'a> Question<'a> {
             as_of: recall.as_of,
             as_of_offset: recall.as_of_offset,
             include_archived: recall.include_archived,
+            include_compressed: recall.include_compressed,
             explain: recall.explain,
             limit: recall.limit,
         }

@@ -1,6 +1,7 @@
 //! Removes summaries that no longer hold and asks for new ones. A summary is planned again when a
 //! memory that it covers is closed, changed or forgotten.
 
+use super::context::Context;
 use super::reads::Reads;
 use super::staged::Staged;
 use domain::fault::Result;
@@ -9,10 +10,17 @@ use domain::{Memory, MemoryId, UserKey};
 pub const SUMMARY: &str = "summary";
 
 /// Removes every summary that covers this memory.
-pub fn retract_summaries(staged: &mut Staged<'_>, key: &UserKey, of: MemoryId) -> Result<()> {
+pub fn retract_summaries(
+    cx: &Context<'_>,
+    staged: &mut Staged<'_>,
+    key: &UserKey,
+    of: MemoryId,
+) -> Result<()> {
+    let compressed_by = staged.memory(key, of)?.and_then(|memory| memory.compressed_by);
     let mut stale = Vec::new();
     staged.memories(key, &mut |memory| {
-        if memory.kind.as_str() == SUMMARY && memory.covers.contains(&of) {
+        let is_summary = memory.kind.as_str() == SUMMARY && memory.covers.contains(&of);
+        if is_summary || compressed_by == Some(memory.id) {
             stale.push(memory);
         }
         true
@@ -20,6 +28,24 @@ pub fn retract_summaries(staged: &mut Staged<'_>, key: &UserKey, of: MemoryId) -
     for summary in stale {
         plan_again(staged, key, &summary)?;
         staged.remove_memory(&summary.key, summary.id)?;
+        free_compressed(cx, staged, key, &summary)?;
+    }
+    Ok(())
+}
+
+/// Lets the memories that a removed summary stood for stand for themselves again.
+pub fn free_compressed(
+    cx: &Context<'_>,
+    staged: &mut Staged<'_>,
+    key: &UserKey,
+    summary: &Memory,
+) -> Result<()> {
+    for id in &summary.covers {
+        let Some(mut original) = staged.memory(key, *id)? else { continue };
+        if original.compressed_by.take_if(|by| *by == summary.id).is_some() {
+            cx.touch(&mut original);
+            staged.put_memory(original);
+        }
     }
     Ok(())
 }

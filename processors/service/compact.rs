@@ -26,9 +26,9 @@ use contradictions::Contradictions;
 use domain::fault::Result;
 use domain::{MemoryVersion, Now, SigningKey, UserKey};
 use log::broker::OutgoingRecord;
-use log::reply::{self, Proposal};
+use log::reply::{self, NewSummary, Proposal};
 use memory::Reads;
-use plan::{Plan, Snapshot, erasures, plan};
+use plan::{Plan, PlannedSummary, Snapshot, erasures, plan};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -186,20 +186,20 @@ impl Compact {
             self.metrics.proposed("erase");
         }
         for prune in plan.prunes {
-            let id = id_of("prune", &prune.memories);
+            let name = if prune.erases { "erase" } else { "prune" };
+            let id = id_of(name, &prune.memories);
             let proposal = self.proposal(partition, key, &id, now);
-            events.push(reply::proposal_prune(&proposal, &prune.memories, &prune.reason));
-            self.metrics.proposed("prune");
+            let publish = if prune.erases { reply::proposal_erase } else { reply::proposal_prune };
+            events.push(publish(&proposal, &prune.memories, &prune.reason));
+            self.metrics.proposed(name);
         }
         for summary in plan.summaries {
             let id = id_of("summary", &summary.covers);
             let proposal = self.proposal(partition, key, &id, now);
-            events.push(reply::proposal_summary(
-                &proposal,
-                &summary.session,
-                &summary.content,
-                &summary.covers,
-            ));
+            let PlannedSummary { compresses_as, session, content, covers } = &summary;
+            let summary =
+                NewSummary { session, content, covers, compresses_as: compresses_as.as_deref() };
+            events.push(reply::proposal_summary(&proposal, &summary));
             self.metrics.proposed("summary");
         }
         for revise in plan.revisions {

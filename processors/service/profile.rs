@@ -25,6 +25,7 @@ pub struct Profile {
     pub redact: redact::Options,
     pub split: split::Options,
     pub retrieval: Retrieval,
+    pub steps: Steps,
     pub fade: rank::Fade,
     /// The format of the prompt block, if the profile has its own.
     pub template: Option<rank::Template>,
@@ -42,20 +43,94 @@ pub struct Retrieval {
     pub first_person: bool,
 }
 
+/// Steps of a recall that a profile may switch off.
+#[derive(Clone, Copy, Debug)]
+pub struct Steps {
+    /// A cross-encoder reorders the answer, if there is one and the policy uses one.
+    pub rerank: bool,
+    /// The prompt block is empty where no memory is relevant.
+    pub abstain: bool,
+}
+
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Prune {
+    #[serde(default)]
+    pub action: PruneAction,
     pub age_days: f32,
     pub strength: f32,
     pub count_max: usize,
 }
 
-#[derive(Clone, Copy, Debug, Deserialize)]
+/// The end of a memory that is pruned.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum PruneAction {
+    #[default]
+    Archive,
+    /// Erases the memory, as a `forget` would.
+    Delete,
+    /// Nothing is pruned.
+    Off,
+}
+
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Summary {
+    #[serde(default)]
+    pub trigger: SummaryTrigger,
     pub idle_hours: f32,
     pub memories_min: usize,
     pub quotes_max: usize,
+    /// For [`SummaryTrigger::Sessions`]: sessions of a user that stay as they are.
+    #[serde(default)]
+    pub sessions_max: usize,
+    /// Sessions that are compressed together; half of `sessions_max` if left out.
+    pub sessions_together: Option<usize>,
+    /// Kinds of the memories that are compressed.
+    #[serde(default)]
+    pub kinds: BTreeSet<String>,
+    /// The kind of the summary that stands for them.
+    #[serde(default)]
+    pub kind: String,
+}
+
+/// What makes the worker summarise.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum SummaryTrigger {
+    /// The silence of a session. The summary stands beside its memories.
+    #[default]
+    Idle,
+    /// The number of a user's sessions. The summary stands for its memories from then on.
+    Sessions,
+    /// Nothing is summarised.
+    Off,
+}
+
+impl Summary {
+    /// Sessions that are compressed together, at least one.
+    pub fn together(&self) -> usize {
+        self.sessions_together.unwrap_or(self.sessions_max / 2).max(1)
+    }
+
+    /// Fails where a trigger lacks its numbers.
+    fn check(&self) -> std::result::Result<(), String> {
+        if self.trigger != SummaryTrigger::Sessions {
+            return Ok(());
+        }
+        let missing = [
+            ("sessions_max", self.sessions_max == 0),
+            ("kinds", self.kinds.is_empty()),
+            ("kind", self.kind.is_empty()),
+        ];
+        match missing.iter().find(|(_, is_missing)| *is_missing) {
+            Some((key, _)) => {
+                Err(format!("summary.{key}: must be set where trigger is \"sessions\""))
+            }
+            None => Ok(()),
+        }
+    }
 }
 
 /// The loaded profiles: the default, those of single tenants, and those that any request may name.

@@ -12,7 +12,7 @@ on_both_brokers! {
     law_nobody_suffers_from_a_tick_of_another_year
 }
 
-pub(super) fn decided(user: &User<'_>, outcome: &str) -> Value {
+pub(crate) fn decided(user: &User<'_>, outcome: &str) -> Value {
     eventually(&format!("a decision {outcome:?}"), || {
         user.decisions().into_iter().find(|decision| decision["outcome"] == outcome)
     })

@@ -254,7 +254,11 @@ fn summary(message: &EventBody<'_>) -> Result<Action, Reject> {
     let summary: wire::Summary = fields(message.body)?;
     required("session", message.session.as_ref())?;
     let text = content("content", required("content", summary.content)?, message.options)?;
-    Ok(Action::Summary { content: text, covers: seen("covers", summary.covers)? })
+    Ok(Action::Summary {
+        content: text,
+        covers: seen("covers", summary.covers)?,
+        compresses_as: kind(summary.compresses_as)?,
+    })
 }
 
 fn revise(message: &EventBody<'_>) -> Result<Action, Reject> {

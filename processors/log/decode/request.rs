@@ -72,6 +72,7 @@ fn recall(message: &RequestBody<'_>) -> Result<RequestKind, Reject> {
         as_of: recall.as_of.map(time),
         as_of_offset: recall.as_of_offset,
         include_archived: recall.include_archived.unwrap_or(false),
+        include_compressed: recall.include_compressed.unwrap_or(false),
         format: variant("format", recall.format)?.unwrap_or_default(),
         profile: word("profile", recall.profile)?,
         explain: recall.explain.unwrap_or(false),

@@ -52,16 +52,22 @@ pub fn proposal_erase(
     published(proposal, &event)
 }
 
-pub fn proposal_summary(
-    proposal: &Proposal<'_>,
-    session: &str,
-    content: &str,
-    covers: &[MemoryVersion],
-) -> OutgoingRecord {
+/// A summary that the worker proposes.
+#[derive(Clone, Copy, Debug)]
+pub struct NewSummary<'a> {
+    pub session: &'a str,
+    pub content: &'a str,
+    pub covers: &'a [MemoryVersion],
+    /// The kind of a summary that stands for the covered memories from now on.
+    pub compresses_as: Option<&'a str>,
+}
+
+pub fn proposal_summary(proposal: &Proposal<'_>, summary: &NewSummary<'_>) -> OutgoingRecord {
     let event = wire::OwnEvent {
-        session: Some(session),
-        content: Some(content),
-        covers: Some(view::seen(covers)),
+        session: Some(summary.session),
+        content: Some(summary.content),
+        covers: Some(view::seen(summary.covers)),
+        compresses_as: summary.compresses_as,
         ..common("summary", proposal)
     };
     published(proposal, &event)

@@ -446,7 +446,15 @@ fn proposals_carry_a_valid_signature_and_their_id() {
             }),
         ),
         (
-            proposal_summary(&proposal, "s-17", "Moved.", &seen),
+            proposal_summary(
+                &proposal,
+                &NewSummary {
+                    session: "s-17",
+                    content: "Moved.",
+                    covers: &seen,
+                    compresses_as: None,
+                },
+            ),
             json!({
                 "type": "summary", "session": "s-17", "content": "Moved.",
                 "covers": [{"id": id, "version": 4}]

@@ -1,5 +1,6 @@
-//! Stores the summary of a session that the compaction worker proposes. If a covered memory has
-//! changed since, the summary is outdated and is planned again.
+//! Stores the summary of a session that the compaction worker proposes: beside the covered memories,
+//! or in their place. If a covered memory has changed since, the summary is outdated and is planned
+//! again.
 
 use super::prune::unchanged;
 use crate::context::Context;
@@ -8,7 +9,7 @@ use crate::reads::Reads;
 use crate::staged::Staged;
 use crate::summaries::SUMMARY;
 use domain::fault::Result;
-use domain::{Decision, Kind, MemoryVersion, Outcome, Vector};
+use domain::{Decision, Kind, Memory, MemoryVersion, Outcome, Vector};
 
 pub fn summary(
     cx: &Context<'_>,
@@ -17,18 +18,61 @@ pub fn summary(
     vector: &Vector,
     covers: &[MemoryVersion],
 ) -> Result<Handled> {
-    let mut handled = Handled::default();
     let unchanged = unchanged(cx, staged, covers)?.len();
     if unchanged < covers.len() || covers.is_empty() {
-        let changed = covers.len() - unchanged;
-        let reason = format!("{changed} of {} covered memories have changed since", covers.len());
-        handled.decide(cx.decision(Outcome::Outdated, reason));
-        return Ok(handled);
+        return Ok(outdated(cx, unchanged, covers));
     }
     let mut memory = cx.memory(0, content, Kind::new(SUMMARY));
-    memory.covers = covers.iter().map(|seen| seen.id).collect();
     memory.reason = format!("summary of {} memories of its session", covers.len());
     remove_older_summaries(cx, staged)?;
+    put(cx, staged, memory, vector, covers)
+}
+
+/// Stores a summary that stands for the covered memories: these stay, marked, and are recalled only
+/// on request. An earlier summary of the session stays too, because it stands for others.
+pub fn compress(
+    cx: &Context<'_>,
+    staged: &mut Staged<'_>,
+    content: &str,
+    vector: &Vector,
+    covers: &[MemoryVersion],
+    kind: &Kind,
+) -> Result<Handled> {
+    let originals = unchanged(cx, staged, covers)?;
+    if originals.len() < covers.len() || covers.is_empty() {
+        return Ok(outdated(cx, originals.len(), covers));
+    }
+    let mut memory = cx.memory(0, content, kind.clone());
+    memory.reason = format!("stands for {} memories of its session", covers.len());
+    let session = cx.session().unwrap_or_default();
+    memory.metadata.insert("source_session_id".to_owned(), session.to_owned());
+    memory.metadata.insert("compression_source".to_owned(), "true".to_owned());
+    for mut original in originals {
+        original.compressed_by = Some(memory.id);
+        cx.touch(&mut original);
+        staged.put_memory(original);
+    }
+    put(cx, staged, memory, vector, covers)
+}
+
+fn outdated(cx: &Context<'_>, unchanged: usize, covers: &[MemoryVersion]) -> Handled {
+    let mut handled = Handled::default();
+    let changed = covers.len() - unchanged;
+    let reason = format!("{changed} of {} covered memories have changed since", covers.len());
+    handled.decide(cx.decision(Outcome::Outdated, reason));
+    handled
+}
+
+/// Stores the summary, and marks the session as summarised up to its last turn.
+fn put(
+    cx: &Context<'_>,
+    staged: &mut Staged<'_>,
+    mut memory: Memory,
+    vector: &Vector,
+    covers: &[MemoryVersion],
+) -> Result<Handled> {
+    let mut handled = Handled::default();
+    memory.covers = covers.iter().map(|seen| seen.id).collect();
     let decision = cx.decision_about(&memory, Outcome::Summarised, memory.reason.clone());
     handled.decide(Decision { related: memory.covers.clone(), ..decision });
     staged.put_memory_and_vector(memory, vector);

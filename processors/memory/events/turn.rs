@@ -165,6 +165,7 @@ fn confirm(cx: &Context<'_>, staged: &mut Staged<'_>, mut memory: Memory) {
     memory.confidence = (memory.confidence + effect.confidence).clamp(0.0, 1.0);
     memory.fresh_at = memory.fresh_at.max(cx.event.at);
     memory.archived = false;
+    memory.compressed_by = None;
     cx.touch(&mut memory);
     staged.put_memory(memory);
 }

@@ -82,7 +82,8 @@ fn change_content(
     vector: Option<&Vector>,
 ) -> Result<()> {
     slots::release(staged, memory)?;
-    retract_summaries(staged, &memory.key, memory.id)?;
+    retract_summaries(cx, staged, &memory.key, memory.id)?;
+    memory.compressed_by = None;
     revisions::unlink_old_words(cx, staged, memory, content, vector)?;
     let old = std::mem::replace(&mut memory.content, content.to_owned());
     memory.history.push(Revision { content: old, until: cx.event.at });

@@ -62,7 +62,7 @@ pub fn succeed(
     let id = old.id;
     staged.put_memory(old);
     if is_closed {
-        retract_summaries(staged, cx.key(), id)?;
+        retract_summaries(cx, staged, cx.key(), id)?;
     }
     Ok(())
 }

@@ -42,7 +42,8 @@ pub struct Merge {
 }
 
 /// Keys of `[rank]` that retrieval or other policies read.
-const NOT_RANKING: &[&str] = &["k1", "b", "previous", "short_words", "first_person", "rule"];
+const NOT_RANKING: &[&str] =
+    &["k1", "b", "previous", "short_words", "first_person", "rerank", "abstain", "rule"];
 
 impl Keepsake {
     pub fn read(tables: &Tables) -> std::result::Result<Keepsake, String> {

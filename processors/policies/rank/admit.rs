@@ -11,6 +11,7 @@ pub fn admitted(memory: &Memory, question: &Question) -> bool {
         && (question.kinds.is_empty() || question.kinds.contains(&memory.kind))
         && has_all(&memory.metadata, question.metadata)
         && (!memory.archived || question.include_archived)
+        && (!is_compressed(memory, question) || question.include_compressed)
         && was_known(memory, question)
         && (!is_superseded(memory, question) || question.include_archived || question.explain)
 }
@@ -33,6 +34,12 @@ pub fn is_superseded(memory: &Memory, question: &Question) -> bool {
         (Some(_), None) => true,
         (None, _) => memory.superseded_by.is_some(),
     }
+}
+
+/// True if a summary stands for the memory. A question about an earlier time finds the memory
+/// itself, which nothing stood for then.
+fn is_compressed(memory: &Memory, question: &Question) -> bool {
+    memory.compressed_by.is_some() && question.as_of.is_none() && question.as_of_offset.is_none()
 }
 
 /// Admits a session's private memories only if the question names that session. Other memories are
@@ -126,6 +133,18 @@ mod tests {
             &Question { include_archived: true, ..ask("q", &none) },
             true,
         );
+    }
+
+    #[test]
+    fn compressed_memories_are_admitted_only_on_request_or_as_of_an_earlier_time() {
+        let none = nothing();
+        fn compressed(memory: &mut Memory) {
+            memory.compressed_by = Some(MemoryId::of(&memory.source, 9));
+        }
+        check(compressed, &ask("q", &none), false);
+        check(compressed, &Question { include_archived: true, ..ask("q", &none) }, false);
+        check(compressed, &Question { include_compressed: true, ..ask("q", &none) }, true);
+        check(compressed, &Question { as_of: Some(Time(60)), ..ask("q", &none) }, true);
     }
 
     #[test]

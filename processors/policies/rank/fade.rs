@@ -31,12 +31,20 @@ pub enum Shape {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fade {
+    /// If false, no memory loses strength with time.
+    #[serde(default = "yes")]
+    pub enabled: bool,
     pub shape: Shape,
     /// Uses and confirmations prolong the half-life.
     pub uses_prolong: bool,
     pub half_life_days: HalfLives,
     /// Kinds that never fade.
     pub exempt: BTreeSet<String>,
+}
+
+/// A profile from before the switch has it on.
+fn yes() -> bool {
+    true
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -54,7 +62,7 @@ pub fn strength(memory: &Memory, fade: &Fade, now: Time) -> f32 {
 
 /// Returns 1 for a memory created, used or confirmed now, falling towards 0.
 pub fn recency(memory: &Memory, fade: &Fade, now: Time) -> f32 {
-    if fade.exempt.contains(memory.kind.as_str()) {
+    if !fade.enabled || fade.exempt.contains(memory.kind.as_str()) {
         return 1.0;
     }
     let half_lives = now.days_since(memory.fresh_at).max(0.0) / half_life_days(memory, fade);

@@ -97,6 +97,7 @@ pub fn ask<'a>(text: &'a str, metadata: &'a Metadata) -> Question<'a> {
         as_of: None,
         as_of_offset: None,
         include_archived: false,
+        include_compressed: false,
         explain: false,
         limit: 100,
         speaker: None,
@@ -118,6 +119,7 @@ pub fn recall(query: &str) -> Recall {
         as_of: None,
         as_of_offset: None,
         include_archived: false,
+        include_compressed: false,
         format: Format::Markdown,
         profile: None,
         explain: false,
@@ -138,7 +140,8 @@ pub fn shipped<T: serde::de::DeserializeOwned>(rule: &str) -> T {
 pub fn weights() -> RankOptions {
     let profile = profile("keepsake");
     let mut rank = profile["rank"].clone();
-    let index_keys = ["k1", "b", "previous", "short_words", "first_person", "rule"];
+    let index_keys =
+        ["k1", "b", "previous", "short_words", "first_person", "rerank", "abstain", "rule"];
     rank.as_table_mut().expect("[rank] is a table").retain(|key, _| !index_keys.contains(&key));
     let fade: Fade = profile["fade"].clone().try_into().expect("[fade] parses");
     rank.try_into::<WrittenRank>().expect("[rank] parses").checked(fade)

@@ -3,11 +3,11 @@
 //! 1. Erase every memory that has expired, or is older than its kind and its tenant allow.
 //! 2. Prune every other memory that is old enough and has faded below the profile's strength.
 //! 3. Of the rest, prune the weakest beyond the profile's number of memories.
-//! 4. Summarise each session that has been idle long enough, from its memories that hold and are
-//!    neither erased nor pruned in this round.
+//! 4. Summarise each session that has been idle long enough, or the oldest sessions of a user with
+//!    too many, from memories that hold and are neither erased nor pruned in this round.
 
 use crate::compact::summarizer::{ExtractiveSummarizer, SessionTurn};
-use crate::profile::Profile;
+use crate::profile::{Profile, PruneAction, SummaryTrigger};
 use crate::retain;
 use domain::{Memory, MemoryId, MemoryVersion, Revise, Time, Vector};
 use memory::Session;
@@ -37,11 +37,15 @@ pub struct Plan {
 }
 
 pub struct PlannedPrune {
+    /// Erased instead of archived.
+    pub erases: bool,
     pub memories: Vec<MemoryVersion>,
     pub reason: String,
 }
 
 pub struct PlannedSummary {
+    /// The kind of a summary that stands for its memories; `None` for one beside them.
+    pub compresses_as: Option<String>,
     pub session: String,
     pub content: String,
     pub covers: Vec<MemoryVersion>,
@@ -59,7 +63,7 @@ pub fn erasures(snapshot: &Snapshot, rules: &retain::Rules, now: Time) -> Vec<Pl
             by_reason.entry(reason).or_default().push(seen(memory));
         }
     }
-    by_reason.iter().flat_map(|(reason, memories)| in_parts(memories, reason)).collect()
+    by_reason.iter().flat_map(|(reason, memories)| in_parts(memories, reason, true)).collect()
 }
 
 /// Plans prunes and summaries beside the erasures. Revisions come from a model and are added by the
@@ -75,9 +79,13 @@ pub fn plan(
     // A summary of a memory that goes in the same round would be outdated before ingest applies the
     // summary.
     going.extend(ids(&prunes));
-    let summaries = ended_sessions(snapshot, profile, now)
-        .filter_map(|session| summary(snapshot, &going, session, profile))
-        .collect();
+    let summaries = match profile.summary.trigger {
+        SummaryTrigger::Off => Vec::new(),
+        SummaryTrigger::Idle => ended_sessions(snapshot, profile, now)
+            .filter_map(|session| summary(snapshot, &going, session, profile))
+            .collect(),
+        SummaryTrigger::Sessions => compressions(snapshot, &going, profile),
+    };
     Plan { erasures, prunes, summaries, revisions: Vec::new() }
 }
 
@@ -97,10 +105,15 @@ fn prunes(
     now: Time,
 ) -> Vec<PlannedPrune> {
     let limits = &profile.prune;
+    if limits.action == PruneAction::Off {
+        return Vec::new();
+    }
+    let erases = limits.action == PruneAction::Delete;
     let mut kept: Vec<(f32, &Memory)> = Vec::new();
     let mut faded = Vec::new();
-    let active = snapshot.memories.iter().filter(|memory| !memory.archived);
-    for memory in active.filter(|memory| !going.contains(&memory.id)) {
+    // What an earlier profile has archived is deleted by age like the rest.
+    let subject = snapshot.memories.iter().filter(|memory| erases || !memory.archived);
+    for memory in subject.filter(|memory| !going.contains(&memory.id)) {
         let strength = rank::strength(memory, &profile.fade, now);
         if now.days_since(memory.created_at) >= limits.age_days && strength < limits.strength {
             faded.push(seen(memory));
@@ -111,17 +124,25 @@ fn prunes(
     kept.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.id.cmp(&b.1.id)));
     let over = kept.len().saturating_sub(limits.count_max);
     let weakest: Vec<MemoryVersion> = kept[..over].iter().map(|(_, memory)| seen(memory)).collect();
-    let too_old =
-        format!("older than {} days and faded below {}", limits.age_days, limits.strength);
+    let mut too_old = format!("older than {} days", limits.age_days);
+    if limits.strength <= 1.0 {
+        too_old += &format!(" and faded below {}", limits.strength);
+    }
     let too_many = format!("the weakest beyond {} memories", limits.count_max);
-    in_parts(&faded, &too_old).chain(in_parts(&weakest, &too_many)).collect()
+    in_parts(&faded, &too_old, erases).chain(in_parts(&weakest, &too_many, erases)).collect()
 }
 
 /// Splits the memories over as many events as needed, so that no event grows with the user.
-fn in_parts(memories: &[MemoryVersion], reason: &str) -> impl Iterator<Item = PlannedPrune> {
-    memories
-        .chunks(PRUNED_TOGETHER)
-        .map(|part| PlannedPrune { memories: part.to_vec(), reason: reason.to_owned() })
+fn in_parts(
+    memories: &[MemoryVersion],
+    reason: &str,
+    erases: bool,
+) -> impl Iterator<Item = PlannedPrune> {
+    memories.chunks(PRUNED_TOGETHER).map(move |part| PlannedPrune {
+        erases,
+        memories: part.to_vec(),
+        reason: reason.to_owned(),
+    })
 }
 
 fn is_of(memory: &Memory, session: &str) -> bool {
@@ -154,7 +175,7 @@ fn summary(
 ) -> Option<PlannedSummary> {
     // Memories that no longer hold are left out: a summary has no end of validity, and would state
     // them as true.
-    let mut memories: Vec<&Memory> = snapshot
+    let memories: Vec<&Memory> = snapshot
         .memories
         .iter()
         .filter(|memory| is_of(memory, session) && memory.kind.as_str() != SUMMARY)
@@ -173,6 +194,16 @@ fn summary(
     if memories.len() < profile.summary.memories_min || is_covered {
         return None;
     }
+    Some(summarised(snapshot, session, memories, profile))
+}
+
+/// Summarises these memories of one session in the order of their times.
+fn summarised(
+    snapshot: &Snapshot,
+    session: &str,
+    mut memories: Vec<&Memory>,
+    profile: &Profile,
+) -> PlannedSummary {
     memories.sort_by_key(|memory| (memory.created_at, memory.source.offset, memory.id));
     let turns: Vec<SessionTurn> = memories
         .iter()
@@ -187,9 +218,50 @@ fn summary(
         turns_max: profile.summary.quotes_max,
         ..ExtractiveSummarizer::default()
     };
-    Some(PlannedSummary {
+    PlannedSummary {
+        compresses_as: (profile.summary.trigger == SummaryTrigger::Sessions)
+            .then(|| profile.summary.kind.clone()),
         session: session.to_owned(),
         content: summarizer.summarise(&turns),
         covers: memories.iter().map(|memory| seen(memory)).collect(),
-    })
+    }
+}
+
+/// Plans one summary for each of the oldest sessions, where a user has more sessions than the
+/// profile leaves as they are. A session counts by its memories that no summary stands for yet; a
+/// session whose summary somebody has forgotten is not summarised again until it goes on.
+fn compressions(
+    snapshot: &Snapshot,
+    going: &BTreeSet<MemoryId>,
+    profile: &Profile,
+) -> Vec<PlannedSummary> {
+    let limits = &profile.summary;
+    let goes_on = |name: &str| {
+        let session = snapshot.sessions.iter().find(|(session, _)| session == name);
+        session.is_none_or(|(_, session)| session.turns > session.summarised)
+    };
+    let mut sessions: BTreeMap<&str, Vec<&Memory>> = BTreeMap::new();
+    for memory in &snapshot.memories {
+        let is_open = limits.kinds.contains(memory.kind.as_str())
+            && !memory.archived
+            && !memory.disabled
+            && memory.valid_to.is_none()
+            && memory.compressed_by.is_none()
+            && !memory.stands_alone()
+            && !going.contains(&memory.id);
+        if let Some(session) = memory.session.as_deref().filter(|_| is_open) {
+            sessions.entry(session).or_default().push(memory);
+        }
+    }
+    sessions.retain(|name, _| goes_on(name));
+    if sessions.len() <= limits.sessions_max {
+        return Vec::new();
+    }
+    let mut oldest: Vec<(&str, Vec<&Memory>)> = sessions.into_iter().collect();
+    oldest.sort_by_key(|(name, memories)| {
+        (memories.iter().map(|memory| memory.created_at).min(), *name)
+    });
+    oldest.truncate(limits.together());
+    let plan = oldest.into_iter();
+    plan.map(|(session, memories)| summarised(snapshot, session, memories, profile)).collect()
 }

@@ -281,8 +281,8 @@ impl Undecided {
             Action::Prune { memories, reason, erases } => {
                 Command::Prune { memories, reason, erases }
             }
-            Action::Summary { content, covers } => {
-                Command::Summary { content, vector: next(), covers }
+            Action::Summary { content, covers, compresses_as } => {
+                Command::Summary { content, vector: next(), covers, compresses_as }
             }
             Action::Revise(revise) => Command::Revise(revise),
             Action::Tick => Command::Tick,

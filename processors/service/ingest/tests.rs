@@ -1,6 +1,7 @@
 //! Tests ingest without threads and without a broker: records in, effects out, applied by hand.
 
 mod compaction;
+mod compression;
 mod expiry;
 mod faults;
 mod forgotten;

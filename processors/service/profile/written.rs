@@ -1,12 +1,12 @@
 //! Deserializes a profile table by table and converts each table into the options of a stage.
 
-use super::{Profile, Prune, Retrieval, Summary};
+use super::{Profile, Prune, Retrieval, Steps, Summary};
 use domain::Category;
 use memory::Rules;
 use memory::rules::{Change, Feedback, Roles, TenantWriters};
 use policies::rank;
 use serde::Deserialize;
-use serde::de::IgnoredAny;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use std::collections::{BTreeMap, BTreeSet};
 use storage::index;
 use text::redact::Rule;
@@ -106,6 +106,19 @@ struct WrittenRetrieval {
     first_person: bool,
 }
 
+/// The keys of `[rank]` that switch steps of a recall. A profile from before them has both on.
+#[derive(Deserialize)]
+struct WrittenSteps {
+    #[serde(default = "yes")]
+    rerank: bool,
+    #[serde(default = "yes")]
+    abstain: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
 impl WrittenRetrieval {
     fn checked(self) -> Retrieval {
         let WrittenRetrieval { k1, b, dense, previous, short_words, first_person } = self;
@@ -114,12 +127,19 @@ impl WrittenRetrieval {
     }
 }
 
+/// Reads the keys of `[rank]` that `T` names.
+fn of_rank<T: DeserializeOwned>(rank: &toml::Table) -> Result<T, String> {
+    serde_path_to_error::deserialize(rank.clone())
+        .map_err(|e| format!("rank.{}: {}", e.path(), e.inner()))
+}
+
 impl WrittenProfile {
     /// Checks every table and makes the policy. `table` is the whole profile.
     pub fn checked(self, name: &str, table: &toml::Table) -> Result<Profile, String> {
         self.check_owner_of_rules()?;
-        let retrieval: WrittenRetrieval = serde_path_to_error::deserialize(self.rank)
-            .map_err(|e| format!("rank.{}: {}", e.path(), e.inner()))?;
+        let retrieval: WrittenRetrieval = of_rank(&self.rank)?;
+        let WrittenSteps { rerank, abstain } = of_rank(&self.rank)?;
+        self.summary.check()?;
         let rules = Rules {
             name: name.into(),
             policy: policies::make(policies::POLICIES, &self.policy, table)?,
@@ -139,6 +159,7 @@ impl WrittenProfile {
                 tokens_max: self.split.tokens_max.max(1),
             },
             retrieval: retrieval.checked(),
+            steps: Steps { rerank, abstain },
             fade: self.fade,
             template: self.template,
             prune: self.prune,

@@ -77,7 +77,8 @@ impl Recall {
         let needs = profile.rules.policy.needs();
         let asked = &profile.rules.policy.complete(asked);
         let (mut orders, mut seen, mut matched) = (Vec::new(), ShardState::of(shard), None);
-        let is_reranked = self.is_reranking() && needs.reranking && !asks_nothing(asked);
+        let is_reranked =
+            self.is_reranking() && needs.reranking && profile.steps.rerank && !asks_nothing(asked);
         let limit = if is_reranked { self.reranked_of(asked.limit) } else { asked.limit };
         for query in &asked.queries {
             if !orders.is_empty() && left_ms() < 0 {
@@ -136,7 +137,7 @@ impl Recall {
                 .map(|(_, one)| one)
                 .collect();
         }
-        if matched == Some(Match::None) {
+        if matched == Some(Match::None) && profile.steps.abstain {
             // Irrelevant memories do not belong in a model's prompt.
             prompt = PromptBlock::default();
         }

@@ -1,0 +1,114 @@
+//! The Memory Logic Specification on the production path: compression, budget and recall, as its
+//! document describes them.
+
+use super::{own_profile, rounds_at, running_with};
+use crate::support::client::{contents, memory_id};
+use crate::support::{User, eventually};
+use serde_json::{Value, json};
+
+/// One episodic statement in each of five sessions, a day after another.
+const SESSIONS: [&str; 5] = [
+    "On Monday we met Bob 17 in Rome.",
+    "On Tuesday the printer of Carla burned at 4 o'clock.",
+    "On Wednesday Dmitri sold 12 boats to Norway.",
+    "On Thursday it snowed 9 hours in Quito.",
+    "On Friday Eva painted 3 doors in Turin.",
+];
+
+fn say(user: &User<'_>, session: usize, content: &str) -> String {
+    let at = format!("2026-01-0{}T10:00:00Z", session + 1);
+    let reply = user.event(json!({"type": "turn", "content": content, "kind": "episodic",
+        "session": format!("s{session}"), "at": at}));
+    memory_id(&reply)
+}
+
+fn get(user: &User<'_>, memory: &str) -> Value {
+    user.ask(json!({"type": "get", "memory": memory}))["memory"].clone()
+}
+
+fn summaries(user: &User<'_>) -> Vec<Value> {
+    let all = user.list().into_iter();
+    all.filter(|memory| memory["metadata"]["compression_source"] == "true").collect()
+}
+
+#[test]
+fn memory_spec_compresses_the_oldest_half_of_too_many_sessions_and_undoes_it() {
+    let profile = own_profile("base = \"memory-spec\"\n[summary]\nsessions_max = 4\n");
+    let running = running_with(&profile, &[("clock.from_events", "true")]);
+    let client = running.client();
+    let ada = client.user("memory-spec-compression", "ada");
+    let mut ids = Vec::new();
+    for (session, content) in SESSIONS.iter().enumerate().take(4) {
+        ids.push(say(&ada, session, content));
+    }
+    let second = say(&ada, 0, "Later Bob lost 5 keys in Naples.");
+    rounds_at(&running, &ada, "2026-01-10T10:00:00Z");
+    ids.push(say(&ada, 4, SESSIONS[4]));
+    assert_eq!(summaries(&ada).len(), 0, "four sessions are not more than four");
+    ada.tick(Some("2026-01-11T10:00:00Z"));
+    let made = eventually("the two oldest of five sessions are compressed", || {
+        Some(summaries(&ada)).filter(|made| made.len() == 2)
+    });
+    let of = |session: &str| {
+        made.iter()
+            .find(|memory| memory["metadata"]["source_session_id"] == session)
+            .unwrap_or_else(|| panic!("no summary of {session}: {made:#?}"))
+    };
+    let (first, other) = (of("s0"), of("s1"));
+    assert_eq!(first["kind"], "semantic", "{first}");
+    assert_eq!(first["covers"], json!([ids[0], second]), "in the order of their times");
+    assert_eq!(first["content"], format!("{}\nLater Bob lost 5 keys in Naples.", SESSIONS[0]));
+    for original in [&ids[0], &second] {
+        let original = get(&ada, original);
+        assert_eq!(
+            (&original["compressed_by"], &original["state"]),
+            (&first["id"], &json!("active")),
+            "kept, and marked: {original}"
+        );
+    }
+
+    let ask = |more: Value| {
+        let asked = json!({"type": "recall", "query": "Who met Bob in Rome?", "limit": 20});
+        ada.ask(crate::support::client::merged(asked, more))
+    };
+    let usual = ask(json!({}));
+    assert!(!contents(&usual).contains(&SESSIONS[0]), "{usual}");
+    assert!(usual["prompt"].as_str().is_some_and(|text| text.contains("[SEMANTIC] On Monday")));
+    let semantic = ask(json!({"kinds": ["semantic"]}));
+    assert_eq!(contents(&semantic).len(), 2, "found as what it is stored as: {semantic}");
+    let all = ask(json!({"include_compressed": true}));
+    assert!(contents(&all).contains(&SESSIONS[0]), "{all}");
+    assert_eq!(contents(&all).len(), 8, "six turns and two summaries: {all}");
+
+    // A forgotten original takes its summary along, and the rest of the session is found again.
+    ada.event(json!({"type": "forget", "memory": ids[0]}));
+    assert!(!ask(json!({})).to_string().contains("met Bob 17"), "in no summary either");
+    assert!(get(&ada, &second)["compressed_by"].is_null());
+    // A forgotten summary undoes the compression of its originals.
+    ada.event(json!({"type": "forget", "memory": other["id"]}));
+    assert!(contents(&ask(json!({}))).contains(&SESSIONS[1]));
+    say(&ada, 5, "On Saturday Femi planted 6 trees in Lagos.");
+    rounds_at(&running, &ada, "2026-01-12T10:00:00Z");
+    // The sessions 0 and 2 to 5 are more than four; nobody asks for the forgotten summary of 1.
+    eventually("the oldest two that may be", || Some(()).filter(|()| summaries(&ada).len() == 2));
+    let mut named: Vec<Value> = summaries(&ada)
+        .iter()
+        .map(|memory| memory["metadata"]["source_session_id"].clone())
+        .collect();
+    named.sort_by_key(Value::to_string);
+    assert_eq!(named, ["s0", "s2"]);
+    running.stop();
+}
+
+#[test]
+fn memory_spec_archives_and_deletes_nothing() {
+    let running = running_with("memory-spec", &[("clock.from_events", "true")]);
+    let client = running.client();
+    let ada = client.user("memory-spec-keeps", "ada");
+    let id = say(&ada, 0, SESSIONS[0]);
+    rounds_at(&running, &ada, "2090-01-01T00:00:00Z");
+    say(&ada, 1, SESSIONS[1]);
+    assert_eq!(get(&ada, &id)["state"], "active");
+    assert!(contents(&ada.recall("Who met Bob?")).contains(&SESSIONS[0]));
+    running.stop();
+}
