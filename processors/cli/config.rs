@@ -44,8 +44,15 @@ fn is_secret(path: &str) -> bool {
     ["password", "secret", "ssl.key", "marks_key"].iter().any(|word| path.contains(word))
 }
 
+/// Prints all options, and those of the chosen profile under the names of its policy's document.
 fn show_all(layers: &Layers, output: Output) {
-    let shown = layers.shown().into_iter().map(|(path, value, origin)| {
+    // An invalid configuration is shown, too: `config check` says what is wrong.
+    let of_document = layers.checked().and_then(|config| Profiles::document_options(&config));
+    let of_document = of_document
+        .unwrap_or_default()
+        .into_iter()
+        .map(|option| (format!("options.{}", option.name), option.value, option.origin));
+    let shown = layers.shown().into_iter().chain(of_document).map(|(path, value, origin)| {
         let value = if is_secret(&path) && value != "\"\"" { "\"…\"".to_owned() } else { value };
         (path, value, origin)
     });

@@ -101,6 +101,7 @@ impl Match {
 pub struct UnsetFields {
     pub limit: bool,
     pub format: bool,
+    pub token_budget: bool,
 }
 
 /// Syntax of the prompt block.

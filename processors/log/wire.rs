@@ -529,6 +529,8 @@ pub struct Recalled<'a> {
     pub memories: Vec<Memory<'a>>,
     #[serde(rename = "match", skip_serializing_if = "Option::is_none")]
     pub matched: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub placement: Option<&'static str>,
     pub prompt: &'a str,
     pub tokens: usize,
     pub budget_used: Number,
@@ -546,6 +548,15 @@ pub struct OneMemory<'a> {
     pub memory: Memory<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub history: Option<Vec<Revision<'a>>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub context: Vec<ContextLine<'a>>,
+}
+
+/// A turn beside the one that a memory was made from.
+#[derive(Debug, Serialize)]
+pub struct ContextLine<'a> {
+    pub speaker: &'a str,
+    pub words: &'a str,
 }
 
 #[derive(Debug, Serialize)]
@@ -585,6 +596,7 @@ pub struct Stats<'a> {
 #[derive(Debug, Serialize)]
 pub struct Counts<'a> {
     pub total: u64,
+    pub in_sessions: u64,
     pub by_kind: &'a BTreeMap<String, u64>,
     pub by_scope: &'a BTreeMap<String, u64>,
     pub by_state: &'a BTreeMap<String, u64>,

@@ -12,7 +12,8 @@ use super::staged::Staged;
 use crate::ranking::{Hit, PromptBlock, Question, Ranked, RankedHits};
 use domain::fault::Result;
 use domain::{
-    Decision, Kind, Memory, MemoryId, Outcome, Recall, Remember, Surprise, Time, Turn, Vector,
+    Decision, Kind, Memory, MemoryId, Outcome, Recall, Remember, Scope, Surprise, Time, Turn,
+    Vector,
 };
 use std::any::Any;
 use text::Stems;
@@ -54,6 +55,13 @@ pub trait Policy: Any + Send + Sync {
     /// Orders the admitted hits, best first, at most as many as asked for.
     fn rank(&self, hits: Vec<Hit>, question: &Question<'_>, at: Time) -> RankedHits;
 
+    /// Chooses the memories of the answer from the ranked ones, after a cross-encoder has reordered
+    /// them. A policy that chooses by the token budget needs [`Needs::selects`].
+    fn select(&self, mut ranked: Vec<Ranked>, room: &Room<'_>) -> Vec<Ranked> {
+        ranked.truncate(room.limit);
+        ranked
+    }
+
     /// The policy's own prompt block, if it has one.
     fn render(
         &self,
@@ -62,6 +70,16 @@ pub trait Policy: Any + Send + Sync {
         _count_tokens: &dyn Fn(&str) -> usize,
     ) -> Option<PromptBlock> {
         None
+    }
+
+    /// Where the block belongs in the prompt, if the policy's document says so.
+    fn placement(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// The readers of a memory that is made from a turn of a session.
+    fn scope_in_session(&self) -> Scope {
+        Scope::User
     }
 
     /// The factor on a superseded memory when a cross-encoder reorders the answer.
@@ -76,6 +94,15 @@ pub trait Policy: Any + Send + Sync {
     }
 }
 
+/// The room that an answer has.
+pub struct Room<'a> {
+    /// The greatest number of memories.
+    pub limit: usize,
+    /// Tokens of the prompt block.
+    pub budget: usize,
+    pub count_tokens: &'a dyn Fn(&str) -> usize,
+}
+
 /// Data and steps that a policy asks the rest of the system for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
@@ -85,6 +112,8 @@ pub struct Needs {
     pub word_vectors: bool,
     /// A cross-encoder may reorder the answer.
     pub reranking: bool,
+    /// The policy ranks more memories than an answer holds, and selects from them.
+    pub selects: bool,
     /// Wishes in a turn are followed ("off the record", "forget what I just said").
     pub wishes: bool,
     /// The compaction worker may propose links between contradicting memories.

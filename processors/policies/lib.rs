@@ -8,6 +8,7 @@ pub mod keepsake;
 mod lynkr;
 mod memory_platform;
 mod memory_spec;
+pub mod options;
 pub mod rank;
 pub mod score;
 pub mod shared;

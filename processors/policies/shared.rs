@@ -8,7 +8,7 @@ pub mod wording;
 
 use crate::rank::{admitted, better_first, is_superseded};
 use domain::fault::Result;
-use domain::{ContextTurn, Kind, Memory, MemoryId, Outcome, Role, Surprise, Time};
+use domain::{ContextTurn, Kind, Memory, MemoryId, Outcome, Role, Scope, Surprise, Time};
 use memory::context::Context;
 use memory::policy::{Judgement, Lifecycle, Links, Said};
 use memory::ranking::{Hit, Question, Ranked, RankedHits};
@@ -63,8 +63,10 @@ pub fn judgement(
     gate: impl Fn(&str, &Ground<'_>) -> Judged,
 ) -> Result<Judgement> {
     let memories = if reading.memories { memories(cx, staged)? } else { Vec::new() };
-    let nearness_to_all =
-        if reading.centroid { staged.cosine_to_all(cx.key(), said.vector)? } else { None };
+    let nearness_to_all = match reading.centroid && !is_first_text(cx, staged)? {
+        true => staged.cosine_to_all(cx.key(), said.vector)?,
+        false => None,
+    };
     let window = staged.window(cx.key(), cx.session())?;
     let ground = Ground {
         memories: &memories,
@@ -103,13 +105,29 @@ pub fn judgement(
     })
 }
 
-/// Reads the user's memories without the archive and without those that expire, oldest first.
+/// Reads the user's memories without the archive, those that expire and those that are private to
+/// another session, oldest first.
 /// Limit: every candidate reads all memories. The published documents expect hundreds; a profile's
 /// `prune.count_max` is the bound.
 pub fn memories(cx: &Context<'_>, staged: &Staged<'_>) -> Result<Vec<Memory>> {
     let mut memories = memories_and_archive(cx, staged)?;
-    memories.retain(|memory| !memory.archived && !memory.stands_alone());
+    memories.retain(|memory| {
+        let is_private_elsewhere =
+            memory.scope == Scope::Session && memory.session.as_deref() != cx.session();
+        !memory.archived && !memory.stands_alone() && !is_private_elsewhere
+    });
     Ok(memories)
+}
+
+/// True while the user has no memory but those of this event. All parts of a user's first text are
+/// compared with nothing, and not with each other.
+fn is_first_text(cx: &Context<'_>, staged: &Staged<'_>) -> Result<bool> {
+    let mut is_first = true;
+    staged.memories(cx.key(), &mut |memory| {
+        is_first = memory.source == *cx.source();
+        is_first
+    })?;
+    Ok(is_first)
 }
 
 /// Reads the user's memories with the archive, oldest first.
@@ -158,15 +176,25 @@ pub fn listed(points: &[(&'static str, f32)]) -> String {
 /// Orders the admitted hits and cuts the list at the requested limit. No score floor and no
 /// diversification: the published documents have neither.
 pub fn order(
+    hits: Vec<Hit>,
+    question: &Question<'_>,
+    at: Time,
+    ranked: impl Fn(Vec<Hit>, Time) -> Vec<Ranked>,
+) -> RankedHits {
+    let mut all = all_in_order(hits, question, at, ranked);
+    all.ranked.truncate(question.limit);
+    all
+}
+
+/// Orders the admitted hits, for a policy that selects from them.
+pub fn all_in_order(
     mut hits: Vec<Hit>,
     question: &Question<'_>,
     at: Time,
     ranked: impl Fn(Vec<Hit>, Time) -> Vec<Ranked>,
 ) -> RankedHits {
     hits.retain(|hit| admitted(&hit.memory, question));
-    let mut ranked = ranked(hits, question.as_of.unwrap_or(at));
-    ranked.truncate(question.limit);
-    RankedHits { ranked, matched: None }
+    RankedHits { ranked: ranked(hits, question.as_of.unwrap_or(at)), matched: None }
 }
 
 /// Returns the number of memories in an answer: the request's `limit` up to `most`, or else the

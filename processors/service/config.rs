@@ -12,6 +12,7 @@ pub use sections::*;
 
 use domain::fault::{Fault, StopName};
 use layers::leaves;
+pub use layers::{find, from_text, put};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use toml::Table;
@@ -47,6 +48,9 @@ pub struct Config {
     pub log: Log,
     /// Nested, because TOML reads the tenant `acme.com` as a table in a table.
     tenants: Table,
+    /// Environment variables that the document of some policy names.
+    #[serde(skip)]
+    pub of_documents: BTreeMap<String, String>,
 }
 
 impl Config {

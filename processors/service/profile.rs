@@ -2,14 +2,16 @@
 //! profile of a tenant. A profile is data: no code depends on the name of one.
 
 mod file;
+pub mod options;
 mod retired;
 mod written;
 
 use crate::config::Config;
 use domain::UserKey;
 use domain::fault::{Fault, Result, StopName};
-use file::load;
+use file::{load, load_with};
 use memory::Rules;
+use options::ShownOption;
 use policies::rank;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -148,7 +150,12 @@ impl Profiles {
         let mut by_name = BTreeMap::new();
         let tenants = config.tenant_profiles();
         let requested = &config.recall.profiles;
-        for name in [&config.profile].into_iter().chain(tenants.values()).chain(requested) {
+        let chosen = load_with(&config.profile, &config.of_documents)?;
+        for warning in chosen.warnings {
+            tracing::warn!("{warning}");
+        }
+        by_name.insert(config.profile.clone(), Arc::new(chosen.profile));
+        for name in tenants.values().chain(requested) {
             if !by_name.contains_key(name) {
                 by_name.insert(name.clone(), Arc::new(load(name)?));
             }
@@ -159,6 +166,11 @@ impl Profiles {
         let standard = by_name[&config.profile].clone();
         by_name.retain(|name, _| requested.contains(name));
         Ok(Profiles { standard, by_tenant, for_requests: by_name, shadow })
+    }
+
+    /// The options of the chosen profile under the names of its policy's document.
+    pub fn document_options(config: &Config) -> Result<Vec<ShownOption>> {
+        file::shown_options(&config.profile, &config.of_documents)
     }
 
     /// Loads one profile for all tenants.

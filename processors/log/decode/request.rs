@@ -62,7 +62,11 @@ fn recall(message: &RequestBody<'_>) -> Result<RequestKind, Reject> {
         return Err(Reject::of_field("as_of_offset", "is less than 0"));
     }
     Ok(RequestKind::Recall(Box::new(Recall {
-        unsaid: UnsetFields { limit: recall.limit.is_none(), format: recall.format.is_none() },
+        unsaid: UnsetFields {
+            limit: recall.limit.is_none(),
+            format: recall.format.is_none(),
+            token_budget: recall.token_budget.is_none(),
+        },
         queries,
         session: message.session.clone(),
         limit: count("limit", recall.limit, 0, options.recall_limit)?.min(options.limit_max),

@@ -60,6 +60,8 @@ pub enum Answer {
         memories: Vec<RecalledMemory>,
         /// Strength of the best memory as an answer, if the policy estimates relevance.
         matched: Option<Match>,
+        /// Where the block belongs in the prompt, if the policy says so.
+        placement: Option<&'static str>,
         prompt: String,
         tokens: usize,
         /// The used share of the token budget, 0 to 1.
@@ -85,6 +87,8 @@ pub enum Answer {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stats {
     pub memories: u64,
+    /// Memories that were made in a session.
+    pub in_sessions: u64,
     pub by_kind: BTreeMap<String, u64>,
     pub by_scope: BTreeMap<String, u64>,
     pub by_state: BTreeMap<String, u64>,
@@ -110,10 +114,11 @@ pub fn applied(
 /// Builds the reply to a request.
 pub fn answer(to: &ReplyTo, answer: &Answer, freshness: &Freshness) -> OutgoingRecord {
     match answer {
-        Answer::Recalled { memories, matched, prompt, tokens, budget_used, explain } => {
+        Answer::Recalled { memories, matched, placement, prompt, tokens, budget_used, explain } => {
             let body = wire::Recalled {
                 memories: memories.iter().map(|found| view::found(found, *explain)).collect(),
                 matched: matched.map(Match::as_str),
+                placement: *placement,
                 prompt,
                 tokens: *tokens,
                 budget_used: wire::Number(*budget_used),
@@ -131,6 +136,7 @@ pub fn answer(to: &ReplyTo, answer: &Answer, freshness: &Freshness) -> OutgoingR
             let body = wire::OneMemory {
                 memory: view::whole_memory(memory),
                 history: history.then(|| view::history(memory)),
+                context: view::context(memory),
             };
             ok(to, "memory", body, freshness)
         }

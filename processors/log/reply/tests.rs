@@ -192,6 +192,7 @@ fn a_recall_shows_the_terms_of_scores_only_if_requested() {
         let recalled = Answer::Recalled {
             memories: vec![found],
             matched,
+            placement: None,
             prompt: "- Miso".into(),
             tokens: 7,
             budget_used: 0.0035,
@@ -251,7 +252,8 @@ fn list_get_and_stats_are_answered() {
         value(&ask(Answer::Memory { memory: a_memory(), history: false })).get("history").is_none()
     );
     let none = ask(Answer::Stats(Stats::default()));
-    let counts = json!({"total": 0, "by_kind": {}, "by_scope": {}, "by_state": {}});
+    let counts = json!({"total": 0, "in_sessions": 0, "by_kind": {}, "by_scope": {},
+        "by_state": {}});
     check(
         &none,
         "ok",

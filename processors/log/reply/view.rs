@@ -131,6 +131,13 @@ pub fn memory(memory: &Memory) -> wire::Memory<'_> {
     }
 }
 
+/// The turns before and after the one that the memory was made from, in their order.
+pub fn context(memory: &Memory) -> Vec<wire::ContextLine<'_>> {
+    let around = &memory.around;
+    let turns = around.earlier.iter().chain(&around.before).chain(&around.after);
+    turns.map(|turn| wire::ContextLine { speaker: &turn.speaker, words: &turn.words }).collect()
+}
+
 pub fn history(memory: &Memory) -> Vec<wire::Revision<'_>> {
     let revisions = memory.history.iter();
     revisions
@@ -155,6 +162,7 @@ pub fn stats(stats: &Stats) -> wire::Stats<'_> {
     wire::Stats {
         memories: wire::Counts {
             total: stats.memories,
+            in_sessions: stats.in_sessions,
             by_kind: &stats.by_kind,
             by_scope: &stats.by_scope,
             by_state: &stats.by_state,

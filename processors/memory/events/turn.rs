@@ -16,8 +16,8 @@ use crate::straggler::newer_forgets;
 use crate::{quota, shadow, straggler, withheld};
 use domain::fault::Result;
 use domain::{
-    ContextTurn, Decision, Memory, MemoryId, NeighbourTurn, NeighbourTurns, Outcome, Role, Signal,
-    Turn, Vector,
+    ContextTurn, Decision, Memory, MemoryId, NeighbourTurn, NeighbourTurns, Outcome, Role, Scope,
+    Signal, Turn, Vector,
 };
 
 /// Words of a turn in the context window: the first ones, which a memory also stores of its
@@ -121,7 +121,10 @@ fn apply(
         return Ok(decision);
     }
     let window = staged.window(cx.key(), cx.session())?;
+    let is_in_session = cx.session().is_some();
+    let scope = cx.rules.policy.scope_in_session();
     let mut memory = Memory {
+        scope: if is_in_session { scope } else { Scope::User },
         speaker: said.turn.speaker.clone(),
         role: said.turn.role,
         importance: judgement.importance,

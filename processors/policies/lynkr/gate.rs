@@ -15,6 +15,18 @@ use std::sync::LazyLock;
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Gate {
+    /// Switches the whole memory, `MEMORY_ENABLED`.
+    #[serde(default = "yes")]
+    pub enabled: bool,
+    /// Switches the extraction from turns, `MEMORY_EXTRACTION_ENABLED`.
+    #[serde(default = "yes")]
+    pub extraction_enabled: bool,
+    /// Switches the search for duplicates, `MEMORY_DEDUP_ENABLED`.
+    #[serde(default = "yes")]
+    pub dedup_enabled: bool,
+    /// What is extracted in a session is private to that session.
+    #[serde(default)]
+    pub session_memories: bool,
     pub novelty: f32,
     pub contradiction: f32,
     pub specificity: f32,
@@ -29,6 +41,22 @@ pub struct Gate {
     pub specific_full: f32,
 }
 
+const ENTITY: &str = r"(?i)^\W*(file|function|class|module|component|endpoint|package)s?:";
+
+/// Matches the name of a file, of a path or of a function.
+static IDENTIFIER: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?x) \b (?: [\w.-]+ / )* [\w-]+ \. (?: [jt]sx? | rs | py | go | java | rb | cs? | cpp | h | php
+          | swift | kt | sql | sh | css | html? | json | ya?ml | toml | md ) \b
+          | \b [A-Za-z_] [\w.]* \(\)",
+    )
+});
+
+/// A profile from before the switches has them on.
+pub(super) fn yes() -> bool {
+    true
+}
+
 /// Wordings of each kind. Order matters: the first match wins. A text without a match is a fact.
 static KINDS: LazyLock<Vec<(&str, Regex)>> = LazyLock::new(|| {
     let wordings = [
@@ -39,7 +67,7 @@ static KINDS: LazyLock<Vec<(&str, Regex)>> = LazyLock::new(|| {
                 r"|connects to|is part of)\b",
             ),
         ),
-        ("entity", r"(?i)^\W*(file|function|class|module|component|endpoint|package)s?:"),
+        ("entity", ENTITY),
         (
             "decision",
             concat!(
@@ -80,7 +108,23 @@ static CHANGED: LazyLock<Regex> = LazyLock::new(|| {
 });
 
 pub fn judge(gate: &Gate, text: &str, ground: &Ground<'_>) -> Judged {
-    let kind = ground.hint.cloned().unwrap_or_else(|| kind(text));
+    let off =
+        [("MEMORY_ENABLED", gate.enabled), ("MEMORY_EXTRACTION_ENABLED", gate.extraction_enabled)]
+            .into_iter()
+            .find(|(_, is_on)| !is_on);
+    let kind = ground.hint.cloned().unwrap_or_else(|| kind(text, ground.memories));
+    if let Some((name, _)) = off {
+        return Judged {
+            reason: format!("{name} is false"),
+            threshold: gate.threshold,
+            importance: 0.0,
+            confidence: confidence(ground.role),
+            same: None,
+            surprise: Surprise::default(),
+            keep: false,
+            kind,
+        };
+    }
     let surprise = surprise(gate, text, &kind, ground);
     let keep = surprise.total >= gate.threshold;
     let verb = if keep { "at or over" } else { "under" };
@@ -89,7 +133,7 @@ pub fn judge(gate: &Gate, text: &str, ground: &Ground<'_>) -> Judged {
         threshold: gate.threshold,
         importance: surprise.total.clamp(0.0, 1.0),
         confidence: confidence(ground.role),
-        same: if keep { same(gate, text, ground.memories) } else { None },
+        same: if keep && gate.dedup_enabled { same(gate, text, ground.memories) } else { None },
         surprise,
         keep,
         kind,
@@ -156,17 +200,56 @@ fn specificity(gate: &Gate, text: &str) -> f32 {
 }
 
 /// Returns 1 for a text with a word of change ("actually", "no longer") about a memory of its kind,
-/// else 0. `None` if no memory of the kind has a word in common with the text.
+/// or with another value for the same thing ("port 8080" after "port 3000"), else 0. `None` if no
+/// memory of the kind is about the same: then there is nothing to contradict, and the weight of this
+/// factor must not count against a new fact that only shares a word.
 fn contradiction(text: &str, kind: &Kind, memories: &[Memory]) -> Option<f32> {
     let words = stems(text);
-    let related: Vec<_> = memories
+    let new = Statement::of(text);
+    let is_change = CHANGED.is_match(text);
+    let related = memories
         .iter()
-        .filter(|memory| memory.kind == *kind && !stems(&memory.content).is_disjoint(&words))
-        .map(|memory| information(&memory.content))
-        .collect();
-    let is_changed =
-        CHANGED.is_match(text) && related.iter().any(|known| !information(text).is_subset(known));
-    (!related.is_empty()).then(|| held(is_changed))
+        .filter(|memory| memory.kind == *kind && !stems(&memory.content).is_disjoint(&words));
+    let mut found = None;
+    for memory in related {
+        let old = Statement::of(&memory.content);
+        let is_contrary = (is_change
+            && !information(text).is_subset(&information(&memory.content)))
+            || (kind.as_str() != "preference" && new.gives_another_value(&old));
+        if is_contrary {
+            return Some(1.0);
+        }
+        if is_change || new.frame.is_subset(&old.frame) {
+            found = Some(0.0);
+        }
+    }
+    found
+}
+
+/// A sentence in two parts: names, numbers and identifiers, and the stems of the words around them.
+struct Statement {
+    values: BTreeSet<String>,
+    frame: BTreeSet<String>,
+}
+
+impl Statement {
+    fn of(text: &str) -> Statement {
+        let values: BTreeSet<String> = specifics(text).into_iter().map(str::to_lowercase).collect();
+        let words = content(text).into_iter().map(str::to_lowercase);
+        let frame =
+            words.filter(|word| !values.contains(word)).map(|word| text::stem(&word)).collect();
+        Statement { values, frame }
+    }
+
+    /// True if the two are the same sentence with other values in it. Not asked of preferences, of
+    /// which one may stand beside another: "I prefer Go" alone does not contradict "I prefer Python".
+    fn gives_another_value(&self, old: &Statement) -> bool {
+        let has_subject = self.frame.len() > 1 || !self.values.is_disjoint(&old.values);
+        has_subject
+            && self.frame == old.frame
+            && !self.values.is_subset(&old.values)
+            && !old.values.is_subset(&self.values)
+    }
 }
 
 fn is_same_subject(words: &BTreeSet<String>, ground: &Ground<'_>) -> bool {
@@ -174,7 +257,7 @@ fn is_same_subject(words: &BTreeSet<String>, ground: &Ground<'_>) -> bool {
 }
 
 /// Finds a memory with nearly the same words among the `dedup_lookback` newest ones.
-fn same(gate: &Gate, text: &str, memories: &[Memory]) -> Option<MemoryId> {
+pub(super) fn same(gate: &Gate, text: &str, memories: &[Memory]) -> Option<MemoryId> {
     let newest = &memories[memories.len().saturating_sub(gate.dedup_lookback)..];
     let words = stems(text);
     let is_duplicate =
@@ -182,7 +265,14 @@ fn same(gate: &Gate, text: &str, memories: &[Memory]) -> Option<MemoryId> {
     newest.iter().rev().find(is_duplicate).map(|memory| memory.id)
 }
 
-fn kind(text: &str) -> Kind {
+/// Chooses the kind by the wording. A statement without a wording of a kind, in which a file or a
+/// function is mentioned for the first time, is about that entity.
+fn kind(text: &str, memories: &[Memory]) -> Kind {
+    let is_plain = KINDS.iter().all(|(_, wording)| !wording.is_match(text));
+    let is_new = |name: &str| !memories.iter().any(|memory| memory.content.contains(name));
+    if is_plain && IDENTIFIER.find_iter(text).any(|found| is_new(found.as_str())) {
+        return Kind::new("entity");
+    }
     first_kind(&KINDS, text)
 }
 
@@ -199,7 +289,7 @@ mod tests {
         let memories: Vec<Memory> = known
             .iter()
             .enumerate()
-            .map(|(n, text)| memory(n as u32, kind(text).as_str(), text))
+            .map(|(n, text)| memory(n as u32, kind(text, &[]).as_str(), text))
             .collect();
         let recent: Vec<_> = known.iter().map(|text| said(text)).collect();
         judge(&gate(), text, &Ground { memories: &memories, recent: &recent, ..ground(&RARITY) })
@@ -243,7 +333,6 @@ mod tests {
             ("This API uses JWT authentication", "fact"),
             ("This app uses PostgreSQL database", "fact"),
             ("Database on port 5432", "fact"),
-            ("auth.js handles user authentication", "fact"),
             ("File: utils/validation.js contains input validators", "entity"),
             ("File: src/api/auth.js handles authentication", "entity"),
             ("auth.js depends on jwt.js", "relationship"),
@@ -260,6 +349,54 @@ mod tests {
         assert!(
             judged("Actually, it runs on port 8080, not 3000", &["This API uses port 3000"]).keep
         );
+    }
+
+    #[test]
+    fn a_file_or_function_is_an_entity_at_its_first_mention() {
+        const FILE: &str = "File: src/api/auth.js handles authentication";
+        for (text, known, kind) in [
+            ("auth.js handles user authentication", &[][..], "entity"),
+            ("auth.js handles user authentication", &[FILE], "fact"),
+            ("Tokens are made in parse_token()", &[], "entity"),
+            ("This app uses PostgreSQL database", &[], "fact"),
+            ("auth.js depends on jwt.js", &[], "relationship"),
+        ] {
+            let judged = judged(text, known);
+            assert_eq!((judged.kind.as_str(), judged.keep), (kind, true), "{text:?}: {judged:?}");
+        }
+    }
+
+    #[test]
+    fn another_value_for_the_same_thing_contradicts_without_a_word_of_change() {
+        for (text, known, contradicts) in [
+            ("This API uses port 8080", "This API uses port 3000", 1.0),
+            ("This app uses MySQL", "This app uses PostgreSQL", 1.0),
+            ("This API uses port 3000", "This API uses port 3000", 0.0),
+            ("Our cache runs on port 6379", "Our API runs on port 3000", 0.0),
+            ("I prefer Go", "I prefer Python", 0.0),
+        ] {
+            let judged = judged(text, &[known]);
+            assert_eq!(judged.surprise.contradiction, contradicts, "{text:?}: {judged:?}");
+            assert_eq!(judged.keep, text != known, "{text:?}: {judged:?}");
+        }
+    }
+
+    #[test]
+    fn extraction_and_the_search_for_duplicates_have_switches() {
+        let text = "I never deploy the billing service to Lisbon on Friday";
+        let known = [memory(1, "preference", text)];
+        let judged =
+            |gate: Gate| judge(&gate, text, &Ground { memories: &known, ..ground(&RARITY) });
+        let lenient = || Gate { threshold: 0.0, ..gate() };
+        assert!(judged(lenient()).same.is_some());
+        assert!(judged(Gate { dedup_enabled: false, ..lenient() }).same.is_none());
+        for (off, name) in [
+            (Gate { enabled: false, ..lenient() }, "MEMORY_ENABLED is false"),
+            (Gate { extraction_enabled: false, ..lenient() }, "MEMORY_EXTRACTION_ENABLED is false"),
+        ] {
+            let judged = judged(off);
+            assert_eq!((judged.keep, judged.reason.as_str()), (false, name));
+        }
     }
 
     #[test]

@@ -2,13 +2,14 @@
 //! recency, importance and relevance. `README.md` cites the document.
 
 mod gate;
+pub(crate) mod options;
 mod rank;
 
 use super::Tables;
 use super::shared::{self, Reading};
-use crate::rank::framed;
+use crate::rank::{Fade, framed};
 use domain::fault::Result;
-use domain::{Kind, Recall, Time};
+use domain::{Kind, Recall, Scope, Time};
 use memory::context::Context;
 use memory::policy::{Asked, Judgement, Links, Policy, Said, Wish};
 use memory::ranking::{Hit, PromptBlock, Question, Ranked, RankedHits};
@@ -17,11 +18,15 @@ use memory::staged::Staged;
 pub struct Lynkr {
     gate: gate::Gate,
     rank: rank::Rank,
+    /// The decay of importance.
+    fade: Fade,
 }
 
 impl Lynkr {
     pub fn read(tables: &Tables) -> std::result::Result<Lynkr, String> {
-        Ok(Lynkr { gate: tables.gate()?, rank: tables.rank()? })
+        let rank: rank::Rank = tables.rank()?;
+        rank.check()?;
+        Ok(Lynkr { gate: tables.gate()?, rank, fade: tables.read(&["fade"])? })
     }
 }
 
@@ -33,9 +38,24 @@ impl Policy for Lynkr {
         })
     }
 
-    fn remember(&self, _: &Context<'_>, _: &Staged<'_>, asked: Asked<'_>) -> Result<Wish> {
-        let kind = asked.asked.kind.clone().unwrap_or_else(|| Kind::new("fact"));
-        Ok(Wish { kind, confidence: 1.0, same: None, links: Links::default() })
+    fn remember(&self, cx: &Context<'_>, staged: &Staged<'_>, asked: Asked<'_>) -> Result<Wish> {
+        let asked = asked.asked;
+        let kind = asked.kind.clone().unwrap_or_else(|| Kind::new("fact"));
+        let mut same = None;
+        if self.gate.dedup_enabled && asked.scope == Scope::User {
+            let mut memories = shared::memories(cx, staged)?;
+            let id = gate::same(&self.gate, &asked.content, &memories);
+            let place = memories.iter().position(|memory| Some(memory.id) == id);
+            // One that counts for less, or only in its session, is no substitute for a wish.
+            same = place
+                .map(|place| memories.swap_remove(place))
+                .filter(|same| same.scope == Scope::User && same.importance >= asked.importance);
+        }
+        Ok(Wish { kind, confidence: 1.0, same, links: Links::default() })
+    }
+
+    fn scope_in_session(&self) -> Scope {
+        if self.gate.session_memories { Scope::Session } else { Scope::User }
     }
 
     fn complete(&self, asked: &Recall) -> Recall {
@@ -44,7 +64,18 @@ impl Policy for Lynkr {
     }
 
     fn rank(&self, hits: Vec<Hit>, question: &Question<'_>, at: Time) -> RankedHits {
-        shared::order(hits, question, at, |hits, at| rank::ranked(&self.rank, hits, question, at))
+        // Switched off, the memory answers nothing. What is asked to be remembered is stored all the same.
+        let hits = if self.rank.enabled { hits } else { Vec::new() };
+        shared::order(hits, question, at, |hits, at| {
+            rank::ranked(&self.rank, &self.fade, hits, question, at)
+        })
+    }
+
+    fn placement(&self) -> Option<&'static str> {
+        Some(match self.rank.injection {
+            rank::Injection::System => "system",
+            rank::Injection::AssistantPreamble => "assistant_preamble",
+        })
     }
 
     fn render(

@@ -1,15 +1,23 @@
 //! Ranks memories by Lynkr's formula, 0.30 recency + 0.40 importance + 0.30 relevance, and renders
 //! the document's section for the system prompt.
 
+use super::gate::yes;
 use crate::rank::frame::{Frame, bare, date, one_line};
+use crate::rank::{Fade, recency as recency_of};
 use crate::shared::{best_first, days_since_access, one_section, summed};
-use domain::Time;
+use domain::{Memory, Time};
 use memory::ranking::{Hit, Question, Ranked};
 use serde::Deserialize;
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rank {
+    /// Switches the whole memory, `MEMORY_ENABLED`.
+    #[serde(default = "yes")]
+    pub enabled: bool,
+    /// If false, a recall that names a session finds only the memories of that session.
+    #[serde(default = "yes")]
+    pub include_global: bool,
     pub recency: f32,
     pub importance: f32,
     pub relevance: f32,
@@ -28,8 +36,8 @@ pub enum Format {
     Detailed,
 }
 
-/// Chooses the opening line, for a block in the system prompt or in a message of the assistant
-/// before the conversation. Placing the block is left to the caller.
+/// Says where the caller places the block, and chooses its opening line: in the system prompt, or in
+/// a message of the assistant before the conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Injection {
@@ -37,9 +45,33 @@ pub enum Injection {
     AssistantPreamble,
 }
 
+impl Rank {
+    /// Fails for a number of memories outside of the guide's range.
+    pub fn check(&self) -> Result<(), String> {
+        if (1..=self.limit_max).contains(&self.limit) {
+            return Ok(());
+        }
+        let (limit, most) = (self.limit, self.limit_max);
+        Err(format!("rank.rule.lynkr.limit: must be 1 to {most}, not {limit}"))
+    }
+
+    /// True if the memory may be in an answer to this session.
+    fn includes(&self, memory: &Memory, question: &Question) -> bool {
+        let is_of_session = memory.session.as_deref() == question.session;
+        self.include_global || question.session.is_none() || is_of_session
+    }
+}
+
 /// Scores the memories that have a word in common with the question, as a full-text search would
 /// find them. BM25 has no upper bound, so the best word score counts as a relevance of 1.
-pub fn ranked(rank: &Rank, hits: Vec<Hit>, question: &Question, at: Time) -> Vec<Ranked> {
+pub fn ranked(
+    rank: &Rank,
+    fade: &Fade,
+    mut hits: Vec<Hit>,
+    question: &Question,
+    at: Time,
+) -> Vec<Ranked> {
+    hits.retain(|hit| rank.includes(&hit.memory, question));
     let best = hits.iter().map(|hit| hit.own.words).fold(0.0, f32::max);
     let found = hits.into_iter().filter(|hit| hit.own.words > 0.0);
     let scored = found.map(|hit| {
@@ -47,7 +79,10 @@ pub fn ranked(rank: &Rank, hits: Vec<Hit>, question: &Question, at: Time) -> Vec
             (-days_since_access(&hit.memory, at) / rank.recency_days.max(f32::MIN_POSITIVE)).exp();
         let parts = [
             ("recency", rank.recency * recency),
-            ("importance", rank.importance * hit.memory.importance),
+            (
+                "importance",
+                rank.importance * hit.memory.importance * recency_of(&hit.memory, fade, at),
+            ),
             ("relevance", rank.relevance * hit.own.words / best),
         ];
         summed(hit.memory, question, &parts)
@@ -105,7 +140,7 @@ mod tests {
     use super::*;
     use crate::lynkr::Lynkr;
     use crate::rank::samples::{MemoryMut as _, ask, hit, nothing, recall, shipped};
-    use domain::{Kind, Memory, Recall, UnsetFields};
+    use domain::{Kind, Recall, UnsetFields};
     use memory::Policy;
 
     const DAY: i64 = 86_400_000;
@@ -113,7 +148,8 @@ mod tests {
 
     fn policy(rank: Rank) -> Lynkr {
         let gate = crate::shared::samples::shipped("lynkr");
-        Lynkr { gate, rank }
+        let fade = crate::shared::samples::profile("lynkr")["fade"].clone();
+        Lynkr { gate, rank, fade: fade.try_into().expect("[fade] parses") }
     }
 
     fn rank() -> Rank {
@@ -144,7 +180,7 @@ mod tests {
         let found = scores(&hits);
         let expected = [
             ("best", 0.30 + 0.40 * 0.9 + 0.30),
-            ("half", 0.30 * (-1f32).exp() + 0.40 * 0.5 + 0.30 * 0.5),
+            ("half", 0.30 * (-1f32).exp() + 0.40 * 0.5 * 0.5 + 0.30 * 0.5),
         ];
         assert_eq!(found.len(), expected.len());
         for ((content, score), (name, wanted)) in found.iter().zip(expected) {
@@ -153,6 +189,51 @@ mod tests {
                 "{content} {score}, not {name} {wanted}"
             );
         }
+    }
+
+    #[test]
+    fn importance_is_halved_every_30_days_unless_decay_is_off() {
+        let part = |days: i64, is_on: bool| {
+            let hit = edited(1, "tea", 1.0, |memory| {
+                (memory.importance, memory.fresh_at) = (1.0, Time(NOW.0 - days * DAY));
+            });
+            let mut policy = policy(rank());
+            policy.fade.enabled = is_on;
+            let ranked = policy.rank(vec![hit], &ask("q", &nothing()), NOW).ranked;
+            let terms = ranked[0].terms.iter();
+            let found = terms.clone().find(|(name, _)| *name == "importance");
+            found.expect("a part of the score").1 / rank().importance
+        };
+        for (days, left) in [(0, 1.0), (30, 0.5), (60, 0.25), (90, 0.125)] {
+            assert!((part(days, true) - left).abs() < 1e-6, "day {days}: {}", part(days, true));
+            assert!((part(days, false) - 1.0).abs() < 1e-6, "day {days} without decay");
+        }
+    }
+
+    #[test]
+    fn without_global_memories_a_session_finds_only_its_own() {
+        let hits = [
+            edited(1, "of s1", 1.0, |memory| memory.session = Some("s1".into())),
+            edited(2, "of s2", 1.0, |memory| memory.session = Some("s2".into())),
+            edited(3, "global", 1.0, |_| ()),
+        ];
+        let found = |include_global: bool, session: Option<&'static str>| {
+            let rank = Rank { include_global, ..rank() };
+            let none = nothing();
+            let question = Question { session, ..ask("q", &none) };
+            policy(rank).rank(hits.to_vec(), &question, NOW).ranked.len()
+        };
+        assert_eq!([found(true, Some("s1")), found(false, Some("s1"))], [3, 1]);
+        assert_eq!([found(true, None), found(false, None)], [3, 3]);
+    }
+
+    #[test]
+    fn a_switched_off_memory_answers_nothing_and_the_limit_is_1_to_20() {
+        let hit = edited(1, "tea", 1.0, |_| ());
+        let off = policy(Rank { enabled: false, ..rank() });
+        assert!(off.rank(vec![hit], &ask("q", &nothing()), NOW).ranked.is_empty());
+        let is_valid = |limit: usize| Rank { limit, ..rank() }.check().is_ok();
+        assert_eq!([0, 1, 20, 21].map(is_valid), [false, true, true, false]);
     }
 
     #[test]
@@ -214,7 +295,7 @@ mod tests {
         fn asked(limit: usize, unsaid: bool) -> usize {
             let recall = Recall {
                 limit,
-                unsaid: UnsetFields { limit: unsaid, format: true },
+                unsaid: UnsetFields { limit: unsaid, format: true, ..UnsetFields::default() },
                 ..recall("q")
             };
             policy(rank()).complete(&recall).limit

@@ -31,12 +31,35 @@ pub struct Gate {
 static PREFERENCE: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"(?i)\bi (prefer|always|hate)\b|\bmy favou?rite\b"));
 
+/// Matches digits, numbers in words, dates and days. "One" and "first" are seldom a number, and
+/// "may" is a month only beside a word of time.
 static NUMBER: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"(?xi) [0-9]
+          | \b (?: two | three | four | five | six | seven | eight | nine | ten | eleven | twelve
+            | (?: thir | four | fif | six | seven | eigh | nine ) teen
+            | (?: twen | thir | for | fif | six | seven | eigh | nine ) ty
+            | dozens? | hundreds? | thousands? | millions? | billions? ) \b
+          | \b the \ (?: second | third | fourth | fifth | sixth | seventh | eighth | ninth | tenth
+            | eleventh | twelfth | twentieth | thirtieth ) \b
           | \b (?: january | february | march | april | june | july | august | september | october
             | november | december ) \b
-          | \b (?: mon | tues | wednes | thurs | fri | satur | sun ) day \b",
+          | \b (?: in | on | of | since | until | by | last | next ) \ may \b
+          | \b (?: mon | tues | wednes | thurs | fri | satur | sun ) day s? \b
+          | \b (?: today | tomorrow | yesterday | tonight ) \b
+          | \b (?: last | next | this ) \ (?: week | weekend | month | year ) \b",
+    )
+});
+
+/// Matches a name at the beginning of a sentence: a capitalised word before a verb that people,
+/// places and products take. Limit: "Dinner was nice" counts, too, which keeps rather too much.
+static SUBJECT: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?x) (?: ^ | [.!?:] \s ) \W* (?P<name> \p{Lu} \p{Ll}+ ) (?: ['’]s )? \s+
+          (?: is | was | are | were | has | had | will | can | and | or | met | said | told | asked
+            | called | wrote | gave | helped | lives? | lived | works? | worked | likes? | loves?
+            | wants? | needs? | moved | went | came | left | joined | uses? | runs? | owns?
+            | sells? | sold | bought | made | makes ) \b",
     )
 });
 
@@ -85,11 +108,15 @@ fn salience(gate: &Gate, text: &str, rarity: &Rarity) -> f32 {
 }
 
 /// Finds a capitalised word inside a sentence, or one with another capital, a digit or a mark:
-/// "PostgreSQL". A plain capitalised word at the beginning of a sentence does not count.
+/// "PostgreSQL"; at the beginning of a sentence, a name as its subject: "Anna met me".
 fn has_entity(text: &str) -> bool {
-    specifics(text).iter().any(|word| {
-        word.starts_with(char::is_uppercase) && !word.chars().all(|c| c.is_ascii_digit())
-    })
+    let is_inside = specifics(text).iter().any(|word| word.starts_with(char::is_uppercase));
+    is_inside || SUBJECT.captures_iter(text).any(|found| is_name(&found["name"]))
+}
+
+/// False for a word that only the place in the sentence capitalises: "The", "Running".
+fn is_name(word: &str) -> bool {
+    !content(word).is_empty() && !word.ends_with("ing")
 }
 
 fn mean_bits(text: &str, rarity: &Rarity) -> f32 {
@@ -153,6 +180,15 @@ mod tests {
         for (text, expected) in [
             ("so it goes", 0.0),
             ("we met Anna", 0.3),
+            ("Anna met me", 0.3),
+            ("it rained. Paris was nice", 0.3),
+            ("Running was fun", 0.0),
+            ("This was fun", 0.0),
+            ("two dogs", 0.2),
+            ("see you tomorrow", 0.2),
+            ("see you on the fifth", 0.2),
+            ("he left in May", 0.2),
+            ("one may ask", 0.0),
             ("it took 20 of them", 0.2),
             ("see you in March", 0.3 + 0.2),
             ("I prefer tea", 0.4),

@@ -2,6 +2,7 @@
 //! signals, four types of memory, and retrieval by cosine. `README.md` cites the document.
 
 mod gate;
+pub(crate) mod options;
 mod rank;
 
 use super::Tables;
@@ -10,7 +11,7 @@ use crate::rank::framed;
 use domain::fault::Result;
 use domain::{Recall, Time};
 use memory::context::Context;
-use memory::policy::{Asked, Judgement, Links, Needs, Policy, Said, Wish};
+use memory::policy::{Asked, Judgement, Links, Needs, Policy, Room, Said, Wish};
 use memory::ranking::{Hit, PromptBlock, Question, Ranked, RankedHits};
 use memory::staged::Staged;
 
@@ -27,7 +28,8 @@ impl MemorySpec {
 
 impl Policy for MemorySpec {
     fn needs(&self) -> Needs {
-        Needs { all_memories: true, ..Needs::default() }
+        let reranking = self.rank.reranker_enabled;
+        Needs { all_memories: true, selects: true, reranking, ..Needs::default() }
     }
 
     fn judge(&self, cx: &Context<'_>, staged: &Staged<'_>, said: Said<'_>) -> Result<Judgement> {
@@ -44,11 +46,16 @@ impl Policy for MemorySpec {
 
     fn complete(&self, asked: &Recall) -> Recall {
         let limit = shared::limit(asked, self.rank.top_k, usize::MAX);
-        Recall { limit, ..asked.clone() }
+        let budget = self.rank.token_budget.filter(|_| asked.unsaid.token_budget);
+        Recall { limit, token_budget: budget.unwrap_or(asked.token_budget), ..asked.clone() }
     }
 
     fn rank(&self, hits: Vec<Hit>, question: &Question<'_>, at: Time) -> RankedHits {
-        shared::order(hits, question, at, |hits, _| rank::ranked(&self.rank, hits, question))
+        shared::all_in_order(hits, question, at, |hits, _| rank::ranked(&self.rank, hits, question))
+    }
+
+    fn select(&self, ranked: Vec<Ranked>, room: &Room<'_>) -> Vec<Ranked> {
+        rank::selected(&self.rank, ranked, room)
     }
 
     fn render(

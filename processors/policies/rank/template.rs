@@ -440,7 +440,10 @@ pub(super) mod tests {
     #[test]
     fn a_recall_without_a_format_gets_the_template() {
         let template = template("memory = '* {content}'").expect("a template");
-        let without = Recall { unsaid: UnsetFields { format: true, limit: false }, ..recall("q") };
+        let without = Recall {
+            unsaid: UnsetFields { format: true, limit: false, ..UnsetFields::default() },
+            ..recall("q")
+        };
         let list = [ranked("fact", "tea")];
         assert_eq!(
             block(&list, &without, Some(&template), &policy(), 1_000, &str::len).text,

@@ -117,7 +117,10 @@ mod tests {
 
     #[test]
     fn the_top_ten_are_returned_in_the_section_of_the_document() {
-        let unsaid = Recall { unsaid: UnsetFields { limit: true, format: true }, ..recall("q") };
+        let unsaid = Recall {
+            unsaid: UnsetFields { limit: true, format: true, ..UnsetFields::default() },
+            ..recall("q")
+        };
         assert_eq!((rank().top, policy(rank()).complete(&unsaid).limit), (10, 10));
         let ranked = order_of(&[
             of(1, "User prefers Jellyfin over Plex", |_| ()),

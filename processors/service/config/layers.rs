@@ -20,6 +20,9 @@ const ENVIRONMENT_PREFIX: &str = "KEEPSAKE__";
 pub struct Layers {
     merged: Table,
     origins: BTreeMap<String, String>,
+    /// Variables that the document of some policy names. They count while a profile with that policy
+    /// is chosen.
+    of_documents: BTreeMap<String, String>,
 }
 
 impl Layers {
@@ -28,7 +31,7 @@ impl Layers {
             DEFAULTS.parse().expect("default.toml is compiled in, and a test parses it");
         let origins =
             leaves(&merged).into_iter().map(|(path, _)| (path, "default".to_owned())).collect();
-        Layers { merged, origins }
+        Layers { merged, origins, of_documents: BTreeMap::new() }
     }
 
     /// Merges defaults, file and environment. Flags follow through [`Layers::set`].
@@ -47,6 +50,8 @@ impl Layers {
         for (name, value) in environment {
             if let Some(path) = name.strip_prefix(ENVIRONMENT_PREFIX) {
                 layers.set(&environment_path(path), &value, &name)?;
+            } else if policies::options::is_of_a_document(&name) {
+                layers.of_documents.insert(name, value);
             }
         }
         Ok(layers)
@@ -61,20 +66,8 @@ impl Layers {
 
     /// Sets one value from text. The type of the default decides how the text is read.
     pub fn set(&mut self, path: &str, text: &str, origin: &str) -> Result<()> {
-        let number = text.trim();
-        let value = match find(&self.merged, path) {
-            Some(Value::Integer(_)) => {
-                number.parse().ok().map(Value::Integer).ok_or("a whole number")
-            }
-            Some(Value::Float(_)) => number.parse().ok().map(Value::Float).ok_or("a number"),
-            Some(Value::Boolean(_)) => {
-                number.parse().ok().map(Value::Boolean).ok_or("true or false")
-            }
-            Some(Value::Array(_)) => list(text).ok_or("a list such as a, b or [\"a\", \"b\"]"),
-            _ => Ok(Value::String(text.to_owned())),
-        };
-        let value =
-            value.map_err(|wanted| invalid(format!("{path}: must be {wanted}, not \"{text}\"")))?;
+        let value = from_text(find(&self.merged, path), text)
+            .map_err(|wanted| invalid(format!("{path}: must be {wanted}, not \"{text}\"")))?;
         put(&mut self.merged, path, value);
         self.origins.insert(path.to_owned(), origin.to_owned());
         Ok(())
@@ -93,6 +86,7 @@ impl Layers {
                 invalid(if path == "." { what } else { format!("{path}: {what}{origin}") })
             },
         )?;
+        config.of_documents = self.of_documents.clone();
         config.auth.read_files().map_err(invalid)?;
         super::check::check(&config).map_err(invalid)?;
         Ok(config)
@@ -107,6 +101,18 @@ impl Layers {
                 (path, value.to_string(), origin)
             })
             .collect()
+    }
+}
+
+/// Reads a value from text. The type of the value `before` decides how the text is read.
+pub fn from_text(before: Option<&Value>, text: &str) -> std::result::Result<Value, &'static str> {
+    let number = text.trim();
+    match before {
+        Some(Value::Integer(_)) => number.parse().ok().map(Value::Integer).ok_or("a whole number"),
+        Some(Value::Float(_)) => number.parse().ok().map(Value::Float).ok_or("a number"),
+        Some(Value::Boolean(_)) => number.parse().ok().map(Value::Boolean).ok_or("true or false"),
+        Some(Value::Array(_)) => list(text).ok_or("a list such as a, b or [\"a\", \"b\"]"),
+        _ => Ok(Value::String(text.to_owned())),
     }
 }
 
@@ -135,14 +141,14 @@ pub(super) fn leaves(table: &Table) -> Vec<(String, Value)> {
     found
 }
 
-fn find<'a>(table: &'a Table, path: &str) -> Option<&'a Value> {
+pub fn find<'a>(table: &'a Table, path: &str) -> Option<&'a Value> {
     match path.split_once('.') {
         Some((head, rest)) => find(table.get(head)?.as_table()?, rest),
         None => table.get(path),
     }
 }
 
-pub(super) fn put(table: &mut Table, path: &str, value: Value) {
+pub fn put(table: &mut Table, path: &str, value: Value) {
     match path.split_once('.') {
         None => {
             table.insert(path.to_owned(), value);

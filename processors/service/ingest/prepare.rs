@@ -214,10 +214,18 @@ impl Ingest {
             Action::Turn(turn)
                 if turn.remember && profile.rules.treatment(turn.role) != Treatment::Context =>
             {
-                let kind = turn.kind.as_ref();
-                split::candidates(&turn.content, turn.role, kind, &profile.split, &|text| {
-                    self.tokens.count(text)
-                })
+                let split = |options: &split::Options| {
+                    let kind = turn.kind.as_ref();
+                    split::candidates(&turn.content, turn.role, kind, options, &|text| {
+                        self.tokens.count(text)
+                    })
+                };
+                let parts = split(&profile.split);
+                if parts.len() <= self.options.candidates_max {
+                    return parts;
+                }
+                // Too many statements: larger parts, of which more is looked at.
+                split(&split::Options { statements: Vec::new(), ..profile.split.clone() })
             }
             // A text to remember is stored whole, so only kind and slots of the candidate are used.
             Action::Remember(asked) => {

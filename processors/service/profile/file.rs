@@ -1,11 +1,46 @@
 //! Reads the file of a profile, built in or a path that ends in `.toml`, and merges it over the
 //! profile that its key `base` names.
 
+use super::options::{self, Environment, ShownOption};
 use super::written::WrittenProfile;
 use super::{Profile, retired};
 use domain::fault::{Fault, Result, StopName};
 
 pub fn load(name: &str) -> Result<Profile> {
+    load_with(name, &Environment::new()).map(|loaded| loaded.profile)
+}
+
+/// A profile, and what an operator should know about the environment.
+pub struct Loaded {
+    pub profile: Profile,
+    pub warnings: Vec<String>,
+}
+
+/// Loads the profile with the variables that the document of its policy names.
+pub fn load_with(name: &str, environment: &Environment) -> Result<Loaded> {
+    let Read { table, warnings, .. } = read(name, environment)?;
+    let written: WrittenProfile =
+        serde_path_to_error::deserialize(table.clone()).map_err(|e| invalid(name, &e))?;
+    let profile = written.checked(name, &table).map_err(|why| invalid(name, &why))?;
+    Ok(Loaded { profile, warnings })
+}
+
+/// Lists the options of the policy's document as this profile and the environment set them.
+pub fn shown_options(name: &str, environment: &Environment) -> Result<Vec<ShownOption>> {
+    let Read { own, table, .. } = read(name, environment)?;
+    let policy = table.get("policy").and_then(toml::Value::as_str).unwrap_or_default();
+    Ok(options::shown(name, policy, &own, &table, environment))
+}
+
+struct Read {
+    /// The file alone.
+    own: toml::Table,
+    /// The profile with its bases, and with the options of the document in their places.
+    table: toml::Table,
+    warnings: Vec<String>,
+}
+
+fn read(name: &str, environment: &Environment) -> Result<Read> {
     let text = match policies::built_in(name) {
         Some(text) => text.to_owned(),
         None if name.ends_with(".toml") => {
@@ -22,7 +57,8 @@ pub fn load(name: &str) -> Result<Profile> {
             ));
         }
     };
-    let mut table: toml::Table = text.parse().map_err(|e| invalid(name, &e))?;
+    let own: toml::Table = text.parse().map_err(|e| invalid(name, &e))?;
+    let mut table = own.clone();
     if let Some(gone) = retired::found(&table) {
         return Err(invalid(name, &gone));
     }
@@ -30,9 +66,11 @@ pub fn load(name: &str) -> Result<Profile> {
         table = over(based_on(name, &base)?, table);
     }
     name_policy(&mut table);
-    let written: WrittenProfile =
-        serde_path_to_error::deserialize(table.clone()).map_err(|e| invalid(name, &e))?;
-    written.checked(name, &table).map_err(|why| invalid(name, &why))
+    let policy = table.get("policy").and_then(toml::Value::as_str).unwrap_or_default().to_owned();
+    options::apply_table(&mut table, &policy).map_err(|why| invalid(name, &why))?;
+    let warnings = options::apply_environment(&mut table, &policy, environment)
+        .map_err(|why| invalid(name, &why))?;
+    Ok(Read { own, table, warnings })
 }
 
 /// Names the policy of a profile that was written before profiles named one: the owner of its rule.

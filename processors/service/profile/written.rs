@@ -1,7 +1,7 @@
 //! Deserializes a profile table by table and converts each table into the options of a stage.
 
 use super::{Profile, Prune, Retrieval, Steps, Summary};
-use domain::Category;
+use domain::{Category, Role};
 use memory::Rules;
 use memory::rules::{Change, Feedback, Roles, TenantWriters};
 use policies::rank;
@@ -66,6 +66,22 @@ fn switched_on<T: Copy>(
 struct WrittenSplit {
     tokens_min: usize,
     tokens_max: usize,
+    #[serde(default)]
+    statements: Vec<String>,
+}
+
+impl WrittenSplit {
+    fn checked(self) -> Result<split::Options, String> {
+        let roles = self.statements.iter().map(|role| {
+            let unknown = |_| format!("split.statements: there is no role \"{role}\"");
+            role.parse::<Role>().map_err(unknown)
+        });
+        Ok(split::Options {
+            tokens_min: self.tokens_min,
+            tokens_max: self.tokens_max.max(1),
+            statements: roles.collect::<Result<_, _>>()?,
+        })
+    }
 }
 
 #[derive(Deserialize)]
@@ -154,10 +170,7 @@ impl WrittenProfile {
             redact: redact::Options {
                 rules: switched_on("redact", &self.redact, &Rule::ALL, Rule::as_str)?,
             },
-            split: split::Options {
-                tokens_min: self.split.tokens_min,
-                tokens_max: self.split.tokens_max.max(1),
-            },
+            split: self.split.checked()?,
             retrieval: retrieval.checked(),
             steps: Steps { rerank, abstain },
             fade: self.fade,

@@ -23,6 +23,7 @@ use domain::{
 };
 use log::reply::{Answer, RecalledMemory, Stats};
 use memory::Reads;
+use memory::policy::Room;
 use memory::ranking::{Hit, PromptBlock, Question, Ranked, is_blank};
 use policies::rank;
 use std::cmp::Reverse;
@@ -79,7 +80,10 @@ impl Recall {
         let (mut orders, mut seen, mut matched) = (Vec::new(), ShardState::of(shard), None);
         let is_reranked =
             self.is_reranking() && needs.reranking && profile.steps.rerank && !asks_nothing(asked);
-        let limit = if is_reranked { self.reranked_of(asked.limit) } else { asked.limit };
+        let limit = match is_reranked && !needs.selects {
+            true => self.reranked_of(asked.limit),
+            false => asked.limit,
+        };
         for query in &asked.queries {
             if !orders.is_empty() && left_ms() < 0 {
                 seen.partial = true;
@@ -110,8 +114,10 @@ impl Recall {
             true => self.rerank(orders, profile.rules.policy.superseded_factor(), left_ms()),
             false => orders.into_iter().map(|order| order.ranked).collect(),
         };
-        let mut ranked = best_of(orders);
-        ranked.truncate(asked.limit);
+        let budget = asked.token_budget.min(self.options.token_budget_max);
+        let count_tokens = &|text: &str| self.tokens.count(text);
+        let room = Room { limit: asked.limit, budget, count_tokens };
+        let mut ranked = profile.rules.policy.select(best_of(orders), &room);
         annotate(shard, &request.key, asked.as_of, &mut ranked).map_err(broken)?;
         for one in &mut ranked {
             one.by_stranger = is_others(&one.memory, &request.key)
@@ -121,12 +127,9 @@ impl Recall {
                     .as_deref()
                     .is_some_and(|author| profile.rules.tenant_writers.name(author));
         }
-        let budget = asked.token_budget.min(self.options.token_budget_max);
         let template = profile.template.as_ref();
         let mut prompt =
-            rank::block(&ranked, asked, template, &*profile.rules.policy, budget, &|text| {
-                self.tokens.count(text)
-            });
+            rank::block(&ranked, asked, template, &*profile.rules.policy, budget, count_tokens);
         if asked.format != Format::None {
             // The reply lists the memories that the block holds: one budget for both.
             let taken = std::mem::take(&mut prompt.taken);
@@ -147,6 +150,7 @@ impl Recall {
             matched,
             tokens: prompt.tokens,
             budget_used: prompt.tokens as f32 / budget.max(1) as f32,
+            placement: profile.rules.policy.placement(),
             prompt: prompt.text,
             explain: asked.explain,
         };
@@ -326,6 +330,7 @@ impl Recall {
                     return true;
                 }
                 stats.memories += 1;
+                stats.in_sessions += u64::from(memory.session.is_some());
                 importance += memory.importance;
                 stats.bytes += memory.content.len() as u64;
                 stats.oldest = Some(

@@ -42,6 +42,22 @@ pub fn chunks<'a>(
         .collect()
 }
 
+/// Cuts `text` into its statements: sentences, lines and fenced code, each of at most `tokens_max`
+/// tokens. Short ones are not joined.
+pub fn statements<'a>(
+    text: &'a str,
+    options: &Options,
+    count_tokens: &dyn Fn(&str) -> usize,
+) -> Vec<&'a str> {
+    let measure = Measure { text, min: 0, max: options.tokens_max.max(1), count_tokens };
+    let mut pieces = Vec::new();
+    for atom in blocks(text).into_iter().flat_map(|block| measure.atoms(block)) {
+        measure.halved(atom, &mut pieces);
+    }
+    let pieces = pieces.into_iter().map(|piece| text[piece.range].trim());
+    pieces.filter(|piece| !piece.is_empty()).collect()
+}
+
 /// A range of the text with the number of tokens.
 struct Piece {
     range: Range<usize>,
@@ -231,7 +247,11 @@ mod tests {
     }
 
     fn check(text: &str, (tokens_min, tokens_max): (usize, usize), expected: &[&str]) {
-        assert_eq!(chunks(text, &Options { tokens_min, tokens_max }, &words), expected, "{text:?}");
+        assert_eq!(
+            chunks(text, &Options { tokens_min, tokens_max, ..Options::default() }, &words),
+            expected,
+            "{text:?}"
+        );
     }
 
     #[test]
@@ -277,7 +297,7 @@ mod tests {
 
     #[test]
     fn chinese_and_japanese_are_cut_at_their_own_sentence_ends() {
-        let options = Options { tokens_min: 1, tokens_max: 8 };
+        let options = Options { tokens_min: 1, tokens_max: 8, ..Options::default() };
         let found = chunks(
             "我住在里斯本。我喜欢喝茶。東京に住んでいます。",
             &options,
@@ -292,11 +312,15 @@ mod tests {
         for text in ["a\n\n", "a. ", "a", "```\na\n", "字", " ", "```\n\n```\n\n"] {
             let text = text.repeat(65_536 / text.len());
             let (calls, bytes) = (Cell::new(0), Cell::new(0));
-            chunks(&text, &Options { tokens_min: 50, tokens_max: 300 }, &|part: &str| {
-                calls.set(calls.get() + 1);
-                bytes.set(bytes.get() + part.len());
-                part.len()
-            });
+            chunks(
+                &text,
+                &Options { tokens_min: 50, tokens_max: 300, ..Options::default() },
+                &|part: &str| {
+                    calls.set(calls.get() + 1);
+                    bytes.set(bytes.get() + part.len());
+                    part.len()
+                },
+            );
             assert!(calls.get() < 4_000, "{} counts of {:?}", calls.get(), &text[..6]);
             assert!(bytes.get() < 16 * text.len(), "{} bytes of {:?}", bytes.get(), &text[..6]);
         }

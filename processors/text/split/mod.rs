@@ -36,11 +36,13 @@ use domain::{Kind, Role};
 pub struct Options {
     pub tokens_min: usize,
     pub tokens_max: usize,
+    /// Roles whose turns are cut into single statements: sentences, lines and fenced code.
+    pub statements: Vec<Role>,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { tokens_min: 50, tokens_max: 230 }
+        Options { tokens_min: 50, tokens_max: 230, statements: Vec::new() }
     }
 }
 
@@ -81,7 +83,10 @@ pub fn candidates(
     count_tokens: &dyn Fn(&str) -> usize,
 ) -> Vec<Candidate> {
     let text = clean::clean(content);
-    let chunks = chunk::chunks(&text, options, count_tokens);
+    let chunks = match options.statements.contains(&role) {
+        true => chunk::statements(&text, options, count_tokens),
+        false => chunk::chunks(&text, options, count_tokens),
+    };
     (0..)
         .zip(chunks)
         .map(|(span, chunk)| Candidate {
@@ -114,6 +119,28 @@ mod tests {
     }
 
     #[test]
+    fn the_turn_of_a_role_is_cut_into_statements_if_asked_for() {
+        let content = "I use Rust. It is fast!\n\n- auth.js depends on jwt.js\n- Redis runs on 6379\n\n\
+                       ```\nlet a = 1;\n\nlet b = 2;\n```";
+        let options = Options { statements: vec![Role::Assistant], ..Options::default() };
+        let texts = |role: Role| -> Vec<String> {
+            let found = candidates(content, role, None, &options, &|text| text.len());
+            found.into_iter().map(|candidate| candidate.text).collect()
+        };
+        assert_eq!(texts(Role::User).len(), 1);
+        assert_eq!(
+            texts(Role::Assistant),
+            [
+                "I use Rust.",
+                "It is fast!",
+                "- auth.js depends on jwt.js",
+                "- Redis runs on 6379",
+                "```\nlet a = 1;\n\nlet b = 2;\n```"
+            ]
+        );
+    }
+
+    #[test]
     fn white_space_gives_no_candidate() {
         for content in ["", " \n\t\r\n ", "\u{a0}\u{3000}"] {
             assert_eq!(split(content, &Options::default()), []);
@@ -137,7 +164,7 @@ mod tests {
             content in "(\\PC|\n|\n\n|```\n|[.!?] ){0,300}",
             tokens_max in 1usize..60,
         ) {
-            let options = Options { tokens_min: tokens_max / 4, tokens_max };
+            let options = Options { tokens_min: tokens_max / 4, tokens_max, ..Options::default() };
             let found = candidates(&content, Role::User, None, &options, &count_tokens);
             for (n, candidate) in found.iter().enumerate() {
                 prop_assert_eq!(candidate.span as usize, n);
