@@ -192,6 +192,63 @@ fn a_configuration_is_checked_and_shown() {
     assert_eq!((code, stderr.contains("not-there.toml")), (Some(2), true), "{stderr}");
 }
 
+/// Variables that Lynkr's guide names count while Lynkr is the chosen policy, and only then.
+#[test]
+fn variables_of_a_policys_document_are_read_shown_and_checked() {
+    let shown = |profile: &str| {
+        let mut command = bare_command(&scratch::dir("cli"));
+        command.args(["config", "show", "--json", "--set", &format!("profile={profile}")]);
+        let printed =
+            run(command.env("MEMORY_MAX_AGE_DAYS", "45").env("MEMORY_FORMAT", "detailed"));
+        parsed(&printed)
+    };
+    let lynkr = shown("lynkr");
+    assert_eq!(
+        lynkr["options.MEMORY_MAX_AGE_DAYS"],
+        json!({"value": "45.0", "from": "MEMORY_MAX_AGE_DAYS"})
+    );
+    assert_eq!(
+        lynkr["options.MEMORY_MAX_COUNT"],
+        json!({"value": "10000", "from": "profile lynkr"})
+    );
+    assert!(shown("keepsake")["options.MEMORY_MAX_AGE_DAYS"].is_null());
+    let check = |profile: &str, name: &str, value: &str| {
+        let mut command = bare_command(&scratch::dir("cli"));
+        command.args(["config", "check", "--set", &format!("profile={profile}")]);
+        run(command.env(name, value))
+    };
+    let (code, stdout, _) = check("lynkr", "MEMORY_MAX_AGES", "45");
+    assert!(code == Some(0) && stdout.contains("warning: MEMORY_MAX_AGES"), "{stdout}");
+    let (code, stdout, _) = check("keepsake", "MEMORY_MAX_AGES", "45");
+    assert!(code == Some(0) && !stdout.contains("MEMORY_"), "{stdout}");
+    let (code, _, stderr) = check("lynkr", "MEMORY_RETRIEVAL_LIMIT", "45");
+    assert!(code == Some(2) && stderr.contains("must be 1 to 20, not 45"), "{stderr}");
+}
+
+#[test]
+fn searches_and_statistics_print_as_the_tools_of_lynkrs_guide() {
+    let place = Place::new(Broker::Embedded, &[("profile", "lynkr")]);
+    let mut serve = Child::start(&place);
+    serve.wait_until_ready();
+    for (session, content) in
+        [("s1", "I prefer JWT over sessions"), ("s2", "auth.js depends on jwt.js")]
+    {
+        reply_of(&place, &["publish", "--user", "ada", "--session", session, content]);
+    }
+    let print = |arguments: &[&str]| run(command(&place).args(arguments)).1;
+    assert_eq!(
+        print(&["recall", "--user", "ada", "--as-tool", "sessions"]),
+        "Found 1 relevant memory:\n1. [Preference] I prefer JWT over sessions\n"
+    );
+    let stats = print(&["stats", "--user", "ada", "--as-tool"]);
+    assert!(
+        stats.starts_with("Total memories: 2\nSession memories: 2\nGlobal memories: 0\n"),
+        "{stats}"
+    );
+    assert!(stats.ends_with("Oldest memory: 0 days ago\n"), "{stats}");
+    serve.kill();
+}
+
 #[test]
 fn a_closed_pipe_is_not_a_fault() {
     let dir = scratch::dir("cli");

@@ -1,6 +1,7 @@
 //! Reranking: the cross-encoder's order, its time budget, and the unchanged answer when the model
 //! is too slow, fails or is absent.
 
+use crate::seeds::own_profile;
 use crate::support::client::{contents, merged};
 use crate::support::in_process::InProcess;
 use crate::support::service::fault_of_empty_model_directory;
@@ -199,6 +200,39 @@ fn a_policy_of_another_system_is_not_reranked() {
     for outcome in ["done", "slow", "failed"] {
         service.assert_count(outcome, 0);
     }
+}
+
+/// The specification's re-ranking is optional: off by default, the cross-encoder's order if on, and a
+/// weighted blend where the model is too slow or fails.
+#[test]
+fn memory_spec_is_reranked_if_its_profile_says_so_and_falls_back_to_a_blend() {
+    let profile = |text: &str| own_profile(&format!("base = \"memory-spec\"\n[options]\n{text}"));
+    let nearest = TenMemories::without_reranker("memory-spec").ask(0, json!({"limit": 10}));
+    let mut off = TenMemories::with_reranker("memory-spec", 1);
+    assert_eq!(off.ask(0, json!({"limit": 10}))["memories"], nearest["memories"]);
+    off.assert_count("done", 0);
+
+    let on = profile("reranker_enabled = true");
+    let blend = TenMemories::without_reranker(&on).ask(0, json!({"limit": 10}));
+    assert!(blend["memories"][0]["explain"]["importance"].is_number(), "no model: {blend}");
+    let mut service = TenMemories::with_reranker(&on, 1);
+    let reply = service.ask(0, json!({"limit": 10}));
+    let read = &numbers(&reply)[..8];
+    assert!(read.is_sorted_by(|a, b| a > b), "the order of the model: {reply}");
+    assert!(reply["memories"][0]["explain"]["rerank"].is_number(), "{reply}");
+    service.assert_count("done", 1);
+    let mut slow = TenMemories::with_reranker(&on, 10_000);
+    assert_eq!(slow.ask(0, json!({"limit": 10}))["memories"], blend["memories"]);
+    slow.assert_count("slow", 1);
+}
+
+#[test]
+fn a_profile_may_switch_reranking_off() {
+    let off = own_profile("base = \"keepsake\"\n[rank]\nrerank = false\n");
+    let mut service = TenMemories::with_reranker(&off, 1);
+    let before = TenMemories::without_reranker("keepsake").ask(0, json!({}));
+    assert_eq!(service.ask(0, json!({}))["memories"], before["memories"]);
+    service.assert_count("done", 0);
 }
 
 #[test]

@@ -34,7 +34,7 @@ fn rounds_at(running: &Running, user: &User<'_>, at: &str) {
 }
 
 /// The path of a profile file with this text.
-fn own_profile(text: &str) -> String {
+pub(crate) fn own_profile(text: &str) -> String {
     let path = scratch::root().join(format!("profile-{}.toml", scratch::number()));
     std::fs::write(&path, text).expect("the scratch directory is writable");
     path.to_str().expect("the scratch directory has a UTF-8 path").to_owned()

@@ -23,11 +23,16 @@ impl ConfigCommand {
             ConfigCommand::Check => {
                 let config = layers.checked()?;
                 Profiles::load(&config)?;
+                let warnings = Profiles::warnings(&config)?;
                 // A limit erases, and nothing brings back: each is shown before the start.
                 let retain = config.retain.rules().expect("checked above").explained();
                 match output {
-                    Output::Json => println!("{}", json!({"status": "ok", "retain": retain})),
+                    Output::Json => println!(
+                        "{}",
+                        json!({"status": "ok", "retain": retain, "warnings": warnings})
+                    ),
                     Output::Person => {
+                        warnings.iter().for_each(|warning| println!("warning: {warning}"));
                         retain.iter().for_each(|rule| println!("{rule}"));
                         println!("the configuration is fine");
                     }

@@ -5,6 +5,7 @@ use clap::Args;
 use client::Client;
 use client::describe;
 use client::show::{self, Output};
+use client::tools;
 use domain::fault::{Fault, Result, StopName};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -54,14 +55,23 @@ pub struct RecallCommand {
     /// Show the numbers behind each position
     #[arg(long)]
     explain: bool,
+    /// Print as the tool memory_search of Lynkr's guide does
+    #[arg(long, conflicts_with = "explain")]
+    #[serde(skip)]
+    as_tool: bool,
     /// The question
     query: String,
 }
 
 impl RecallCommand {
     pub fn run(self, config: &Config, output: Output) -> Result<ExitCode> {
-        ask(config, output, &self.user, &self.user.message("recall", &self)?, print_memories)
+        let person = if self.as_tool { print_search } else { print_memories };
+        ask(config, output, &self.user, &self.user.message("recall", &self)?, person)
     }
+}
+
+fn print_search(value: &Value) {
+    anstream::print!("{}", tools::memory_search(value));
 }
 
 /// Prints the memories of a reply, best first with their numbers, then the prompt block as a model
@@ -216,12 +226,19 @@ fn position(text: &str) -> Result<Value> {
 pub struct StatsCommand {
     #[command(flatten)]
     user: UserArgs,
+    /// Print as the tool memory_stats of Lynkr's guide does
+    #[arg(long)]
+    as_tool: bool,
 }
 
 impl StatsCommand {
     pub fn run(self, config: &Config, output: Output) -> Result<ExitCode> {
         let message = self.user.message("stats", &())?;
         ask(config, output, &self.user, &message, |value| {
+            if self.as_tool {
+                anstream::print!("{}", tools::memory_stats(value, jiff::Timestamp::now()));
+                return;
+            }
             let mut value = value.clone();
             for field in ["type", "status", "stale", "took_us", "applied_offset"] {
                 value.as_object_mut().map(|fields| fields.remove(field));

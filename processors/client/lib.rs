@@ -4,6 +4,7 @@
 pub mod describe;
 pub mod reading;
 pub mod show;
+pub mod tools;
 
 use domain::fault::{Fault, Result, StopName};
 use domain::{SignedParts, TENANT_SIGNATURE, TenantKeys, UserKey};

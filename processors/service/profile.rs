@@ -173,6 +173,11 @@ impl Profiles {
         file::shown_options(&config.profile, &config.of_documents)
     }
 
+    /// What an operator should know about the environment of the chosen profile.
+    pub fn warnings(config: &Config) -> Result<Vec<String>> {
+        load_with(&config.profile, &config.of_documents).map(|loaded| loaded.warnings)
+    }
+
     /// Loads one profile for all tenants.
     pub fn only(name: &str) -> Result<Profiles> {
         let profile = Arc::new(load(name)?);

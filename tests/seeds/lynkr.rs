@@ -66,3 +66,224 @@ fn no_session_summary_is_among_the_memories_of_lynkr_talome_and_alma() {
         running.stop();
     }
 }
+
+#[test]
+fn lynkr_keeps_a_changed_value_without_a_word_of_change() {
+    let running = running_with("lynkr", &[]);
+    let client = running.client();
+    let ada = client.user("lynkr-change", "ada");
+    let said = |content: &str| {
+        ada.event(json!({"type": "turn", "content": content, "session": "s"}))["decisions"][0]
+            .clone()
+    };
+    assert_eq!(said("This API uses port 3000")["outcome"], "kept");
+    assert_eq!(said("This API uses port 3000")["outcome"], "dropped", "said before");
+    let changed = said("This API uses port 8080");
+    assert_eq!(
+        (&changed["outcome"], &changed["surprise"]["contradiction"]),
+        (&json!("kept"), &json!(1.0)),
+        "{changed}"
+    );
+    let reply = ada.recall("Which port does the API use?");
+    assert!(contents(&reply).contains(&"This API uses port 8080"), "{reply}");
+    running.stop();
+}
+
+#[test]
+fn lynkr_parses_an_answer_into_statements() {
+    let running = running_with("lynkr", &[]);
+    let client = running.client();
+    let ada = client.user("lynkr-answer", "ada");
+    let answer = "Sure! This app uses PostgreSQL. auth.js depends on jwt.js.\n\n\
+                  - Let's use Redux for state management\n\nWhat should I do next?";
+    let reply = ada.event(json!({"type": "turn", "role": "assistant", "content": answer,
+        "session": "s"}));
+    let decided: Vec<(&str, &str, &str)> = reply["decisions"]
+        .as_array()
+        .expect("one decision for each statement")
+        .iter()
+        .map(|decision| {
+            let word = |name: &str| decision[name].as_str().unwrap_or_default();
+            (word("outcome"), word("kind"), word("candidate"))
+        })
+        .collect();
+    assert_eq!(
+        decided,
+        [
+            ("dropped", "fact", "Sure!"),
+            ("kept", "fact", "This app uses PostgreSQL."),
+            ("kept", "relationship", "auth.js depends on jwt.js."),
+            ("kept", "decision", "- Let's use Redux for state management"),
+            ("dropped", "fact", "What should I do next?"),
+        ]
+    );
+    let user = ada.event(json!({"type": "turn", "session": "s",
+        "content": "This API uses port 3000. I prefer Python for scripting."}));
+    assert_eq!(user["decisions"].as_array().map(Vec::len), Some(1), "a user's turn stays whole");
+    // More statements than one turn may have are read in larger parts: nothing is left out.
+    let long: String = (0..100).map(|n| format!("Service {n} uses port {}. ", 3000 + n)).collect();
+    let long = ada.event(json!({"type": "turn", "role": "assistant", "content": long}));
+    assert!(!long.to_string().contains("was not looked at"), "{long}");
+    running.stop();
+}
+
+#[test]
+fn lynkr_keeps_memories_of_a_session_private_if_its_profile_says_so() {
+    let profile = own_profile("base = \"lynkr\"\n[gate.rule.lynkr]\nsession_memories = true\n");
+    let running = running_with(&profile, &[]);
+    let client = running.client();
+    let ada = client.user("lynkr-private", "ada");
+    let said = |session: Value, content: &str| {
+        let event = json!({"type": "turn", "content": content, "session": session});
+        outcome(&ada.event(event)).to_owned()
+    };
+    let found = |session: Value| {
+        let asked = json!({"type": "recall", "query": "Which port and language?",
+            "session": session});
+        let reply = ada.ask(asked);
+        contents(&reply).into_iter().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(said(json!("s1"), "This API uses port 3000"), "kept");
+    assert_eq!(said(Value::Null, "My favourite language is Rust"), "kept");
+    assert_eq!(found(json!("s2")), ["My favourite language is Rust"]);
+    assert_eq!(found(json!("s1")).len(), 2);
+    assert_eq!(
+        said(json!("s2"), "This API uses port 3000"),
+        "kept",
+        "what is private to another session is new here"
+    );
+    assert_eq!(found(json!("s2")).len(), 2);
+    running.stop();
+    let running = running_with("lynkr", &[]);
+    let client = running.client();
+    let ada = client.user("lynkr-open", "ada");
+    ada.event(json!({"type": "turn", "content": "This API uses port 3000", "session": "s1"}));
+    let other = ada.ask(json!({"type": "recall", "query": "API port", "session": "s2"}));
+    assert_eq!(contents(&other).len(), 1, "by default, from previous conversations: {other}");
+    running.stop();
+}
+
+#[test]
+fn lynkr_follows_the_switches_of_its_guide_by_their_names() {
+    let options = "MEMORY_INCLUDE_GLOBAL = false\nMEMORY_EXTRACTION_ENABLED = false\n\
+                   MEMORY_INJECTION_FORMAT = \"assistant_preamble\"\nMEMORY_RETRIEVAL_LIMIT = 2\n\
+                   MEMORY_FORMAT = \"detailed\"";
+    let profile = own_profile(&format!("base = \"lynkr\"\n[options]\n{options}\n"));
+    let running = running_with(&profile, &[]);
+    let client = running.client();
+    let ada = client.user("lynkr-options", "ada");
+    let turn = ada.event(json!({"type": "turn", "content": "I prefer Python", "session": "s1"}));
+    assert_eq!(turn["decisions"][0]["reason"], "MEMORY_EXTRACTION_ENABLED is false", "{turn}");
+    for (session, content) in
+        [("s1", "Port 1 is open"), ("s1", "Port 2 is open"), ("s1", "Port 3 is open")]
+    {
+        ada.event(json!({"type": "remember", "content": content, "session": session}));
+    }
+    ada.event(json!({"type": "remember", "content": "Port 4 is open"}));
+    let asked = json!({"type": "recall", "query": "open port 4", "session": "s1"});
+    let reply = ada.ask(asked);
+    assert_eq!(contents(&reply).len(), 2, "MEMORY_RETRIEVAL_LIMIT: {reply}");
+    assert!(!contents(&reply).contains(&"Port 4 is open"), "global ones are left out: {reply}");
+    assert_eq!(reply["placement"], "assistant_preamble");
+    let prompt = reply["prompt"].as_str().expect("a text");
+    assert!(prompt.starts_with("From our previous conversations I remember:"), "{prompt}");
+    assert!(prompt.contains("importance 1.00"), "MEMORY_FORMAT: {prompt}");
+    running.stop();
+
+    let off = own_profile("base = \"lynkr\"\n[options]\nMEMORY_ENABLED = false\n");
+    let running = running_with(&off, &[]);
+    let client = running.client();
+    let ada = client.user("lynkr-off", "ada");
+    let turn = ada.event(json!({"type": "turn", "content": "I prefer Python"}));
+    assert_eq!(turn["decisions"][0]["reason"], "MEMORY_ENABLED is false", "{turn}");
+    ada.event(json!({"type": "remember", "content": "I prefer Python"}));
+    let reply = ada.recall("Python");
+    assert_eq!((contents(&reply).len(), &reply["prompt"]), (0, &json!("")), "{reply}");
+    assert_eq!(ada.list().len(), 1, "asked for and stored, found once the memory is on again");
+    running.stop();
+}
+
+#[test]
+fn lynkr_stores_what_is_added_twice_once() {
+    let text = "We're using PostgreSQL for this project";
+    for (options, count) in [("", 1), ("[options]\nMEMORY_DEDUP_ENABLED = false\n", 2)] {
+        let running = running_with(&own_profile(&format!("base = \"lynkr\"\n{options}")), &[]);
+        let client = running.client();
+        let ada = client.user("lynkr-dedup", "ada");
+        for _ in 0..2 {
+            ada.event(json!({"type": "remember", "content": text}));
+        }
+        let all = ada.list();
+        assert_eq!(all.len(), count, "{options:?}: {all:#?}");
+        let kinds = [&all[0]["kind"], &all[0]["importance"]];
+        assert_eq!(kinds, [&json!("fact"), &json!(1.0)]);
+        running.stop();
+    }
+}
+
+/// The three conversations of the guide, and the search for "authentication".
+#[test]
+fn lynkr_answers_the_worked_examples_of_its_guide() {
+    let running = running_with("lynkr", &[]);
+    let client = running.client();
+    let user = |name: &str| client.user("lynkr-examples", name);
+    let say = |who: &str, role: &str, content: &str| {
+        user(who).event(json!({"type": "turn", "role": role, "content": content,
+            "session": "s"}))
+    };
+    let importance = |reply: &Value| reply["decisions"][0]["surprise"]["total"].as_f64();
+    let near = |reply: &Value, expected: f64| {
+        let found = importance(reply).expect("a scored statement");
+        assert!((found - expected).abs() <= 0.021, "{found} for {expected}: {reply}");
+    };
+    near(&say("python", "user", "I prefer Python for scripting"), 0.85);
+    let reply = user("python").recall("Write a script to process JSON");
+    assert_eq!(contents(&reply), ["I prefer Python for scripting"]);
+    assert_eq!(reply["placement"], "system");
+    near(&say("port", "user", "This API uses port 3000"), 0.75);
+    assert_eq!(
+        contents(&user("port").recall("How do I test the API?")),
+        ["This API uses port 3000"]
+    );
+    // The words of the search are in the context of the memory, not in the memory.
+    say("database", "assistant", "Which database shall we take?");
+    assert_eq!(outcome(&say("database", "user", "Let's use PostgreSQL")), "kept");
+    assert_eq!(contents(&user("database").recall("Set up the database")), ["Let's use PostgreSQL"]);
+    say("auth", "user", "How should we do authentication?");
+    let jwt = say("auth", "user", "I prefer JWT over sessions");
+    say("auth", "user", "File: src/api/auth.js handles authentication");
+    let reply = user("auth").recall("Search memories for authentication");
+    assert_eq!(contents(&reply).len(), 2, "{reply}");
+    assert!(contents(&reply).contains(&"I prefer JWT over sessions"), "{reply}");
+    let shown = user("auth").ask(json!({"type": "get", "memory": memory_id(&jwt)}));
+    assert_eq!(
+        shown["context"][0],
+        json!({"speaker": "user", "words": "How should we do authentication?"}),
+        "{shown}"
+    );
+    running.stop();
+}
+
+#[test]
+fn lynkr_counts_what_is_returned_as_accessed() {
+    let running = running_with("lynkr", &[("clock.from_events", "true")]);
+    let client = running.client();
+    let ada = client.user("lynkr-access", "ada");
+    let said = json!({"type": "turn", "content": "This API uses port 3000", "session": "s",
+        "at": "2026-01-01T10:00:00Z"});
+    let id = memory_id(&ada.event(said));
+    ada.event(json!({"type": "remember", "content": "Later", "at": "2026-01-05T10:00:00Z"}));
+    ada.recall("Which port does the API use?");
+    let get = || ada.ask(json!({"type": "get", "memory": id}))["memory"].clone();
+    let used = eventually("the recall counts as an access", || {
+        Some(get()).filter(|memory| memory["uses"] == 1)
+    });
+    assert_ne!(used["fresh_at"], used["created_at"], "{used}");
+    let stats = ada.ask(json!({"type": "stats"}));
+    assert_eq!(
+        (&stats["memories"]["total"], &stats["memories"]["in_sessions"]),
+        (&json!(2), &json!(1)),
+        "{stats}"
+    );
+    running.stop();
+}

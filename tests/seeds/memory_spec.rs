@@ -3,8 +3,10 @@
 
 use super::{own_profile, rounds_at, running_with};
 use crate::support::client::{contents, memory_id};
+use crate::support::skips::model_or_skip;
 use crate::support::{User, eventually};
 use serde_json::{Value, json};
+use std::path::Path;
 
 /// One episodic statement in each of five sessions, a day after another.
 const SESSIONS: [&str; 5] = [
@@ -41,10 +43,10 @@ fn memory_spec_compresses_the_oldest_half_of_too_many_sessions_and_undoes_it() {
     for (session, content) in SESSIONS.iter().enumerate().take(4) {
         ids.push(say(&ada, session, content));
     }
-    let second = say(&ada, 0, "Later Bob lost 5 keys in Naples.");
     rounds_at(&running, &ada, "2026-01-10T10:00:00Z");
-    ids.push(say(&ada, 4, SESSIONS[4]));
+    let second = say(&ada, 0, "Later Bob lost 5 keys in Naples.");
     assert_eq!(summaries(&ada).len(), 0, "four sessions are not more than four");
+    ids.push(say(&ada, 4, SESSIONS[4]));
     ada.tick(Some("2026-01-11T10:00:00Z"));
     let made = eventually("the two oldest of five sessions are compressed", || {
         Some(summaries(&ada)).filter(|made| made.len() == 2)
@@ -110,5 +112,114 @@ fn memory_spec_archives_and_deletes_nothing() {
     say(&ada, 1, SESSIONS[1]);
     assert_eq!(get(&ada, &id)["state"], "active");
     assert!(contents(&ada.recall("Who met Bob?")).contains(&SESSIONS[0]));
+    running.stop();
+}
+
+/// Numbered words, so that a paragraph of this many tokens repeats nothing.
+fn paragraph(name: &str, words: usize) -> String {
+    (0..words).map(|n| format!("{name}{n}")).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn memory_spec_splits_at_50_and_300_tokens_and_finds_all_of_a_first_text_new() {
+    let running = running_with("memory-spec", &[]);
+    let client = running.client();
+    let user = |name: &str| client.user("memory-spec-split", name);
+    let say = |who: &str, content: &str| {
+        user(who).event(json!({"type": "turn", "content": content, "session": "s"}))["decisions"]
+            .as_array()
+            .expect("a decision for each chunk")
+            .clone()
+    };
+    let two = [paragraph("alpha", 60), paragraph("beta", 60)];
+    let first = say("ada", &two.join("\n\n"));
+    assert_eq!(first.len(), 2, "60 tokens are a chunk of their own: {first:#?}");
+    for decision in &first {
+        assert_eq!(decision["surprise"]["novelty"], 1.0, "a user's first text: {decision}");
+    }
+    let again = say("ada", &two[0]);
+    let novelty = again[0]["surprise"]["novelty"].as_f64().expect("a number");
+    assert!(novelty < 0.5, "compared with the centroid of both: {again:#?}");
+    assert_eq!(say("bob", &[paragraph("a", 20), paragraph("b", 20)].join("\n\n")).len(), 1);
+    assert_eq!(say("eve", &format!("{}. {}", paragraph("c", 290), paragraph("D", 20))).len(), 2);
+    running.stop();
+}
+
+#[test]
+fn memory_spec_fills_its_budget_from_all_candidates_and_leaves_places_beside_preferences() {
+    let running = running_with("memory-spec", &[]);
+    let client = running.client();
+    let ada = client.user("memory-spec-budget", "ada");
+    let remember = |kind: &str, content: &str| {
+        ada.event(json!({"type": "remember", "kind": kind, "content": content}));
+    };
+    let long = format!("boat harbour {}", paragraph("x", 100));
+    remember("semantic", &long);
+    for number in 1..=7 {
+        remember("semantic", &format!("boat harbour {number}"));
+    }
+    let asked = json!({"type": "recall", "query": "boat harbour", "token_budget": 60});
+    let reply = ada.ask(asked);
+    assert_eq!(contents(&reply).len(), 5, "what does not fit is skipped, not counted: {reply}");
+    let share = |name: &str| reply[name].as_f64().expect("a number");
+    assert!((share("budget_used") - share("tokens") / 60.0).abs() < 1e-6, "{reply}");
+
+    let bob = client.user("memory-spec-budget", "bob");
+    for drink in ["tea", "coffee", "milk", "juice", "water", "wine"] {
+        let content = format!("I prefer {drink}");
+        bob.event(json!({"type": "remember", "content": content}));
+    }
+    let anna = "My sister Anna lives in Porto";
+    bob.event(json!({"type": "remember", "content": anna}));
+    let reply = bob.recall("Where does my sister Anna live?");
+    let found = contents(&reply);
+    assert_eq!(found.len(), 5, "{reply}");
+    assert!(found.contains(&anna), "six preferences are not all there is: {reply}");
+    assert!(found[..3].iter().all(|content| content.starts_with("I prefer")), "first: {reply}");
+    running.stop();
+}
+
+#[test]
+fn memory_spec_recognises_names_numbers_and_code() {
+    let running = running_with("memory-spec", &[]);
+    let client = running.client();
+    let ada = client.user("memory-spec-signals", "ada");
+    let salience = |content: &str| {
+        let reply = ada.event(json!({"type": "turn", "content": content, "session": "s"}));
+        reply["decisions"][0]["surprise"]["specificity"].as_f64().expect("a number")
+    };
+    for (content, expected) in
+        [("Anna met me", 0.3), ("we own two dogs", 0.2), ("see you tomorrow", 0.2)]
+    {
+        let found = salience(content);
+        assert!((found - expected).abs() < 1e-6, "{content}: {found}");
+    }
+    ada.event(json!({"type": "remember", "kind": "semantic",
+        "content": "Deploy with:\n```\nmake all\n  make push\n```"}));
+    let prompt = ada.recall("How do we deploy?")["prompt"].clone();
+    let code = "[SEMANTIC] Deploy with:\n  ```\n  make all\n    make push\n  ```\n";
+    assert!(prompt.as_str().is_some_and(|prompt| prompt.contains(code)), "{prompt}");
+    running.stop();
+}
+
+#[test]
+fn memory_spec_finds_technical_terms_by_the_real_vocabulary() {
+    let test = "seeds::memory_spec::memory_spec_finds_technical_terms_by_the_real_vocabulary";
+    let Some(model) = model_or_skip(test, "`technical_bits` is not tested") else { return };
+    let library = Path::new(&model).join("libonnxruntime.so").display().to_string();
+    let options = [("embedder.model", model.as_str()), ("embedder.library", &library)];
+    let running = running_with("memory-spec", &options);
+    let client = running.client();
+    let ada = client.user("memory-spec-technical", "ada");
+    for (content, expected) in [
+        ("asynchronous deserialization of protobuf payloads", 0.1),
+        ("microservices with kubernetes ingress controllers", 0.1),
+        ("we went to the old house for dinner", 0.0),
+        ("so the children played in the garden", 0.0),
+    ] {
+        let reply = ada.event(json!({"type": "turn", "content": content, "session": "s"}));
+        let found = reply["decisions"][0]["surprise"]["specificity"].as_f64();
+        assert!((found.expect("a number") - expected).abs() < 1e-6, "{content}: {found:?}");
+    }
     running.stop();
 }
