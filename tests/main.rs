@@ -9,6 +9,7 @@ mod support;
 mod broker;
 mod cli;
 mod conflict;
+mod conformance;
 mod contract;
 mod dlq;
 mod documents;
