@@ -3,6 +3,7 @@
 //! `data/recall/terms.json` has two conversations and the expected numbers, which another program
 //! has computed.
 
+use crate::seeds::own_profile;
 use crate::support::client::merged;
 use crate::support::in_process::InProcess;
 use crate::support::{read, root};
@@ -128,7 +129,36 @@ fn every_term_has_the_value_of_the_formula() {
 
 #[test]
 fn a_question_about_something_never_mentioned_has_no_match_and_no_prompt() {
-    let mut service = InProcess::with_hash_model();
+    let mut service = with_forty_things(InProcess::with_hash_model());
+    let mut ask = |query: &str| match_and_silence(&mut service, query);
+    for question in ["Where is the canoe in the attic?", "canoe"] {
+        assert!(matches!(ask(question), (matched, false) if matched != "none"), "{question}");
+    }
+    assert_eq!(ask("Which lawyer wrote the contract with the bakery?"), ("none".to_owned(), true));
+    // A single known word means nothing among many unknown ones. In a short question it may be
+    // meant.
+    assert_eq!(ask("Which lawyer drove my neighbour's children to the garden?").0, "none");
+    assert_ne!(ask("Which lawyer is in the garden?").0, "none");
+}
+
+#[test]
+fn a_profile_may_keep_its_prompt_where_nothing_matches() {
+    let profile = own_profile("base = \"keepsake\"\n[rank]\nabstain = false\n");
+    let mut service = with_forty_things(InProcess::with_profile_and_hash_model(&profile));
+    let lawyer = "Which lawyer wrote the contract with the bakery?";
+    assert_eq!(match_and_silence(&mut service, lawyer), ("none".to_owned(), false));
+}
+
+/// The `match` of a reply, and whether its prompt is empty.
+fn match_and_silence(service: &mut InProcess, query: &str) -> (String, bool) {
+    let reply = service.reply(Time(0), &json!({"type": "recall", "user": "mia", "query": query}));
+    (
+        reply["match"].as_str().expect("a recall reply has `match`").to_owned(),
+        reply["prompt"].as_str().expect("a recall reply has `prompt`").is_empty(),
+    )
+}
+
+fn with_forty_things(mut service: InProcess) -> InProcess {
     let things =
         ["boat", "bike", "piano", "tent", "kite", "canoe", "lamp", "desk", "clock", "sofa"];
     let places = ["cellar", "attic", "garage", "garden"];
@@ -138,20 +168,5 @@ fn a_question_about_something_never_mentioned_has_no_match_and_no_prompt() {
         let event = json!({"type": "remember", "user": "mia", "content": content});
         assert_eq!(service.outcome_of(&event), "kept");
     }
-    let mut ask = |query: &str| {
-        let reply =
-            service.reply(Time(0), &json!({"type": "recall", "user": "mia", "query": query}));
-        (
-            reply["match"].as_str().expect("a recall reply has `match`").to_owned(),
-            reply["prompt"].as_str().expect("a recall reply has `prompt`").is_empty(),
-        )
-    };
-    for question in ["Where is the canoe in the attic?", "canoe"] {
-        assert!(matches!(ask(question), (matched, false) if matched != "none"), "{question}");
-    }
-    assert_eq!(ask("Which lawyer wrote the contract with the bakery?"), ("none".to_owned(), true));
-    // A single known word means nothing among many unknown ones. In a short question it may be
-    // meant.
-    assert_eq!(ask("Which lawyer drove my neighbour's children to the garden?").0, "none");
-    assert_ne!(ask("Which lawyer is in the garden?").0, "none");
+    service
 }

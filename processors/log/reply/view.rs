@@ -216,6 +216,7 @@ fn since(memory: &Memory) -> Vec<wire::HistoryEntry> {
     entries.extend(memory.superseded_by.map(|newer| linked("superseded", memory.valid_to, newer)));
     entries.extend(memory.revised_by.map(|newer| linked("revised", None, newer)));
     entries.extend(memory.conflicts_with.iter().map(|other| linked("in_conflict", None, *other)));
+    entries.extend(memory.compressed_by.map(|summary| linked("compressed", None, summary)));
     entries.extend(memory.archived.then(|| entry("archived", None)));
     entries.sort_by_key(|entry| entry.at.map_or(i64::MAX, |at| at.0));
     entries
