@@ -4,6 +4,7 @@
 //! The document gives the weights, the threshold and six examples with scores. The measurement of
 //! each factor is our own; every example comes out within 0.02 of the document's score.
 
+use super::known::KnownStems;
 use crate::shared::wording::{self, content, information, overlap, specifics, stems};
 use crate::shared::{Ground, Judged, confidence, first_kind, held, listed, pattern};
 use domain::{Kind, Memory, MemoryId, Surprise};
@@ -107,7 +108,8 @@ static CHANGED: LazyLock<Regex> = LazyLock::new(|| {
     ))
 });
 
-pub fn judge(gate: &Gate, text: &str, ground: &Ground<'_>) -> Judged {
+/// Judges a candidate. `known` has the stems of the memories of `ground`, in their order.
+pub fn judge(gate: &Gate, text: &str, ground: &Ground<'_>, known: &[KnownStems]) -> Judged {
     let off =
         [("MEMORY_ENABLED", gate.enabled), ("MEMORY_EXTRACTION_ENABLED", gate.extraction_enabled)]
             .into_iter()
@@ -125,7 +127,7 @@ pub fn judge(gate: &Gate, text: &str, ground: &Ground<'_>) -> Judged {
             kind,
         };
     }
-    let surprise = surprise(gate, text, &kind, ground);
+    let surprise = surprise(gate, text, &kind, ground, known);
     let keep = surprise.total >= gate.threshold;
     let verb = if keep { "at or over" } else { "under" };
     Judged {
@@ -143,22 +145,22 @@ pub fn judge(gate: &Gate, text: &str, ground: &Ground<'_>) -> Judged {
 /// Computes the weighted mean of the factors that have an input. Without a memory there is nothing
 /// to contradict, and without an earlier turn no topic to leave; such a factor is left out with its
 /// weight. Otherwise a first statement could not reach the document's 0.9.
-fn surprise(gate: &Gate, text: &str, kind: &Kind, ground: &Ground<'_>) -> Surprise {
+fn surprise(
+    gate: &Gate,
+    text: &str,
+    kind: &Kind,
+    ground: &Ground<'_>,
+    known: &[KnownStems],
+) -> Surprise {
     let is_informative = is_informative(text);
     let words = information(text);
-    let known = ground
-        .memories
-        .iter()
-        .map(|memory| stems(&memory.content))
-        .max_by_key(|known| known.intersection(&words).count());
-    let new: BTreeSet<&String> = words
-        .iter()
-        .filter(|word| !known.as_ref().is_some_and(|known| known.contains(*word)))
-        .collect();
+    let nearest = known.iter().max_by_key(|known| known.intersection(&words).count());
+    let new: BTreeSet<&String> =
+        words.iter().filter(|word| !nearest.is_some_and(|known| known.contains(*word))).collect();
     let novelty = if is_informative { new.len() as f32 / words.len().max(1) as f32 } else { 0.0 };
     let specificity = if is_informative { novelty.ceil() * specificity(gate, text) } else { 0.0 };
     let emphasis = held(EMPHATIC.is_match(text) && is_informative);
-    let contradiction = contradiction(text, kind, ground.memories);
+    let contradiction = contradiction(text, kind, ground.memories, known);
     let context_switch = (!ground.recent.is_empty())
         .then(|| held(is_informative && !is_same_subject(&words, ground)));
     let parts = [
@@ -203,15 +205,23 @@ fn specificity(gate: &Gate, text: &str) -> f32 {
 /// or with another value for the same thing ("port 8080" after "port 3000"), else 0. `None` if no
 /// memory of the kind is about the same: then there is nothing to contradict, and the weight of this
 /// factor must not count against a new fact that only shares a word.
-fn contradiction(text: &str, kind: &Kind, memories: &[Memory]) -> Option<f32> {
+fn contradiction(
+    text: &str,
+    kind: &Kind,
+    memories: &[Memory],
+    known: &[KnownStems],
+) -> Option<f32> {
     let words = stems(text);
     let new = Statement::of(text);
     let is_change = CHANGED.is_match(text);
-    let related = memories
-        .iter()
-        .filter(|memory| memory.kind == *kind && !stems(&memory.content).is_disjoint(&words));
+    // A memory without all the words around the values is not about the same, and is not read again.
+    let related = memories.iter().zip(known).filter(|(memory, known)| {
+        memory.kind == *kind
+            && !known.is_disjoint(&words)
+            && (is_change || new.frame.is_subset(known))
+    });
     let mut found = None;
-    for memory in related {
+    for (memory, _) in related {
         let old = Statement::of(&memory.content);
         let is_contrary = (is_change
             && !information(text).is_subset(&information(&memory.content)))
@@ -278,11 +288,16 @@ fn kind(text: &str, memories: &[Memory]) -> Kind {
 
 #[cfg(test)]
 mod tests {
+    use super::super::known::stems_of;
     use super::*;
     use crate::shared::samples::{RARITY, ground, memory, said, shipped};
 
     fn gate() -> Gate {
         shipped("lynkr")
+    }
+
+    fn judge(gate: &Gate, text: &str, ground: &Ground<'_>) -> Judged {
+        super::judge(gate, text, ground, &stems_of(ground.memories))
     }
 
     fn judged(text: &str, known: &[&str]) -> Judged {

@@ -2,6 +2,7 @@
 //! recency, importance and relevance. `README.md` cites the document.
 
 mod gate;
+mod known;
 pub(crate) mod options;
 mod rank;
 
@@ -20,13 +21,19 @@ pub struct Lynkr {
     rank: rank::Rank,
     /// The decay of importance.
     fade: Fade,
+    known: known::Known,
 }
 
 impl Lynkr {
     pub fn read(tables: &Tables) -> std::result::Result<Lynkr, String> {
         let rank: rank::Rank = tables.rank()?;
         rank.check()?;
-        Ok(Lynkr { gate: tables.gate()?, rank, fade: tables.read(&["fade"])? })
+        Ok(Lynkr {
+            gate: tables.gate()?,
+            rank,
+            fade: tables.read(&["fade"])?,
+            known: known::Known::default(),
+        })
     }
 }
 
@@ -34,7 +41,8 @@ impl Policy for Lynkr {
     fn judge(&self, cx: &Context<'_>, staged: &Staged<'_>, said: Said<'_>) -> Result<Judgement> {
         let reading = Reading { memories: true, ..Reading::default() };
         shared::judgement(cx, staged, said, reading, |text, ground| {
-            gate::judge(&self.gate, text, ground)
+            let known = self.known.stems(cx.key(), ground.memories);
+            gate::judge(&self.gate, text, ground, &known)
         })
     }
 

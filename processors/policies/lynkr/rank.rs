@@ -149,7 +149,12 @@ mod tests {
     fn policy(rank: Rank) -> Lynkr {
         let gate = crate::shared::samples::shipped("lynkr");
         let fade = crate::shared::samples::profile("lynkr")["fade"].clone();
-        Lynkr { gate, rank, fade: fade.try_into().expect("[fade] parses") }
+        Lynkr {
+            gate,
+            rank,
+            fade: fade.try_into().expect("[fade] parses"),
+            known: Default::default(),
+        }
     }
 
     fn rank() -> Rank {
