@@ -10,11 +10,12 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A heavy library, and the crates that may name it as a dependency.
-const LIBRARIES: [(&str, &[&str]); 6] = [
+const LIBRARIES: [(&str, &[&str]); 7] = [
     ("rdkafka", &["keepsake-kafka"]),
     ("sled", &["keepsake-storage"]),
     ("tantivy", &["keepsake-storage"]),
     ("ort", &["keepsake-models"]),
+    ("ureq", &["keepsake-models"]),
     ("tokio", &["keepsake-kafka", "keepsake-service", "keepsake-cli"]),
     ("keepsake-simulated", &[]),
 ];
@@ -74,6 +75,12 @@ const WALLS: &[Wall] = &[
         but: &["models/onnx.rs"],
         never: &["ort::"],
         why: "ONNX Runtime is used through models/onnx.rs only",
+    },
+    Wall {
+        of: &["models/"],
+        but: &["models/language/post.rs"],
+        never: &["ureq::"],
+        why: "HTTP is used through models/language/post.rs only",
     },
     Wall {
         of: &[""],

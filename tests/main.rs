@@ -19,6 +19,7 @@ mod faults;
 mod full_disk;
 mod fuzz;
 mod handover;
+mod language;
 mod languages;
 mod laws;
 mod layers;

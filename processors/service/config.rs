@@ -40,6 +40,7 @@ pub struct Config {
     pub compact: Compact,
     pub retain: Retain,
     pub conflict: Conflict,
+    pub llm: Llm,
     pub limits: Limits,
     pub forget: Forget,
     pub decisions: Decisions,

@@ -3,6 +3,7 @@
 // The processors: events to memories, requests to replies, ticks to proposals.
 pub mod compact;
 pub mod ingest;
+pub mod language;
 pub mod recall;
 pub mod retain;
 

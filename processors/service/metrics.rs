@@ -6,9 +6,11 @@
 //! Invariant: no label holds a user, a session or any other text of a record. Every label is a
 //! partition number, a configured topic or a word from this code, so time series are bounded.
 
+mod language;
 mod registered;
 
 use domain::{Decision, Match, Outcome};
+use language::LanguageMetrics;
 use prometheus::{
     Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, TextEncoder,
 };
@@ -54,6 +56,7 @@ pub struct Metrics {
     conflicts: IntCounterVec,
     conflict_seconds: Histogram,
     compaction_seconds: Histogram,
+    pub language: LanguageMetrics,
     // Requests
     requests: IntCounterVec,
     recall_seconds: HistogramVec,
@@ -258,6 +261,7 @@ impl Metrics {
                 "Duration of one compaction round",
                 SECONDS,
             ),
+            language: LanguageMetrics::new(&mut r),
             requests: r.counters(
                 "keepsake_requests_total",
                 "Requests answered, by type and status",

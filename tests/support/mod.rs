@@ -7,6 +7,7 @@ pub mod changelog;
 pub mod client;
 pub mod in_process;
 pub mod kafka;
+pub mod language_server;
 pub mod program;
 pub mod scratch;
 pub mod service;

@@ -68,6 +68,13 @@ pub fn check(config: &Config) -> Result<(), String> {
         ("conflict.tokens_max", config.conflict.tokens_max),
         ("conflict.budget_ms", config.conflict.budget_ms as usize),
         ("conflict.compared_max", config.conflict.compared_max),
+        ("llm.timeout_ms", config.llm.timeout_ms as usize),
+        ("llm.tokens_max", config.llm.tokens_max as usize),
+        ("llm.attempts", config.llm.attempts as usize),
+        ("llm.answer_bytes_max", config.llm.answer_bytes_max as usize),
+        ("llm.concurrency", config.llm.concurrency),
+        ("llm.questions_max", config.llm.questions_max),
+        ("llm.breaker_failures", config.llm.breaker_failures as usize),
     ];
     if let Some((path, _)) = positive.iter().find(|(_, value)| *value == 0) {
         return Err(format!("{path}: must be at least 1"));
@@ -95,6 +102,10 @@ pub fn check(config: &Config) -> Result<(), String> {
     }
     config.auth.keys()?;
     config.retain.rules()?;
+    config.llm.checked()?;
+    if config.llm.breaker_ms < 1 {
+        return Err("llm.breaker_ms: must be at least 1".into());
+    }
     if config.auth.age_ms_max < 1 {
         return Err("auth.age_ms_max: must be at least 1".into());
     }

@@ -4,6 +4,7 @@
 use super::layers::{leaves, put};
 use crate::{quota, retain};
 use domain::{KEY_BYTES_MIN, SigningKey, TenantKeys};
+use models::language::{HAS_TLS, Key};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -424,6 +425,78 @@ pub struct Conflict {
     pub tokens_max: usize,
     pub budget_ms: u64,
     pub compared_max: usize,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Llm {
+    pub url: String,
+    pub model: String,
+    pub key_file: String,
+    pub key_env: String,
+    pub timeout_ms: u64,
+    pub tokens_max: u32,
+    pub attempts: u32,
+    pub back_off_ms: u64,
+    pub answer_bytes_max: u64,
+    pub concurrency: usize,
+    pub questions_max: usize,
+    pub calls_per_day: u64,
+    pub breaker_failures: u32,
+    pub breaker_ms: i64,
+}
+
+impl Llm {
+    pub fn is_on(&self) -> bool {
+        !self.url.is_empty()
+    }
+
+    /// Reads the key from its file or its variable. The error names the place and never the text.
+    pub fn key(&self) -> Result<Option<Key>, String> {
+        let (option, place, text) = match (self.key_file.as_str(), self.key_env.as_str()) {
+            ("", "") => return Ok(None),
+            (file, "") => {
+                let text = std::fs::read_to_string(file).map_err(|error| error.to_string());
+                ("llm.key_file", file, text)
+            }
+            ("", variable) => {
+                let text = std::env::var(variable).map_err(|_| "is not set".to_owned());
+                ("llm.key_env", variable, text)
+            }
+            _ => return Err("llm.key_env: llm.key_file is set too; set one of the two".into()),
+        };
+        let text = text.map_err(|error| format!("{option}: {place}: {error}"))?;
+        Key::of(&text).map(Some).map_err(|error| format!("{option}: the key in {place} {error}"))
+    }
+
+    /// Checks what can be checked without asking the endpoint.
+    pub fn checked(&self) -> Result<(), String> {
+        self.key()?;
+        if !self.is_on() {
+            return Ok(());
+        }
+        let (scheme, rest) = self.url.split_once("://").unwrap_or_default();
+        let host = rest.split('/').next().unwrap_or_default();
+        if !matches!(scheme, "http" | "https") || host.is_empty() {
+            return Err("llm.url: must begin with http:// or https:// and a host".into());
+        }
+        if host.contains('@') || rest.contains('?') {
+            return Err(
+                "llm.url: may hold no password and no query, because `config show` prints \
+                        it; use llm.key_file or llm.key_env"
+                    .into(),
+            );
+        }
+        if scheme == "https" && !HAS_TLS {
+            return Err("llm.url: https needs a build with `--features tls`, which the container \
+                        image is"
+                .into());
+        }
+        if self.model.is_empty() {
+            return Err("llm.model: is empty, and llm.url names an endpoint".into());
+        }
+        Ok(())
+    }
 }
 
 #[derive(Clone, Debug, Deserialize)]

@@ -12,6 +12,8 @@ pub const SECONDS: &[f64] = &[
     0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0,
     10.0,
 ];
+/// Buckets for seconds of a call to another service, up to the default of `llm.timeout_ms`.
+pub const CALLS: &[f64] = &[0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 45.0, 60.0];
 /// Buckets for totals of surprise.
 pub const POINTS: &[f64] = &[-0.4, -0.2, 0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0];
 /// Buckets for tokens of a prompt block.

@@ -5,11 +5,13 @@ use crate::config::{Config, DurabilityMode};
 use crate::ingest::event_rate::EventRate;
 use crate::quota::Quotas;
 use crate::{compact, ingest, recall};
+use domain::fault::{Fault, Result, StopName};
 use log::decode;
 use log::reply::DeadLetters;
 use memory::straggler::ForgetLimits;
 use models::cross_encoder;
 use models::embedder::{self, ModelChoice};
+use models::language;
 use std::path::PathBuf;
 use std::time::Duration;
 use storage::restore::{self, Writers};
@@ -63,6 +65,33 @@ pub fn judging(config: &Config) -> compact::ConflictOptions {
         days: conflict.days,
         budget_ms: i64::try_from(conflict.budget_ms).unwrap_or(i64::MAX),
         compared_max: conflict.compared_max,
+    }
+}
+
+/// Options of the language model; `None` if `llm.url` is empty.
+pub fn language_model(config: &Config) -> Result<Option<language::Options>> {
+    let llm = &config.llm;
+    if !llm.is_on() {
+        return Ok(None);
+    }
+    Ok(Some(language::Options {
+        url: llm.url.clone(),
+        model: llm.model.clone(),
+        key: llm.key().map_err(|why| Fault::stop(StopName::ConfigInvalid, why))?,
+        timeout: Duration::from_millis(llm.timeout_ms),
+        tokens_max: llm.tokens_max,
+        attempts: llm.attempts,
+        back_off: Duration::from_millis(llm.back_off_ms),
+        answer_bytes_max: llm.answer_bytes_max,
+    }))
+}
+
+pub fn language(config: &Config) -> crate::language::Options {
+    let llm = &config.llm;
+    crate::language::Options {
+        calls_per_day: llm.calls_per_day,
+        breaker_failures: llm.breaker_failures,
+        breaker_ms: llm.breaker_ms,
     }
 }
 

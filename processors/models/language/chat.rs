@@ -1,0 +1,157 @@
+//! Asks any OpenAI-compatible chat endpoint (`POST {url}/chat/completions`).
+//!
+//! The time limit covers a whole answer: every try, the pauses between them and the second
+//! question. Faults that pass are tried again after a pause that doubles, or after the time that
+//! the endpoint names.
+
+use super::conversation::{Message, Said, converse};
+use super::dialect::Dialect;
+use super::post::{Answered, Post};
+use super::{Cost, Key, LanguageModel, Prompt, Refusal, Reply, Shape, completion};
+use parking_lot::Mutex;
+use serde_json::{Map, Value, json};
+use std::time::{Duration, Instant};
+use uuid::Uuid;
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The address before `/chat/completions`, for example `http://localhost:11434/v1`.
+    pub url: String,
+    pub model: String,
+    pub key: Option<Key>,
+    /// Time of one answer with everything that it takes.
+    pub timeout: Duration,
+    pub tokens_max: u32,
+    /// Requests for one answer while the endpoint fails.
+    pub attempts: u32,
+    /// Pause before the second request. Doubles with each further one.
+    pub back_off: Duration,
+    pub answer_bytes_max: u64,
+}
+
+pub struct ChatModel {
+    options: Options,
+    post: Post,
+    /// What this endpoint accepted last.
+    dialect: Mutex<Dialect>,
+}
+
+impl ChatModel {
+    pub fn new(options: Options) -> ChatModel {
+        let url = format!("{}/chat/completions", options.url.trim_end_matches('/'));
+        let post = Post::new(url, options.key.clone(), options.answer_bytes_max);
+        ChatModel { options, post, dialect: Mutex::new(Dialect::default()) }
+    }
+
+    /// Sends the messages until the endpoint answers, the attempts are used up or the time is over.
+    fn exchange(&self, messages: &[Message], shape: &Shape, until: Instant) -> Said {
+        let mut cost = Cost::default();
+        let mut dialect = *self.dialect.lock();
+        let mut failures = 0;
+        loop {
+            let rest = until.saturating_duration_since(Instant::now());
+            if rest.is_zero() {
+                return Said { text: Err(Refusal::Slow), cost };
+            }
+            cost.requests += 1;
+            let request = self.request(messages, shape, dialect);
+            let sent = self.post.send(request.to_string().as_bytes(), rest);
+            let (refusal, retry_after) = match judged(sent) {
+                Judged::Completion(read) => {
+                    *self.dialect.lock() = dialect;
+                    cost.tokens_in += read.tokens_in;
+                    cost.tokens_out += read.tokens_out;
+                    return Said { text: read.refusal.map_or(Ok(read.text), Err), cost };
+                }
+                Judged::Unaccepted(error) => match dialect.after(&error) {
+                    Some(next) => {
+                        dialect = next;
+                        continue;
+                    }
+                    None => return Said { text: Err(Refusal::Rejected), cost },
+                },
+                Judged::Final(refusal) => return Said { text: Err(refusal), cost },
+                Judged::Passing(refusal, retry_after) => (refusal, retry_after),
+            };
+            failures += 1;
+            let pause = retry_after.unwrap_or_else(|| back_off(self.options.back_off, failures));
+            let rest = until.saturating_duration_since(Instant::now());
+            if failures >= self.options.attempts || pause >= rest {
+                return Said { text: Err(refusal), cost };
+            }
+            std::thread::sleep(pause);
+        }
+    }
+
+    fn request(&self, messages: &[Message], shape: &Shape, dialect: Dialect) -> Value {
+        let mut request = Map::new();
+        request.insert("model".into(), self.options.model.as_str().into());
+        request.insert("messages".into(), json!(messages));
+        request.insert("stream".into(), false.into());
+        dialect.write(&mut request, shape, self.options.tokens_max);
+        Value::Object(request)
+    }
+}
+
+impl LanguageModel for ChatModel {
+    fn ask(&self, prompt: &Prompt<'_>) -> Reply {
+        let until = Instant::now() + self.options.timeout;
+        converse(prompt, |messages| self.exchange(messages, prompt.shape, until))
+    }
+
+    fn name(&self) -> &str {
+        &self.options.model
+    }
+}
+
+enum Judged {
+    Completion(completion::Completion),
+    /// The endpoint refused the request with this error, perhaps because of one option.
+    Unaccepted(String),
+    Final(Refusal),
+    Passing(Refusal, Option<Duration>),
+}
+
+fn judged(sent: Result<Answered, Refusal>) -> Judged {
+    let Answered { status, retry_after, body } = match sent {
+        Ok(answered) => answered,
+        Err(Refusal::Unavailable) => return Judged::Passing(Refusal::Unavailable, None),
+        Err(refusal) => return Judged::Final(refusal),
+    };
+    match status {
+        200..=299 => match completion::read(&body) {
+            Some(read) => Judged::Completion(read),
+            None => Judged::Passing(Refusal::Unavailable, None),
+        },
+        400 | 415 | 422 | 501 => Judged::Unaccepted(String::from_utf8_lossy(&body).into_owned()),
+        429 => Judged::Passing(Refusal::Busy, retry_after),
+        408 | 500..=599 => Judged::Passing(Refusal::Unavailable, retry_after),
+        _ => Judged::Final(Refusal::Rejected),
+    }
+}
+
+/// Doubles the pause with each failure. A random half of the pause is left out, so that processes
+/// that failed together do not come back together.
+fn back_off(first: Duration, failures: u32) -> Duration {
+    let whole = first.saturating_mul(1 << (failures - 1).min(10));
+    let share = (Uuid::new_v4().as_u128() % 1_000) as f64 / 1_000.0;
+    whole.mul_f64(1.0 - share / 2.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pause_doubles_and_at_most_half_of_it_is_left_out() {
+        let first = Duration::from_millis(100);
+        for failures in 1..=5 {
+            let whole = first * (1 << (failures - 1));
+            for _ in 0..100 {
+                let pause = back_off(first, failures);
+                assert!(pause <= whole && pause >= whole / 2, "{failures}: {pause:?}");
+            }
+        }
+        assert!(back_off(first, 5) > back_off(first, 1));
+    }
+}

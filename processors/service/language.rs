@@ -1,0 +1,195 @@
+//! Asks the language model on behalf of a user, within the limits of `[llm]`.
+//!
+//! One question:
+//!
+//! 1. Refuse if the tenant's budget of the day is used up, or the breaker is open.
+//! 2. Redact every text of the question.
+//! 3. Ask the model, which has a time limit of its own.
+//! 4. Count the requests, and tell the breaker whether the endpoint worked.
+//!
+//! Invariant: a [`Question`] holds texts of one user only, so no request mixes two.
+//! Invariant: a question leaves this module only redacted, also where ingest redacts nothing.
+//!
+//! A call blocks up to `llm.timeout_ms`, so no ingest and no recall thread asks. A worker asks
+//! through an [`Asker`], which has threads of its own.
+
+mod asker;
+mod breaker;
+mod budget;
+
+pub use asker::Asker;
+
+use crate::metrics::Metrics;
+use crate::profile::Profile;
+use breaker::Breaker;
+use budget::Budget;
+use domain::{Memory, UserKey};
+use log::clock::Clock;
+use models::language::{LanguageModel, Prompt, Refusal, Shape};
+use parking_lot::Mutex;
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+use text::redact::{self, Rule};
+
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Requests of one tenant in a day. 0: no limit.
+    pub calls_per_day: u64,
+    /// Failures in a row that open the breaker, and the time for which it stays open.
+    pub breaker_failures: u32,
+    pub breaker_ms: i64,
+}
+
+/// A kind of question: what the model is to do, and the form of its answer.
+pub struct Task {
+    pub instruction: String,
+    pub shape: Shape,
+}
+
+/// A question about texts of one user.
+pub struct Question {
+    key: UserKey,
+    task: Arc<Task>,
+    data: Value,
+    redact: redact::Options,
+}
+
+impl Question {
+    /// Makes a question about memories. Those of another key are left out.
+    pub fn about(
+        key: &UserKey,
+        profile: &Profile,
+        task: &Arc<Task>,
+        memories: &[&Memory],
+    ) -> Question {
+        let own = memories.iter().filter(|memory| memory.key == *key);
+        let texts: Vec<Value> = own.map(|memory| quoted(memory)).collect();
+        Question {
+            key: key.clone(),
+            task: task.clone(),
+            data: json!({ "texts": texts }),
+            redact: before_leaving(&profile.redact),
+        }
+    }
+
+    /// Adds a field to the data. The caller takes its texts from the same memories.
+    pub fn with(mut self, name: &str, value: Value) -> Question {
+        self.data[name] = value;
+        self
+    }
+}
+
+/// The parts of a memory that a model reads. Ids and metadata stay here.
+fn quoted(memory: &Memory) -> Value {
+    let mut quoted = Map::new();
+    quoted.insert("role".into(), memory.role.as_str().into());
+    if let Some(speaker) = &memory.speaker {
+        quoted.insert("speaker".into(), speaker.as_str().into());
+    }
+    quoted.insert("day".into(), text::day(memory.created_at).into());
+    quoted.insert("text".into(), memory.content.as_str().into());
+    Value::Object(quoted)
+}
+
+/// Credentials and payment details never leave, whatever the profile says.
+const NEVER_SENT: [Rule; 6] =
+    [Rule::PrivateKey, Rule::Jwt, Rule::ApiKey, Rule::Bearer, Rule::Card, Rule::Iban];
+
+fn before_leaving(profile: &redact::Options) -> redact::Options {
+    let is_on = |rule: &Rule| NEVER_SENT.contains(rule) || profile.rules.contains(rule);
+    redact::Options { rules: Rule::ALL.into_iter().filter(is_on).collect() }
+}
+
+/// The model with its limits. Shared by all workers of the process.
+pub struct Language {
+    model: Box<dyn LanguageModel>,
+    clock: Arc<dyn Clock>,
+    metrics: Arc<Metrics>,
+    breaker: Mutex<Breaker>,
+    budget: Mutex<Budget>,
+}
+
+impl Language {
+    pub fn new(
+        model: Box<dyn LanguageModel>,
+        options: Options,
+        clock: Arc<dyn Clock>,
+        metrics: Arc<Metrics>,
+    ) -> Language {
+        Language {
+            model,
+            clock,
+            metrics,
+            breaker: Mutex::new(Breaker::new(options.breaker_failures, options.breaker_ms)),
+            budget: Mutex::new(Budget::new(options.calls_per_day)),
+        }
+    }
+
+    /// The name of the model, for the records of its answers.
+    pub fn name(&self) -> &str {
+        self.model.name()
+    }
+
+    /// Returns why a question of this user would be refused now, before any request is made.
+    pub fn refuses(&self, key: &UserKey) -> Option<Refusal> {
+        if self.budget.lock().is_spent(key.tenant(), self.clock.wall()) {
+            return Some(Refusal::Spent);
+        }
+        self.breaker.lock().is_open(self.clock.steady_ms()).then_some(Refusal::Paused)
+    }
+
+    /// Asks the model, and blocks until there is an answer or a refusal.
+    pub fn ask(&self, question: &Question) -> Result<Value, Refusal> {
+        let admitted = self.refuses(&question.key).map_or(Ok(()), Err).and_then(|()| {
+            // Only one question at a time finds out whether the endpoint is back.
+            let may = self.breaker.lock().admit(self.clock.steady_ms());
+            if may { Ok(()) } else { Err(Refusal::Paused) }
+        });
+        if let Err(refusal) = admitted {
+            self.metrics.language.refused(refusal.as_str());
+            return Err(refusal);
+        }
+        // Counted before the call, so that questions at the same time cannot pass the limit.
+        self.budget.lock().add(question.key.tenant(), 1, self.clock.wall());
+        let data = redacted(&question.data, &question.redact);
+        let Task { instruction, shape } = question.task.as_ref();
+        let began = self.clock.steady_ms();
+        let reply = self.model.ask(&Prompt { task: instruction, data: &data, shape });
+        let now = self.clock.steady_ms();
+        let took = Duration::from_millis(u64::try_from(now - began).unwrap_or_default());
+        let further = u64::from(reply.cost.requests.saturating_sub(1));
+        self.budget.lock().add(question.key.tenant(), further, self.clock.wall());
+        let failed = reply.answer.as_ref().is_err_and(|refusal| refusal.is_of_endpoint());
+        if self.breaker.lock().ended(failed, now) {
+            tracing::warn!(
+                model = self.model.name(),
+                outcome = reply.answer.as_ref().err().map(|refusal| refusal.as_str()),
+                "the language model failed llm.breaker_failures times in a row: the rules do its \
+                 work for llm.breaker_ms"
+            );
+        }
+        let outcome = reply.answer.as_ref().map_or_else(|refusal| refusal.as_str(), |_| "answered");
+        self.metrics.language.asked(outcome, took, reply.cost);
+        reply.answer
+    }
+}
+
+/// Redacts every text of a value, at any depth.
+fn redacted(value: &Value, options: &redact::Options) -> Value {
+    match value {
+        Value::String(text) => {
+            redact::redacted(text, options).map_or_else(|| text.clone(), |clean| clean.text).into()
+        }
+        Value::Array(values) => values.iter().map(|value| redacted(value, options)).collect(),
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(name, value)| (name.clone(), redacted(value, options)))
+            .collect::<Map<_, _>>()
+            .into(),
+        other => other.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

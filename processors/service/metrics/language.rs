@@ -1,0 +1,56 @@
+//! Measures the questions to the language model.
+
+use super::registered::{CALLS, Registered};
+use models::language::Cost;
+use prometheus::{Histogram, IntCounter, IntCounterVec};
+use std::time::Duration;
+
+pub struct LanguageMetrics {
+    calls: IntCounterVec,
+    seconds: Histogram,
+    requests: IntCounter,
+    tokens: IntCounterVec,
+}
+
+impl LanguageMetrics {
+    pub fn new(r: &mut Registered) -> LanguageMetrics {
+        LanguageMetrics {
+            calls: r.counters(
+                "keepsake_llm_calls_total",
+                "Questions to the language model, by outcome: answered, declined, truncated, \
+                 invalid, slow, busy, unavailable, rejected, oversized; paused by the breaker and \
+                 spent by the budget were never sent",
+                &["outcome"],
+            ),
+            seconds: r.histogram(
+                "keepsake_llm_seconds",
+                "Time of one question to the language model with its retries and the second try",
+                CALLS,
+            ),
+            requests: r.counter(
+                "keepsake_llm_requests_total",
+                "Requests sent to the language model, retries and second tries included",
+            ),
+            tokens: r.counters(
+                "keepsake_llm_tokens_total",
+                "Tokens that the language model reported, by direction: in or out",
+                &["direction"],
+            ),
+        }
+    }
+
+    /// A question that was sent.
+    pub fn asked(&self, outcome: &str, took: Duration, cost: Cost) {
+        self.calls.with_label_values(&[outcome]).inc();
+        self.seconds.observe(took.as_secs_f64());
+        self.requests.inc_by(u64::from(cost.requests));
+        for (direction, tokens) in [("in", cost.tokens_in), ("out", cost.tokens_out)] {
+            self.tokens.with_label_values(&[direction]).inc_by(tokens);
+        }
+    }
+
+    /// A question that was not sent.
+    pub fn refused(&self, outcome: &str) {
+        self.calls.with_label_values(&[outcome]).inc();
+    }
+}
