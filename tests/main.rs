@@ -36,3 +36,4 @@ mod torture;
 mod upgrade;
 mod verify;
 mod worst;
+mod written;

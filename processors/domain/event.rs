@@ -1,6 +1,7 @@
 //! Events: the decoded, checked records of the events topic. Each is a turn or a command.
 
 use super::{Kind, MemoryId, Metadata, Scope, Time, UserKey};
+use std::fmt;
 use std::sync::Arc;
 use strum::{EnumCount, EnumString, IntoStaticStr, VariantArray, VariantNames};
 
@@ -49,6 +50,8 @@ pub enum Action {
         covers: Vec<MemoryVersion>,
         /// The kind of a summary that stands for the covered memories from now on.
         compresses_as: Option<Kind>,
+        /// `None` in a profile whose summaries only the rules write.
+        made: Option<Made>,
     },
     Revise(Revise),
 }
@@ -66,6 +69,33 @@ impl Action {
 pub struct MemoryVersion {
     pub id: MemoryId,
     pub version: u32,
+}
+
+/// Who wrote the text of a proposal where a language model was asked for, and why not the model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Made {
+    pub by: Maker,
+    /// The model's name, or why the rules wrote the text. Quotes no memory.
+    pub reason: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, EnumString, VariantNames)]
+#[strum(serialize_all = "lowercase")]
+pub enum Maker {
+    Model,
+    Rules,
+}
+
+impl Maker {
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
+}
+
+impl fmt::Display for Made {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "by the {}: {}", self.by.as_str(), self.reason)
+    }
 }
 
 /// A proposal of the compaction worker: `memory` probably revises the earlier `revises`.

@@ -182,6 +182,8 @@ pub struct Summary {
     pub content: Option<String>,
     pub covers: Option<Vec<Seen>>,
     pub compresses_as: Option<String>,
+    pub by: Option<String>,
+    pub reason: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -212,6 +214,8 @@ pub struct OwnEvent<'a> {
     pub erase: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub left: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub continues: Option<EventPosition<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]

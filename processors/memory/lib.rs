@@ -123,11 +123,12 @@ fn handle(cx: &Context<'_>, staged: &mut Staged<'_>, shadow: Option<&Rules>) -> 
         Command::Prune { memories, reason, erases: true } => {
             prune::erase(cx, staged, memories, reason)?
         }
-        Command::Summary { content, vector, covers, compresses_as: None } => {
-            summary::summary(cx, staged, content, vector, covers)?
-        }
-        Command::Summary { content, vector, covers, compresses_as: Some(kind) } => {
-            summary::compress(cx, staged, content, vector, covers, kind)?
+        Command::Summary { content, vector, covers, compresses_as, made } => {
+            let proposed = summary::Proposed { content, vector, covers, made: made.as_ref() };
+            match compresses_as {
+                None => summary::summary(cx, staged, proposed)?,
+                Some(kind) => summary::compress(cx, staged, proposed, kind)?,
+            }
         }
         Command::Revise(proposed) => revise::revise(cx, staged, proposed)?,
         Command::Tick => {

@@ -2,8 +2,8 @@
 //! that is compared by meaning carries its vector.
 
 use domain::{
-    Category, Event, Forget, Kind, MemoryId, MemoryVersion, Remember, Revise, Signal, Time, Turn,
-    Update, Vector,
+    Category, Event, Forget, Kind, Made, MemoryId, MemoryVersion, Remember, Revise, Signal, Time,
+    Turn, Update, Vector,
 };
 use text::split::Candidate;
 
@@ -69,6 +69,7 @@ pub enum Command {
         covers: Vec<MemoryVersion>,
         /// The kind of a summary that stands for the covered memories from now on.
         compresses_as: Option<Kind>,
+        made: Option<Made>,
     },
     Revise(Revise),
     Tick,

@@ -5,7 +5,8 @@
 //! 1. Walk the users of each open shard, a bounded number, from where the last round stopped.
 //! 2. Take a snapshot of the user's memories under the shard's view lock.
 //! 3. Plan erasures, prunes and summaries from the snapshot (`compact/plan.rs`), and revisions with a
-//!    model ([`contradictions`]).
+//!    model ([`contradictions`]). Where the profile says so, ask the language model for the
+//!    summaries, and propose them when the answers come ([`writing`]).
 //! 4. Publish the plan as events ([`Compact::step`] returns them).
 //!
 //! Compaction changes no shard. Ingest applies a proposal like any other event, and only if the
@@ -13,14 +14,17 @@
 //! all.
 
 mod contradictions;
+mod faithful;
 mod plan;
 mod summarizer;
+mod writing;
 
 pub use contradictions::{Judging, Options as ConflictOptions};
+pub use writing::Summaries;
 
 use crate::metrics::Metrics;
 use crate::ownership::Shards;
-use crate::profile::Profiles;
+use crate::profile::{Author, Profiles};
 use crate::retain;
 use contradictions::Contradictions;
 use domain::fault::Result;
@@ -34,6 +38,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use storage::shard::Shard;
 use uuid::Uuid;
+use writing::{Writing, Written};
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -58,6 +63,8 @@ pub struct Compact {
     pub metrics: Arc<Metrics>,
     /// `None` without a `conflict.model`.
     contradictions: Option<Contradictions>,
+    /// `None` without an `llm.url`.
+    writing: Option<Writing>,
     /// The last user of the previous round, by partition.
     resume: BTreeMap<i32, UserKey>,
     /// The shard at which the previous round ended early.
@@ -85,8 +92,22 @@ impl Compact {
         shards: Arc<Shards>,
         metrics: Arc<Metrics>,
     ) -> Compact {
-        let resume = BTreeMap::new();
-        Compact { options, profiles, shards, metrics, contradictions: None, resume, first: 0 }
+        Compact {
+            options,
+            profiles,
+            shards,
+            metrics,
+            contradictions: None,
+            writing: None,
+            resume: BTreeMap::new(),
+            first: 0,
+        }
+    }
+
+    /// Adds the language model that writes summaries.
+    pub fn with_language(mut self, summaries: Option<Summaries>) -> Compact {
+        self.writing = summaries.map(Writing::new);
+        self
     }
 
     /// Adds the model that compares statements.
@@ -106,6 +127,7 @@ impl Compact {
             events: Vec::new(),
         };
         self.contradictions.iter_mut().for_each(Contradictions::begin);
+        self.writing.iter_mut().for_each(Writing::begin);
         let mut partitions = self.shards.all_partitions();
         partitions.sort_by_key(|partition| (*partition < self.first, *partition));
         self.first = 0;
@@ -120,8 +142,25 @@ impl Compact {
         if let Some((outcome, took_ms)) = self.contradictions.as_ref().map(Contradictions::ended) {
             self.metrics.compared(outcome.as_str(), took_ms);
         }
+        round.events.extend(self.answered(now));
         self.metrics.compacted(began.elapsed());
         Ok(round.events)
+    }
+
+    /// Returns the proposals for which the language model has answered since. Never waits.
+    pub fn answered(&mut self, now: Now) -> Vec<OutgoingRecord> {
+        let mut events = Vec::new();
+        while let Some(written) = self.writing.as_mut().and_then(Writing::written) {
+            let Written { partition, key, summary } = written;
+            self.metrics.language.wrote(summary.made.as_ref());
+            self.propose_summary(partition, &key, &summary, now, &mut events);
+        }
+        events
+    }
+
+    /// Returns whether a round left summaries to ask for, and all answers have come.
+    pub fn wants_round(&self) -> bool {
+        self.writing.as_ref().is_some_and(Writing::wants_round)
     }
 
     /// Returns whether the last user of the shard was reached.
@@ -151,6 +190,9 @@ impl Compact {
                 if let Some(contradictions) = self.contradictions.as_mut().filter(|_| needs_links) {
                     plan.revisions = contradictions.found(&snapshot, now.events);
                 }
+                if profile.summary.by == Author::Model {
+                    plan.summaries = self.ask(partition, &key, &snapshot, plan.summaries);
+                }
                 self.propose(partition, &key, plan, now, &mut round.events);
             }
             looked_at += 1;
@@ -168,6 +210,44 @@ impl Compact {
     /// shard since the round began.
     fn is_open(&self, shard: &Shard) -> bool {
         self.shards.get(shard.partition).is_some_and(|open| std::ptr::eq(open.as_ref(), shard))
+    }
+
+    /// Asks the language model for the summaries. Returns those that the rules write.
+    fn ask(
+        &mut self,
+        partition: i32,
+        key: &UserKey,
+        snapshot: &Snapshot,
+        planned: Vec<PlannedSummary>,
+    ) -> Vec<PlannedSummary> {
+        let by_rules = match &mut self.writing {
+            Some(writing) => {
+                let profile = self.profiles.of(key);
+                writing.ask((partition, key), profile, &snapshot.memories, planned)
+            }
+            None => writing::without_endpoint(planned),
+        };
+        for summary in &by_rules {
+            self.metrics.language.wrote(summary.made.as_ref());
+        }
+        by_rules
+    }
+
+    fn propose_summary(
+        &self,
+        partition: i32,
+        key: &UserKey,
+        summary: &PlannedSummary,
+        now: Now,
+        events: &mut Vec<OutgoingRecord>,
+    ) {
+        let PlannedSummary { compresses_as, session, content, covers, made } = summary;
+        let id = id_of("summary", covers);
+        let proposal = self.proposal(partition, key, &id, now);
+        let (compresses_as, made) = (compresses_as.as_deref(), made.as_ref());
+        let summary = NewSummary { session, content, covers, compresses_as, made };
+        events.push(reply::proposal_summary(&proposal, &summary));
+        self.metrics.proposed("summary");
     }
 
     fn propose(
@@ -193,14 +273,8 @@ impl Compact {
             events.push(publish(&proposal, &prune.memories, &prune.reason));
             self.metrics.proposed(name);
         }
-        for summary in plan.summaries {
-            let id = id_of("summary", &summary.covers);
-            let proposal = self.proposal(partition, key, &id, now);
-            let PlannedSummary { compresses_as, session, content, covers } = &summary;
-            let summary =
-                NewSummary { session, content, covers, compresses_as: compresses_as.as_deref() };
-            events.push(reply::proposal_summary(&proposal, &summary));
-            self.metrics.proposed("summary");
+        for summary in &plan.summaries {
+            self.propose_summary(partition, key, summary, now, events);
         }
         for revise in plan.revisions {
             let id = id_of("revise", &[&[revise.memory], &revise.revises[..]].concat());

@@ -36,6 +36,8 @@ use text::redact::{self, Rule};
 pub struct Options {
     /// Requests of one tenant in a day. 0: no limit.
     pub calls_per_day: u64,
+    /// Bytes of the data of one question.
+    pub question_bytes_max: usize,
     /// Failures in a row that open the breaker, and the time for which it stays open.
     pub breaker_failures: u32,
     pub breaker_ms: i64,
@@ -73,6 +75,10 @@ impl Question {
         }
     }
 
+    fn bytes(&self) -> usize {
+        self.data.to_string().len()
+    }
+
     /// Adds a field to the data. The caller takes its texts from the same memories.
     pub fn with(mut self, name: &str, value: Value) -> Question {
         self.data[name] = value;
@@ -92,6 +98,15 @@ fn quoted(memory: &Memory) -> Value {
     Value::Object(quoted)
 }
 
+/// A text as it would leave the process.
+pub fn cleaned(text: &str, profile: &Profile) -> String {
+    clean(text, &before_leaving(&profile.redact))
+}
+
+fn clean(text: &str, options: &redact::Options) -> String {
+    redact::redacted(text, options).map_or_else(|| text.to_owned(), |clean| clean.text)
+}
+
 /// Credentials and payment details never leave, whatever the profile says.
 const NEVER_SENT: [Rule; 6] =
     [Rule::PrivateKey, Rule::Jwt, Rule::ApiKey, Rule::Bearer, Rule::Card, Rule::Iban];
@@ -104,6 +119,7 @@ fn before_leaving(profile: &redact::Options) -> redact::Options {
 /// The model with its limits. Shared by all workers of the process.
 pub struct Language {
     model: Box<dyn LanguageModel>,
+    question_bytes_max: usize,
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
     breaker: Mutex<Breaker>,
@@ -119,6 +135,7 @@ impl Language {
     ) -> Language {
         Language {
             model,
+            question_bytes_max: options.question_bytes_max,
             clock,
             metrics,
             breaker: Mutex::new(Breaker::new(options.breaker_failures, options.breaker_ms)),
@@ -129,6 +146,10 @@ impl Language {
     /// The name of the model, for the records of its answers.
     pub fn name(&self) -> &str {
         self.model.name()
+    }
+
+    pub fn fits(&self, question: &Question) -> bool {
+        question.bytes() <= self.question_bytes_max
     }
 
     /// Returns why a question of this user would be refused now, before any request is made.
@@ -178,9 +199,7 @@ impl Language {
 /// Redacts every text of a value, at any depth.
 fn redacted(value: &Value, options: &redact::Options) -> Value {
     match value {
-        Value::String(text) => {
-            redact::redacted(text, options).map_or_else(|| text.clone(), |clean| clean.text).into()
-        }
+        Value::String(text) => clean(text, options).into(),
         Value::Array(values) => values.iter().map(|value| redacted(value, options)).collect(),
         Value::Object(fields) => fields
             .iter()

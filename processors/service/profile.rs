@@ -95,6 +95,19 @@ pub struct Summary {
     /// The kind of the summary that stands for them.
     #[serde(default)]
     pub kind: String,
+    /// A profile from before this key has the rules.
+    #[serde(default)]
+    pub by: Author,
+}
+
+/// Who writes what the compaction worker proposes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Author {
+    #[default]
+    Rules,
+    /// The language model of `[llm]`. The rules do it where there is no usable answer.
+    Model,
 }
 
 /// What makes the worker summarise.

@@ -8,11 +8,13 @@ use domain::{CosineScale, Decision, Now, Time};
 use log::broker::{OutgoingRecord, Record};
 use log::clock::ManualClock;
 use models::embedder::{self, Embedder, Model, ModelChoice, TokenCounter, pool};
+use models::language::LanguageModel;
 use serde_json::Value;
-use service::compact::{Compact, Judging};
+use service::compact::{Compact, Judging, Summaries};
 use service::config::{Config, Layers};
 use service::ingest::Ingest;
 use service::ingest::breaker::DeadLetterBreaker;
+use service::language::{self, Language};
 use service::metrics::Metrics;
 use service::ownership::{Deployment, Shards};
 use service::profile::Profiles;
@@ -139,6 +141,26 @@ impl InProcess {
             .with_conflict_model(judging)
     }
 
+    /// A compaction worker that starts now and lets this model write, with `options` of `[llm]`.
+    /// Each question is answered while it is asked.
+    pub fn compaction_asking(
+        &self,
+        model: impl LanguageModel + 'static,
+        options: language::Options,
+        questions_max: usize,
+    ) -> Compact {
+        let clock = Arc::new(ManualClock::default());
+        let language = Language::new(Box::new(model), options, clock, self.metrics.clone());
+        let asking = Summaries::in_place(Arc::new(language), questions_max);
+        self.compaction(None).with_language(Some(asking))
+    }
+
+    /// The number and the hash of the shard's records.
+    pub fn digest(&self) -> String {
+        let shard = self.shards.get(0).expect("the shard is open");
+        shard.store.digest().expect("a store in memory is readable").to_string()
+    }
+
     /// Applies an event and returns the outcome of its first decision.
     pub fn outcome_of(&mut self, event: &Value) -> &'static str {
         self.decisions_of(event)[0].outcome.as_str()
@@ -152,10 +174,14 @@ impl InProcess {
     /// Applies a record that the service itself has written, for example a proposal, and returns
     /// the outcome of its first decision.
     pub fn outcome_of_own_record(&mut self, own: &OutgoingRecord) -> &'static str {
+        self.decisions_of_own_record(own)[0].outcome.as_str()
+    }
+
+    pub fn decisions_of_own_record(&mut self, own: &OutgoingRecord) -> Vec<Decision> {
         let OutgoingRecord { topic, key, value, headers, .. } = own.clone();
         let record =
             Record { topic, key, value, headers, offset: self.offset, ..Record::default() };
-        self.apply(record)[0].outcome.as_str()
+        self.apply(record)
     }
 
     fn apply(&mut self, record: Record) -> Vec<Decision> {

@@ -14,8 +14,8 @@ use crate::broker::Record;
 use crate::wire;
 use domain::fault::{Reject, RejectCode};
 use domain::{
-    Action, Event, Forget, MemoryId, MemoryVersion, Position, Remember, Rest, Revise, Scope, Time,
-    Turn, Update, UserKey,
+    Action, Event, Forget, Made, MemoryId, MemoryVersion, Position, Remember, Rest, Revise, Scope,
+    Time, Turn, Update, UserKey,
 };
 use serde_json::Value;
 use std::collections::HashSet;
@@ -254,10 +254,15 @@ fn summary(message: &EventBody<'_>) -> Result<Action, Reject> {
     let summary: wire::Summary = fields(message.body)?;
     required("session", message.session.as_ref())?;
     let text = content("content", required("content", summary.content)?, message.options)?;
+    let made = match variant("by", summary.by)? {
+        Some(by) => Some(Made { by, reason: required("reason", summary.reason)? }),
+        None => None,
+    };
     Ok(Action::Summary {
         content: text,
         covers: seen("covers", summary.covers)?,
         compresses_as: kind(summary.compresses_as)?,
+        made,
     })
 }
 

@@ -8,7 +8,8 @@ use super::{JSON, json, view};
 use crate::broker::OutgoingRecord;
 use crate::wire;
 use domain::{
-    MARK, MemoryId, MemoryVersion, Rest, Revise, Signal, SignedParts, SigningKey, Time, UserKey,
+    MARK, Made, MemoryId, MemoryVersion, Rest, Revise, Signal, SignedParts, SigningKey, Time,
+    UserKey,
 };
 
 /// The common fields of these events. The id is derived from the content, so that an equal second
@@ -60,6 +61,8 @@ pub struct NewSummary<'a> {
     pub covers: &'a [MemoryVersion],
     /// The kind of a summary that stands for the covered memories from now on.
     pub compresses_as: Option<&'a str>,
+    /// Set where the profile asks the language model.
+    pub made: Option<&'a Made>,
 }
 
 pub fn proposal_summary(proposal: &Proposal<'_>, summary: &NewSummary<'_>) -> OutgoingRecord {
@@ -68,6 +71,8 @@ pub fn proposal_summary(proposal: &Proposal<'_>, summary: &NewSummary<'_>) -> Ou
         content: Some(summary.content),
         covers: Some(view::seen(summary.covers)),
         compresses_as: summary.compresses_as,
+        by: summary.made.map(|made| made.by.as_str()),
+        reason: summary.made.map(|made| made.reason.as_str()),
         ..common("summary", proposal)
     };
     published(proposal, &event)

@@ -2,8 +2,8 @@ use super::*;
 use crate::broker::{Record, header};
 use domain::fault::RejectCode;
 use domain::{
-    Kind, MARK, MemoryId, MemoryVersion, Metadata, NeighbourTurns, Outcome, Position, Revise,
-    Revision, Role, Scope, SignedParts, SigningKey, Surprise, UserKey,
+    Kind, MARK, Made, Maker, MemoryId, MemoryVersion, Metadata, NeighbourTurns, Outcome, Position,
+    Revise, Revision, Role, Scope, SignedParts, SigningKey, Surprise, UserKey,
 };
 use serde_json::{Value, json};
 
@@ -435,6 +435,14 @@ fn proposals_carry_a_valid_signature_and_their_id() {
     };
     let seen = [MemoryVersion { id: memory_id(0), version: 4 }];
     let id = memory_id(0).to_string();
+    let made = Made { by: Maker::Model, reason: "small-7b".into() };
+    let summary = NewSummary {
+        session: "s-17",
+        content: "Moved.",
+        covers: &seen,
+        compresses_as: None,
+        made: None,
+    };
     for (sent, expected) in [
         (
             proposal_prune(&proposal, &seen, "faded"),
@@ -448,18 +456,17 @@ fn proposals_carry_a_valid_signature_and_their_id() {
             }),
         ),
         (
-            proposal_summary(
-                &proposal,
-                &NewSummary {
-                    session: "s-17",
-                    content: "Moved.",
-                    covers: &seen,
-                    compresses_as: None,
-                },
-            ),
+            proposal_summary(&proposal, &summary),
             json!({
                 "type": "summary", "session": "s-17", "content": "Moved.",
                 "covers": [{"id": id, "version": 4}]
+            }),
+        ),
+        (
+            proposal_summary(&proposal, &NewSummary { made: Some(&made), ..summary }),
+            json!({
+                "type": "summary", "session": "s-17", "content": "Moved.",
+                "covers": [{"id": id, "version": 4}], "by": "model", "reason": "small-7b"
             }),
         ),
         (

@@ -9,21 +9,36 @@ use crate::reads::Reads;
 use crate::staged::Staged;
 use crate::summaries::SUMMARY;
 use domain::fault::Result;
-use domain::{Decision, Kind, Memory, MemoryVersion, Outcome, Vector};
+use domain::{Decision, Kind, Made, Memory, MemoryVersion, Outcome, Vector};
+
+/// A proposed summary with its vector.
+#[derive(Clone, Copy)]
+pub struct Proposed<'a> {
+    pub content: &'a str,
+    pub vector: &'a Vector,
+    pub covers: &'a [MemoryVersion],
+    pub made: Option<&'a Made>,
+}
+
+impl Proposed<'_> {
+    /// Adds who wrote the summary, where the profile asks a model.
+    fn reason(&self, reason: String) -> String {
+        self.made.map_or(reason.clone(), |made| format!("{reason}, {made}"))
+    }
+}
 
 pub fn summary(
     cx: &Context<'_>,
     staged: &mut Staged<'_>,
-    content: &str,
-    vector: &Vector,
-    covers: &[MemoryVersion],
+    proposed: Proposed<'_>,
 ) -> Result<Handled> {
+    let Proposed { content, vector, covers, .. } = proposed;
     let unchanged = unchanged(cx, staged, covers)?.len();
     if unchanged < covers.len() || covers.is_empty() {
         return Ok(outdated(cx, unchanged, covers));
     }
     let mut memory = cx.memory(0, content, Kind::new(SUMMARY));
-    memory.reason = format!("summary of {} memories of its session", covers.len());
+    memory.reason = proposed.reason(format!("summary of {} memories of its session", covers.len()));
     remove_older_summaries(cx, staged)?;
     put(cx, staged, memory, vector, covers)
 }
@@ -33,17 +48,16 @@ pub fn summary(
 pub fn compress(
     cx: &Context<'_>,
     staged: &mut Staged<'_>,
-    content: &str,
-    vector: &Vector,
-    covers: &[MemoryVersion],
+    proposed: Proposed<'_>,
     kind: &Kind,
 ) -> Result<Handled> {
+    let Proposed { content, vector, covers, .. } = proposed;
     let originals = unchanged(cx, staged, covers)?;
     if originals.len() < covers.len() || covers.is_empty() {
         return Ok(outdated(cx, originals.len(), covers));
     }
     let mut memory = cx.memory(0, content, kind.clone());
-    memory.reason = format!("stands for {} memories of its session", covers.len());
+    memory.reason = proposed.reason(format!("stands for {} memories of its session", covers.len()));
     let session = cx.session().unwrap_or_default();
     memory.metadata.insert("source_session_id".to_owned(), session.to_owned());
     memory.metadata.insert("compression_source".to_owned(), "true".to_owned());

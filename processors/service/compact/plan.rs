@@ -9,7 +9,7 @@
 use crate::compact::summarizer::{ExtractiveSummarizer, SessionTurn};
 use crate::profile::{Profile, PruneAction, SummaryTrigger};
 use crate::retain;
-use domain::{Memory, MemoryId, MemoryVersion, Revise, Time, Vector};
+use domain::{Made, Memory, MemoryId, MemoryVersion, Revise, Time, Vector};
 use memory::Session;
 use policies::rank;
 use std::collections::{BTreeMap, BTreeSet};
@@ -49,6 +49,8 @@ pub struct PlannedSummary {
     pub session: String,
     pub content: String,
     pub covers: Vec<MemoryVersion>,
+    /// Set where the profile asks the language model.
+    pub made: Option<Made>,
 }
 
 /// Plans the erasure of memories whose time is over. The reason names the rule.
@@ -224,6 +226,7 @@ fn summarised(
         session: session.to_owned(),
         content: summarizer.summarise(&turns),
         covers: memories.iter().map(|memory| seen(memory)).collect(),
+        made: None,
     }
 }
 

@@ -8,10 +8,8 @@
 //! 2. Choose the best, drop turns with the same text, and repeat up to `turns_max`.
 //! 3. Sort the chosen turns by time and shorten the longest until `chars_max` holds.
 //!
-//! The compaction worker passes the turns and publishes the summary as an event. A summarizer that
-//! calls a language model would replace `summarise`: that is the time to make a trait, with a
-//! `Result`. Only the compaction worker calls `summarise`, so a slow or failing model delays no
-//! other part.
+//! The compaction worker passes the turns and publishes the summary as an event. A language model
+//! may write another summary, which `writing.rs` compares with this one.
 
 use domain::{Time, Vector};
 

@@ -72,6 +72,7 @@ pub fn check(config: &Config) -> Result<(), String> {
         ("llm.tokens_max", config.llm.tokens_max as usize),
         ("llm.attempts", config.llm.attempts as usize),
         ("llm.answer_bytes_max", config.llm.answer_bytes_max as usize),
+        ("llm.question_bytes_max", config.llm.question_bytes_max),
         ("llm.concurrency", config.llm.concurrency),
         ("llm.questions_max", config.llm.questions_max),
         ("llm.breaker_failures", config.llm.breaker_failures as usize),

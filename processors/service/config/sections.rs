@@ -439,6 +439,7 @@ pub struct Llm {
     pub attempts: u32,
     pub back_off_ms: u64,
     pub answer_bytes_max: u64,
+    pub question_bytes_max: usize,
     pub concurrency: usize,
     pub questions_max: usize,
     pub calls_per_day: u64,

@@ -289,8 +289,8 @@ impl Undecided {
             Action::Prune { memories, reason, erases } => {
                 Command::Prune { memories, reason, erases }
             }
-            Action::Summary { content, covers, compresses_as } => {
-                Command::Summary { content, vector: next(), covers, compresses_as }
+            Action::Summary { content, covers, compresses_as, made } => {
+                Command::Summary { content, vector: next(), covers, compresses_as, made }
             }
             Action::Revise(revise) => Command::Revise(revise),
             Action::Tick => Command::Tick,

@@ -31,7 +31,9 @@ fn texts(event: &mut Event) -> Vec<&mut String> {
         }
         Action::Remember(remember) => texts.push(&mut remember.content),
         Action::Update(update) => texts.extend(&mut update.content),
-        Action::Summary { content, .. } => texts.push(content),
+        Action::Summary { content, made, .. } => {
+            texts.extend([content].into_iter().chain(made.as_mut().map(|made| &mut made.reason)));
+        }
         Action::Prune { reason, .. } | Action::Revise(Revise { reason, .. }) => texts.push(reason),
         Action::Forget(_) | Action::Feedback { .. } | Action::Tick => {}
     }

@@ -4,7 +4,12 @@ use domain::{Kind, MemoryId, Metadata, NeighbourTurns, Position, Role, Scope, Ti
 use log::clock::ManualClock;
 use models::language::Scripted;
 
-const LIMITS: Options = Options { calls_per_day: 3, breaker_failures: 2, breaker_ms: 1_000 };
+const LIMITS: Options = Options {
+    calls_per_day: 3,
+    question_bytes_max: 10_000,
+    breaker_failures: 2,
+    breaker_ms: 1_000,
+};
 
 fn task() -> Arc<Task> {
     let shape = Shape { name: "any", schema: json!({"type": "object"}), check: |_| Ok(()) };

@@ -1,6 +1,7 @@
 //! Measures the questions to the language model.
 
 use super::registered::{CALLS, Registered};
+use domain::Made;
 use models::language::Cost;
 use prometheus::{Histogram, IntCounter, IntCounterVec};
 use std::time::Duration;
@@ -10,6 +11,7 @@ pub struct LanguageMetrics {
     seconds: Histogram,
     requests: IntCounter,
     tokens: IntCounterVec,
+    written: IntCounterVec,
 }
 
 impl LanguageMetrics {
@@ -36,6 +38,12 @@ impl LanguageMetrics {
                 "Tokens that the language model reported, by direction: in or out",
                 &["direction"],
             ),
+            written: r.counters(
+                "keepsake_llm_written_total",
+                "Summaries of profiles that ask the language model, by who wrote them: model, or \
+                 rules where its answer was missing or unfaithful",
+                &["by"],
+            ),
         }
     }
 
@@ -46,6 +54,13 @@ impl LanguageMetrics {
         self.requests.inc_by(u64::from(cost.requests));
         for (direction, tokens) in [("in", cost.tokens_in), ("out", cost.tokens_out)] {
             self.tokens.with_label_values(&[direction]).inc_by(tokens);
+        }
+    }
+
+    /// A text that the language model was to write.
+    pub fn wrote(&self, made: Option<&Made>) {
+        if let Some(made) = made {
+            self.written.with_label_values(&[made.by.as_str()]).inc();
         }
     }
 

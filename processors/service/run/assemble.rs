@@ -11,10 +11,11 @@ use super::replier::{Replier, WhenMissing};
 use super::reply_topics::ReplyTopics;
 use super::stalls::Stalls;
 use super::{Service, Shared, http, loops, marks, options, topics};
-use crate::compact::{Compact, Judging};
-use crate::config::Config;
+use crate::compact::{Compact, Judging, Summaries};
+use crate::config::{Config, Llm};
 use crate::ingest::Ingest;
 use crate::ingest::breaker::DeadLetterBreaker;
+use crate::language::Language;
 use crate::metrics::Metrics;
 use crate::ownership::{Changelog, Deployment, Shards};
 use crate::profile::Profiles;
@@ -29,6 +30,7 @@ use log::clock::{Clock, SystemClock};
 use models::cross_encoder::{JudgeModel, RerankerModel};
 use models::embedder::Model;
 use models::embedder::pool::{self, Pool, Worker};
+use models::language::{self, ChatModel};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -54,6 +56,7 @@ struct Models {
     encoder: Model,
     reranker: Option<RerankerModel>,
     judge: Option<JudgeModel>,
+    language: Option<language::Options>,
 }
 
 impl Models {
@@ -64,6 +67,7 @@ impl Models {
                 .map(|options| RerankerModel::open(&options))
                 .transpose()?,
             judge: options::judge(config).map(|options| JudgeModel::open(&options)).transpose()?,
+            language: options::language_model(config)?,
         })
     }
 }
@@ -285,13 +289,27 @@ impl Service {
             }),
             None => None,
         };
+        let summaries = match &models.language {
+            Some(options) => {
+                let language = Language::new(
+                    Box::new(ChatModel::new(options.clone())),
+                    options::language(config),
+                    parts.clock.clone(),
+                    parts.metrics.clone(),
+                );
+                let Llm { concurrency, questions_max, .. } = config.llm;
+                Some(Summaries::with_threads(Arc::new(language), concurrency, questions_max)?)
+            }
+            None => None,
+        };
         let compact = Compact::new(
             options::compact(config),
             parts.profiles.clone(),
             parts.shards.clone(),
             parts.metrics.clone(),
         )
-        .with_conflict_model(judging);
+        .with_conflict_model(judging)
+        .with_language(summaries);
         let compact_loop = loops::CompactLoop {
             producer: connection.producer("keepsake-compact")?,
             asked,

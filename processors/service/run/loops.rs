@@ -213,7 +213,9 @@ impl CompactLoop {
         while !shared.is_stopping() {
             shared.turned("compact");
             let asked = self.asked.recv_timeout(LOOK_UP).ok();
-            if asked.is_none() && Instant::now() < next {
+            let answered = compact.answered(shared.now());
+            deliver(self.producer.as_mut(), answered, self.acknowledge, shared, "compact")?;
+            if asked.is_none() && Instant::now() < next && !compact.wants_round() {
                 continue;
             }
             next = Instant::now() + self.every;

@@ -90,6 +90,7 @@ pub fn language(config: &Config) -> crate::language::Options {
     let llm = &config.llm;
     crate::language::Options {
         calls_per_day: llm.calls_per_day,
+        question_bytes_max: llm.question_bytes_max,
         breaker_failures: llm.breaker_failures,
         breaker_ms: llm.breaker_ms,
     }
