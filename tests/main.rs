@@ -15,6 +15,7 @@ mod dlq;
 mod documents;
 mod eval;
 mod examples;
+mod extracted;
 mod faults;
 mod full_disk;
 mod fuzz;

@@ -2,12 +2,10 @@
 //! a fault of the endpoint nor a replay changes anything else.
 
 use crate::support::client::outcome;
-use crate::support::in_process::InProcess;
 use crate::support::language_server::{LanguageServer, Shape, Step};
-use crate::support::{Broker, Running, eventually, scratch};
-use domain::{Decision, Now, Time};
-use log::broker::OutgoingRecord;
-use log::wire::Moment;
+use crate::support::talk::{Talk, profile_with};
+use crate::support::{Broker, Running, eventually};
+use domain::{Decision, Now};
 use models::language::{Refusal, Scripted};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -18,8 +16,6 @@ use std::time::{Duration, Instant};
 
 /// A name that no prompt has by chance.
 const TENANT: &str = "quillworks";
-const NOW: Time = Time(1_720_000_000_000);
-const HOUR_MS: i64 = 3_600_000;
 const OPTIONS: Options = Options {
     calls_per_day: 0,
     question_bytes_max: 4_000,
@@ -39,81 +35,19 @@ const RIGHT: &str = "The user decided on Postgres for the billing service in Mar
     Anna, moved to Porto. The trip to Lisbon has a budget of 4000 euros, and answers are to be in \
     French.";
 
-/// The path of a profile in which the language model writes.
+/// A talk with Ada in a profile in which the language model writes summaries.
+fn talk(texts: &[&str]) -> Talk {
+    let mut talk = Talk::new(&profile());
+    texts.iter().for_each(|text| talk.says("ada", "s", text));
+    talk
+}
+
 fn profile() -> String {
-    let file = scratch::dir("written").join("model.toml");
-    std::fs::write(&file, "base = \"keepsake\"\n[summary]\nby = \"model\"\n").expect("a disk");
-    file.display().to_string()
+    profile_with("[summary]\nby = \"model\"\n")
 }
 
-/// A record of the log, as whoever wrote it.
-enum Logged {
-    Event(Value),
-    Own(OutgoingRecord),
-}
-
-struct Talk {
-    service: InProcess,
-    profile: String,
-    log: Vec<Logged>,
-    hours: i64,
-}
-
-impl Talk {
-    fn of(texts: &[&str]) -> Talk {
-        let profile = profile();
-        let service = InProcess::with_profile_and_hash_model(&profile);
-        let mut talk = Talk { service, profile, log: Vec::new(), hours: 0 };
-        texts.iter().for_each(|text| talk.says("ada", "s", text));
-        talk
-    }
-
-    fn says(&mut self, user: &str, session: &str, text: &str) {
-        let event = json!({"type": "turn", "user": user, "session": session, "content": text});
-        assert_eq!(self.event(event)[0].outcome.as_str(), "kept", "{text}");
-    }
-
-    fn event(&mut self, mut event: Value) -> Vec<Decision> {
-        event["at"] = serde_json::to_value(Moment(self.now().0)).expect("a time is a JSON string");
-        let decisions = self.service.decisions_of(&event);
-        self.log.push(Logged::Event(event));
-        decisions
-    }
-
-    fn now(&self) -> Time {
-        NOW.plus_ms(self.hours * HOUR_MS)
-    }
-
-    fn worker(&self, model: Scripted) -> Compact {
-        self.service.compaction_asking(model, OPTIONS, 32)
-    }
-
-    /// Runs a round half a day later and applies its proposals.
-    fn round(&mut self, worker: &mut Compact) -> Vec<(Value, Decision)> {
-        self.hours += 12;
-        let now = self.now();
-        let proposals = worker.step(Now { wall: now, events: now }).expect("a shard in memory");
-        let mut applied = Vec::new();
-        for proposal in proposals {
-            let body = proposal.value.as_deref().expect("a proposal has a value");
-            let body = serde_json::from_slice(body).expect("a proposal is JSON");
-            applied.push((body, self.service.decisions_of_own_record(&proposal).remove(0)));
-            self.log.push(Logged::Own(proposal));
-        }
-        applied
-    }
-
-    /// The state that a process without an endpoint makes of the same log.
-    fn replayed(&self) -> InProcess {
-        let mut again = InProcess::with_profile_and_hash_model(&self.profile);
-        for record in &self.log {
-            match record {
-                Logged::Event(event) => drop(again.decisions_of(event)),
-                Logged::Own(own) => drop(again.decisions_of_own_record(own)),
-            }
-        }
-        again
-    }
+fn asking(talk: &Talk, model: Scripted) -> Compact {
+    talk.service.compaction_asking(model, OPTIONS, 32)
 }
 
 fn answers(text: &str) -> Scripted {
@@ -123,8 +57,8 @@ fn answers(text: &str) -> Scripted {
 
 /// The one summary that comes of Ada's session and this model: the proposal, and the decision.
 fn summarised(model: Scripted) -> (Value, Decision) {
-    let mut talk = Talk::of(&TURNS);
-    let mut worker = talk.worker(model);
+    let mut talk = talk(&TURNS);
+    let mut worker = asking(&talk, model);
     let mut applied = talk.round(&mut worker);
     assert_eq!(applied.len(), 1, "{applied:?}");
     assert!(talk.round(&mut worker).is_empty(), "a summarised session is not asked about again");
@@ -187,7 +121,7 @@ fn an_answer_that_is_wrong_empty_injected_or_missing_leaves_the_quotes() {
 
 #[test]
 fn a_profile_that_asks_a_model_that_is_not_there_gets_the_quotes_and_the_reason() {
-    let mut talk = Talk::of(&TURNS);
+    let mut talk = talk(&TURNS);
     let mut worker = talk.service.compaction(None);
     let (proposal, decision) = talk.round(&mut worker).remove(0);
     assert_eq!(proposal["by"], "rules");
@@ -200,7 +134,7 @@ fn a_tenant_without_budget_and_a_session_that_is_too_long_get_the_quotes() {
         (Options { question_bytes_max: 100, ..OPTIONS }, "more text than llm.question_bytes_max"),
         (Options { calls_per_day: 1, ..OPTIONS }, "calls_per_day are used up"),
     ] {
-        let mut talk = Talk::of(&TURNS);
+        let mut talk = talk(&TURNS);
         for text in TURNS {
             talk.says("bob", "s", text);
         }
@@ -217,7 +151,7 @@ fn a_tenant_without_budget_and_a_session_that_is_too_long_get_the_quotes() {
 
 #[test]
 fn questions_beyond_the_limit_wait_for_the_next_round_and_none_is_asked_twice() {
-    let mut talk = Talk::of(&TURNS);
+    let mut talk = talk(&TURNS);
     for user in ["bob", "cy"] {
         TURNS.iter().for_each(|text| talk.says(user, "s", text));
     }
@@ -235,14 +169,9 @@ fn questions_beyond_the_limit_wait_for_the_next_round_and_none_is_asked_twice() 
 /// Figure: secrets or another user's text in what was sent, 0. The profile redacts nothing.
 #[test]
 fn what_is_sent_has_no_secret_and_no_text_of_another_user() {
-    let file = scratch::dir("written").join("unredacted.toml");
     let rules = ["private_key", "jwt", "api_key", "bearer", "card", "iban"];
     let off: String = rules.iter().map(|rule| format!("{rule} = false\n")).collect();
-    let text = format!("base = \"keepsake\"\n[summary]\nby = \"model\"\n[redact]\n{off}");
-    std::fs::write(&file, text).expect("a disk");
-    let profile = file.display().to_string();
-    let service = InProcess::with_profile_and_hash_model(&profile);
-    let mut talk = Talk { service, profile, log: Vec::new(), hours: 0 };
+    let mut talk = Talk::new(&profile_with(&format!("[summary]\nby = \"model\"\n[redact]\n{off}")));
     for (user, canary) in [("ada", "Amaryllis"), ("bob", "Belladonna"), ("cy", "Columbine")] {
         for text in TURNS {
             talk.says(user, "s", text);
@@ -257,7 +186,7 @@ fn what_is_sent_has_no_secret_and_no_text_of_another_user() {
     }
     let model = answers(RIGHT);
     let sent = model.sent();
-    let mut worker = talk.worker(model);
+    let mut worker = asking(&talk, model);
     assert_eq!(talk.round(&mut worker).len(), 3);
     let sent = sent.lock();
     assert_eq!(sent.len(), 3);
@@ -276,11 +205,11 @@ fn what_is_sent_has_no_secret_and_no_text_of_another_user() {
 /// Figure: a replay of the log with the endpoint gone makes the same state.
 #[test]
 fn a_replay_repeats_the_recorded_answer_and_asks_nobody() {
-    let mut talk = Talk::of(&TURNS);
+    let mut talk = talk(&TURNS);
     let answers = vec![Ok(json!({"summary": RIGHT}).to_string()), Err(Refusal::Declined)];
     let model = Scripted::of(answers);
     let sent = model.sent();
-    let mut worker = talk.worker(model);
+    let mut worker = asking(&talk, model);
     assert_eq!(talk.round(&mut worker)[0].0["by"], "model");
     talk.says("ada", "s", "Our dog is called Rex and likes the park.");
     assert_eq!(talk.round(&mut worker)[0].0["by"], "rules");
@@ -290,14 +219,14 @@ fn a_replay_repeats_the_recorded_answer_and_asks_nobody() {
 
 #[test]
 fn a_summary_of_memories_that_have_changed_since_is_outdated() {
-    let mut talk = Talk::of(&TURNS);
-    let mut worker = talk.worker(answers(RIGHT));
+    let mut talk = talk(&TURNS);
+    let mut worker = asking(&talk, answers(RIGHT));
     talk.hours += 12;
     let now = talk.now();
     let proposal = worker.step(Now { wall: now, events: now }).expect("a shard").remove(0);
     talk.event(json!({"type": "forget", "user": "ada", "query": "peanuts"}));
     assert_eq!(talk.service.outcome_of_own_record(&proposal), "outdated");
-    let mut worker = talk.worker(answers(RIGHT));
+    let mut worker = asking(&talk, answers(RIGHT));
     assert_eq!(talk.round(&mut worker)[0].1.outcome.as_str(), "summarised", "planned again");
 }
 

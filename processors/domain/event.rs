@@ -54,6 +54,7 @@ pub enum Action {
         made: Option<Made>,
     },
     Revise(Revise),
+    Extracted(Extracted),
 }
 
 impl Action {
@@ -105,6 +106,25 @@ pub struct Revise {
     pub revises: Vec<MemoryVersion>,
     pub probability: f32,
     pub reason: String,
+}
+
+/// A proposal of the compaction worker: facts that a language model extracted from turns.
+#[derive(Clone, Debug)]
+pub struct Extracted {
+    /// The turns that the model read, oldest first.
+    pub turns: Vec<Position>,
+    /// Their memories, with the versions that the worker read.
+    pub seen: Vec<MemoryVersion>,
+    pub facts: Vec<Fact>,
+    pub made: Made,
+}
+
+#[derive(Clone, Debug)]
+pub struct Fact {
+    pub content: String,
+    pub kind: Kind,
+    /// Places in the list of turns.
+    pub turns: Vec<usize>,
 }
 
 #[derive(Clone, Debug)]

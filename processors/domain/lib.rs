@@ -25,8 +25,8 @@ pub use cosine_scale::CosineScale;
 pub use decision::{Decision, Outcome, Surprise};
 pub use erasure::{ErasedText, Erasure, Salt, Target};
 pub use event::{
-    Action, Category, Event, Forget, ForwardReason, Made, Maker, MemoryVersion, Position, Remember,
-    Rest, Revise, Role, Signal, Turn, Update,
+    Action, Category, Event, Extracted, Fact, Forget, ForwardReason, Made, Maker, MemoryVersion,
+    Position, Remember, Rest, Revise, Role, Signal, Turn, Update,
 };
 pub use key::{InvalidName, NAME_BYTES_MAX, UserKey};
 pub use memory::{

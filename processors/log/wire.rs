@@ -194,6 +194,29 @@ pub struct Revise {
     pub reason: Option<String>,
 }
 
+#[derive(Debug, Deserialize)]
+pub struct Extracted {
+    pub turns: Option<Vec<Position>>,
+    pub seen: Option<Vec<Seen>>,
+    pub facts: Option<Vec<ReadFact>>,
+    pub by: Option<String>,
+    pub reason: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct ReadFact {
+    pub content: String,
+    pub kind: String,
+    pub turns: Vec<usize>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Fact<'a> {
+    pub content: &'a str,
+    pub kind: &'a str,
+    pub turns: &'a [usize],
+}
+
 /// An event that Keepsake writes to itself.
 #[derive(Debug, Default, Serialize)]
 pub struct OwnEvent<'a> {
@@ -226,6 +249,12 @@ pub struct OwnEvent<'a> {
     pub covers: Option<Vec<Seen>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compresses_as: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub turns: Option<Vec<EventPosition<'a>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seen: Option<Vec<Seen>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub facts: Option<Vec<Fact<'a>>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<Seen>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,4 +1,5 @@
-//! Erases memories and every trace of their words: summaries that cover them, links to them, slots
+//! Erases memories and every trace of their words: summaries that cover them, facts that were extracted
+//! from their turns, links to them, slots
 //! that they hold, the context windows of their sessions, and their words and vectors among the
 //! neighbours of other memories.
 
@@ -69,15 +70,21 @@ fn remove(
     let sources: HashSet<Position> = doomed.iter().map(|memory| memory.source.clone()).collect();
     let mut linked = Vec::new();
     let mut beside = Vec::new();
+    let mut covering = Vec::new();
+    let mut extracted = Vec::new();
     if !gone.is_empty() {
         staged.memories(key, &mut |mut memory| {
             if gone.contains(&memory.id) {
                 return true;
             }
+            if memory.sources.iter().any(|source| sources.contains(source)) {
+                extracted.push(memory);
+                return true;
+            }
             // The memories of later turns hold the words and the vector of the erased turn.
             let was_beside = memory.around.forget(|beside| sources.contains(&beside.source));
             if memory.covers.iter().any(|id| gone.contains(id)) {
-                doomed.push(memory);
+                covering.push(memory);
             } else if mentions(&memory, &gone) {
                 linked.push(memory);
             } else if was_beside {
@@ -86,6 +93,12 @@ fn remove(
             true
         })?;
     }
+    // Rare, so only then everything is read again: what covers such a fact goes too.
+    if !extracted.is_empty() {
+        doomed.append(&mut extracted);
+        return remove(cx, staged, handled, key, doomed);
+    }
+    doomed.append(&mut covering);
     put_changed(cx, staged, beside);
     let freed = unlink(cx, staged, linked, &gone);
     for memory in &doomed {

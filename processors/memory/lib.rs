@@ -35,7 +35,7 @@ pub use staged::Staged;
 
 use domain::fault::Result;
 use domain::{Decision, Event, Forget, MemoryId, Outcome};
-use events::{feedback, forget, prune, remember, revise, summary, turn, update};
+use events::{extracted, feedback, forget, prune, remember, revise, summary, turn, update};
 
 /// The profiles under which an event is judged.
 #[derive(Clone, Copy)]
@@ -131,6 +131,9 @@ fn handle(cx: &Context<'_>, staged: &mut Staged<'_>, shadow: Option<&Rules>) -> 
             }
         }
         Command::Revise(proposed) => revise::revise(cx, staged, proposed)?,
+        Command::Extracted { extracted, vectors } => {
+            extracted::extracted(cx, staged, extracted, vectors)?
+        }
         Command::Tick => {
             let noted = cx.decision(Outcome::Noted, "the compaction worker is awake");
             let compact_at = Some(event.at);
@@ -161,6 +164,8 @@ fn is_straggler(cx: &Context<'_>, staged: &Staged<'_>) -> Result<bool> {
         | Command::Feedback { .. }
         | Command::Prune { .. }
         | Command::Revise(_)
+        // Its facts are looked at one by one.
+        | Command::Extracted { .. }
         | Command::Tick => return Ok(false),
     };
     let newer = straggler::newer_forgets(cx, staged)?;

@@ -2,8 +2,8 @@
 //! that is compared by meaning carries its vector.
 
 use domain::{
-    Category, Event, Forget, Kind, Made, MemoryId, MemoryVersion, Remember, Revise, Signal, Time,
-    Turn, Update, Vector,
+    Category, Event, Extracted, Forget, Kind, Made, MemoryId, MemoryVersion, Remember, Revise,
+    Signal, Time, Turn, Update, Vector,
 };
 use text::split::Candidate;
 
@@ -72,6 +72,11 @@ pub enum Command {
         made: Option<Made>,
     },
     Revise(Revise),
+    /// With a vector for each fact.
+    Extracted {
+        extracted: Extracted,
+        vectors: Vec<Vector>,
+    },
     Tick,
 }
 

@@ -92,6 +92,11 @@ pub fn newer_forgets(cx: &Context<'_>, staged: &Staged<'_>) -> Result<Newer> {
         Sent { signed: Some(signed), .. } => signed,
         _ => return Ok(Newer::default()),
     };
+    forgets_after(cx, staged, at)
+}
+
+/// The `forget`s that were sent after this time.
+pub fn forgets_after(cx: &Context<'_>, staged: &Staged<'_>, at: Time) -> Result<Newer> {
     let key = cx.settings.marks;
     let mut marks = staged.forget_marks(cx.key())?;
     marks.retain(|mark| at < mark.at);

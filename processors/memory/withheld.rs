@@ -85,7 +85,8 @@ fn take_back(cx: &Context<'_>, staged: &mut Staged<'_>, handled: &mut Handled) -
     let mut doomed: Vec<Memory> = Vec::new();
     let mut beside: Vec<Memory> = Vec::new();
     staged.memories(key, &mut |mut memory| {
-        if turns.contains(&memory.source) {
+        let is_of_them = |source: &Position| turns.contains(source);
+        if is_of_them(&memory.source) || memory.sources.iter().any(is_of_them) {
             doomed.push(memory);
         } else if memory.around.forget(|neighbour| turns.contains(&neighbour.source)) {
             beside.push(memory);

@@ -6,26 +6,28 @@
 //! 2. Take a snapshot of the user's memories under the shard's view lock.
 //! 3. Plan erasures, prunes and summaries from the snapshot (`compact/plan.rs`), and revisions with a
 //!    model ([`contradictions`]). Where the profile says so, ask the language model for the
-//!    summaries, and propose them when the answers come ([`writing`]).
+//!    summaries, and for facts of sessions that have paused. Propose both when the answers come
+//!    ([`asking`]).
 //! 4. Publish the plan as events ([`Compact::step`] returns them).
 //!
 //! Compaction changes no shard. Ingest applies a proposal like any other event, and only if the
 //! versions named in the proposal still hold. So compaction may run at any time, twice, or not at
 //! all.
 
+mod asking;
 mod contradictions;
-mod faithful;
+mod extracting;
 mod plan;
-mod summarizer;
 mod writing;
 
+pub use asking::Writer;
 pub use contradictions::{Judging, Options as ConflictOptions};
-pub use writing::Summaries;
 
 use crate::metrics::Metrics;
 use crate::ownership::Shards;
 use crate::profile::{Author, Profiles};
 use crate::retain;
+use asking::{Answered, Asking};
 use contradictions::Contradictions;
 use domain::fault::Result;
 use domain::{MemoryVersion, Now, SigningKey, UserKey};
@@ -38,7 +40,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use storage::shard::Shard;
 use uuid::Uuid;
-use writing::{Writing, Written};
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -64,7 +65,7 @@ pub struct Compact {
     /// `None` without a `conflict.model`.
     contradictions: Option<Contradictions>,
     /// `None` without an `llm.url`.
-    writing: Option<Writing>,
+    asking: Option<Asking>,
     /// The last user of the previous round, by partition.
     resume: BTreeMap<i32, UserKey>,
     /// The shard at which the previous round ended early.
@@ -98,15 +99,15 @@ impl Compact {
             shards,
             metrics,
             contradictions: None,
-            writing: None,
+            asking: None,
             resume: BTreeMap::new(),
             first: 0,
         }
     }
 
-    /// Adds the language model that writes summaries.
-    pub fn with_language(mut self, summaries: Option<Summaries>) -> Compact {
-        self.writing = summaries.map(Writing::new);
+    /// Adds the language model that writes summaries and extracts facts.
+    pub fn with_language(mut self, writer: Option<Writer>) -> Compact {
+        self.asking = writer.map(Asking::new);
         self
     }
 
@@ -127,7 +128,7 @@ impl Compact {
             events: Vec::new(),
         };
         self.contradictions.iter_mut().for_each(Contradictions::begin);
-        self.writing.iter_mut().for_each(Writing::begin);
+        self.asking.iter_mut().for_each(Asking::begin);
         let mut partitions = self.shards.all_partitions();
         partitions.sort_by_key(|partition| (*partition < self.first, *partition));
         self.first = 0;
@@ -150,17 +151,15 @@ impl Compact {
     /// Returns the proposals for which the language model has answered since. Never waits.
     pub fn answered(&mut self, now: Now) -> Vec<OutgoingRecord> {
         let mut events = Vec::new();
-        while let Some(written) = self.writing.as_mut().and_then(Writing::written) {
-            let Written { partition, key, summary } = written;
-            self.metrics.language.wrote(summary.made.as_ref());
-            self.propose_summary(partition, &key, &summary, now, &mut events);
+        while let Some(answered) = self.asking.as_mut().and_then(Asking::answered) {
+            self.propose_answered(answered, now, &mut events);
         }
         events
     }
 
     /// Returns whether a round left summaries to ask for, and all answers have come.
     pub fn wants_round(&self) -> bool {
-        self.writing.as_ref().is_some_and(Writing::wants_round)
+        self.asking.as_ref().is_some_and(Asking::wants_round)
     }
 
     /// Returns whether the last user of the shard was reached.
@@ -190,8 +189,12 @@ impl Compact {
                 if let Some(contradictions) = self.contradictions.as_mut().filter(|_| needs_links) {
                     plan.revisions = contradictions.found(&snapshot, now.events);
                 }
+                let extracts = profile.extract.by == Author::Model && !key.is_tenant();
                 if profile.summary.by == Author::Model {
                     plan.summaries = self.ask(partition, &key, &snapshot, plan.summaries);
+                }
+                if extracts {
+                    self.ask_for_facts(shard, &key, &snapshot, round)?;
                 }
                 self.propose(partition, &key, plan, now, &mut round.events);
             }
@@ -220,17 +223,54 @@ impl Compact {
         snapshot: &Snapshot,
         planned: Vec<PlannedSummary>,
     ) -> Vec<PlannedSummary> {
-        let by_rules = match &mut self.writing {
-            Some(writing) => {
+        let by_rules = match &mut self.asking {
+            Some(asking) => {
                 let profile = self.profiles.of(key);
-                writing.ask((partition, key), profile, &snapshot.memories, planned)
+                asking.summaries((partition, key), profile, &snapshot.memories, planned)
             }
-            None => writing::without_endpoint(planned),
+            None => {
+                let quoting = |one| writing::quoting(one, "llm.url names no endpoint");
+                planned.into_iter().map(quoting).collect()
+            }
         };
         for summary in &by_rules {
             self.metrics.language.wrote(summary.made.as_ref());
         }
         by_rules
+    }
+
+    /// Asks for the facts of the user's sessions that have paused.
+    fn ask_for_facts(
+        &mut self,
+        shard: &Shard,
+        key: &UserKey,
+        snapshot: &Snapshot,
+        round: &mut Round,
+    ) -> Result<()> {
+        let Some(asking) = &mut self.asking else { return Ok(()) };
+        let profile = self.profiles.of(key);
+        let windows = shard.store.windows(key)?;
+        let planned = extracting::plan(snapshot, &windows, profile, round.now.events);
+        let is_applied = |id: &str| Ok(shard.store.seen(key, id)?.is_some());
+        let left = asking.facts((shard.partition, key), profile, planned, is_applied)?;
+        for answered in left {
+            self.propose_answered(answered, round.now, &mut round.events);
+        }
+        Ok(())
+    }
+
+    fn propose_answered(&self, answered: Answered, now: Now, events: &mut Vec<OutgoingRecord>) {
+        match answered {
+            Answered::Summary { partition, key, summary } => {
+                self.metrics.language.wrote(summary.made.as_ref());
+                self.propose_summary(partition, &key, &summary, now, events);
+            }
+            Answered::Facts { partition, key, id, session, at, found } => {
+                let proposal = Proposal { at, ..self.proposal(partition, &key, &id, now) };
+                events.push(reply::proposal_extracted(&proposal, &session, &found));
+                self.metrics.proposed("extracted");
+            }
+        }
     }
 
     fn propose_summary(

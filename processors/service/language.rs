@@ -14,18 +14,14 @@
 //! through an [`Asker`], which has threads of its own.
 
 mod asker;
-mod breaker;
-mod budget;
 
 pub use asker::Asker;
 
 use crate::metrics::Metrics;
 use crate::profile::Profile;
-use breaker::Breaker;
-use budget::Budget;
 use domain::{Memory, UserKey};
 use log::clock::Clock;
-use models::language::{LanguageModel, Prompt, Refusal, Shape};
+use models::language::{Breaker, Budget, LanguageModel, Prompt, Refusal, Shape};
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -67,12 +63,13 @@ impl Question {
     ) -> Question {
         let own = memories.iter().filter(|memory| memory.key == *key);
         let texts: Vec<Value> = own.map(|memory| quoted(memory)).collect();
-        Question {
-            key: key.clone(),
-            task: task.clone(),
-            data: json!({ "texts": texts }),
-            redact: before_leaving(&profile.redact),
-        }
+        Question::new(key, profile, task, json!({ "texts": texts }))
+    }
+
+    /// Makes a question with these data. The caller takes every text from this user's records.
+    pub fn new(key: &UserKey, profile: &Profile, task: &Arc<Task>, data: Value) -> Question {
+        let redact = before_leaving(&profile.redact);
+        Question { key: key.clone(), task: task.clone(), data, redact }
     }
 
     fn bytes(&self) -> usize {

@@ -33,6 +33,7 @@ pub struct Profile {
     pub template: Option<rank::Template>,
     pub prune: Prune,
     pub summary: Summary,
+    pub extract: Extract,
 }
 
 /// Numbers of the search for candidates, before a policy ranks them.
@@ -98,6 +99,25 @@ pub struct Summary {
     /// A profile from before this key has the rules.
     #[serde(default)]
     pub by: Author,
+}
+
+/// Facts that the language model extracts beside the rules. A profile from before this table has the
+/// rules alone.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Extract {
+    pub by: Author,
+    pub idle_hours: f32,
+    pub age_days: f32,
+    pub turns_max: usize,
+    pub facts_max: usize,
+}
+
+impl Default for Extract {
+    fn default() -> Extract {
+        let by = Author::Rules;
+        Extract { by, idle_hours: 0.25, age_days: 7.0, turns_max: 20, facts_max: 8 }
+    }
 }
 
 /// Who writes what the compaction worker proposes.

@@ -6,16 +6,19 @@
 //! spaces) and [`wordings`] (phrase lists from `config/languages/`).
 //!
 //! Three more modules read texts for one purpose each: [`redact`] removes secrets, [`split`] cuts a
-//! turn into candidates and finds their facts, [`consent`] finds wishes not to be remembered.
+//! turn into candidates and finds their facts, [`consent`] finds wishes not to be remembered,
+//! [`faithful`] compares a model's text with its sources.
 //! [`Rarity`] returns how rare a word is.
 //!
 //! Invariant: if an edit can change a stem of any word, [`STEMS_VERSION`] must go up.
 
 pub mod consent;
+pub mod faithful;
 mod language;
 mod rarity;
 pub mod redact;
 pub mod split;
+pub mod summarizer;
 mod unspaced;
 pub mod wordings;
 mod words;

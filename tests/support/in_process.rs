@@ -10,7 +10,7 @@ use log::clock::ManualClock;
 use models::embedder::{self, Embedder, Model, ModelChoice, TokenCounter, pool};
 use models::language::LanguageModel;
 use serde_json::Value;
-use service::compact::{Compact, Judging, Summaries};
+use service::compact::{Compact, Judging, Writer};
 use service::config::{Config, Layers};
 use service::ingest::Ingest;
 use service::ingest::breaker::DeadLetterBreaker;
@@ -151,7 +151,7 @@ impl InProcess {
     ) -> Compact {
         let clock = Arc::new(ManualClock::default());
         let language = Language::new(Box::new(model), options, clock, self.metrics.clone());
-        let asking = Summaries::in_place(Arc::new(language), questions_max);
+        let asking = Writer::in_place(Arc::new(language), questions_max);
         self.compaction(None).with_language(Some(asking))
     }
 

@@ -15,6 +15,7 @@ pub mod sessions;
 pub mod skips;
 pub mod small_disk;
 pub mod store;
+pub mod talk;
 pub mod validator;
 pub mod workload;
 

@@ -14,8 +14,8 @@ use crate::broker::Record;
 use crate::wire;
 use domain::fault::{Reject, RejectCode};
 use domain::{
-    Action, Event, Forget, Made, MemoryId, MemoryVersion, Position, Remember, Rest, Revise, Scope,
-    Time, Turn, Update, UserKey,
+    Action, Event, Extracted, Fact, Forget, Made, MemoryId, MemoryVersion, Position, Remember,
+    Rest, Revise, Scope, Time, Turn, Update, UserKey,
 };
 use serde_json::Value;
 use std::collections::HashSet;
@@ -78,6 +78,7 @@ fn action_named(name: &str) -> Result<ReadAction, Reject> {
         "prune" => prune,
         "summary" => summary,
         "revise" => revise,
+        "extracted" => extracted,
         _ => {
             let known = "an event (turn, remember, update, forget, feedback, tick)";
             return Err(unknown_type(known, name));
@@ -86,7 +87,7 @@ fn action_named(name: &str) -> Result<ReadAction, Reject> {
 }
 
 fn is_proposal(name: &str) -> bool {
-    matches!(name, "prune" | "summary" | "revise")
+    matches!(name, "prune" | "summary" | "revise" | "extracted")
 }
 
 /// Returns the owner of the memories that the event changes. A tick belongs to no user. An empty
@@ -277,15 +278,46 @@ fn revise(message: &EventBody<'_>) -> Result<Action, Reject> {
     }))
 }
 
+/// Facts of one event: more than a worker asks for, and each is encoded.
+const FACTS_MAX: usize = 64;
+
+fn extracted(message: &EventBody<'_>) -> Result<Action, Reject> {
+    let extracted: wire::Extracted = fields(message.body)?;
+    required("session", message.session.as_ref())?;
+    let facts = required("facts", extracted.facts)?;
+    check_count("facts", facts.len(), FACTS_MAX)?;
+    let turns = required("turns", extracted.turns)?.into_iter().map(|turn| Position {
+        topic: turn.topic.into(),
+        partition: turn.partition,
+        offset: turn.offset,
+    });
+    let mut read = Vec::with_capacity(facts.len());
+    for fact in facts {
+        read.push(Fact {
+            content: content("facts", fact.content, message.options)?,
+            kind: required("facts", kind(Some(fact.kind))?)?,
+            turns: fact.turns,
+        });
+    }
+    let by = required("by", variant("by", extracted.by)?)?;
+    Ok(Action::Extracted(Extracted {
+        turns: turns.collect(),
+        seen: extracted.seen.unwrap_or_default().into_iter().map(version).collect(),
+        facts: read,
+        made: Made { by, reason: required("reason", extracted.reason)? },
+    }))
+}
+
+fn version(seen: wire::Seen) -> MemoryVersion {
+    MemoryVersion { id: memory(seen.id), version: seen.version }
+}
+
 fn seen(field: &str, list: Option<Vec<wire::Seen>>) -> Result<Vec<MemoryVersion>, Reject> {
     let list = required(field, list)?;
     if list.is_empty() {
         return Err(Reject::of_field(field, "is empty"));
     }
-    Ok(list
-        .into_iter()
-        .map(|seen| MemoryVersion { id: memory(seen.id), version: seen.version })
-        .collect())
+    Ok(list.into_iter().map(version).collect())
 }
 
 fn memory(id: wire::Id) -> MemoryId {

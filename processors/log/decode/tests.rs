@@ -389,6 +389,35 @@ fn proposals_need_keepsakes_signature() {
     }
 }
 
+#[test]
+fn extracted_facts_are_taken_only_from_keepsake_itself_and_in_their_form() {
+    let turn = json!({"topic": "keepsake.events", "partition": 3, "offset": 7});
+    let fact = json!({"content": "I live in Porto.", "kind": "fact", "turns": [0]});
+    let extracted = json!({
+        "type": "extracted", "user": "zoe", "session": "s", "turns": [turn],
+        "seen": [{"id": MEMORY, "version": 4}], "facts": [fact], "by": "model", "reason": "small",
+    });
+    check_event(extracted.to_string(), &[], (RejectCode::Untrusted, None));
+    let ours = decoded(&marked(record(extracted.to_string(), &[]))).expect("a good event");
+    let Action::Extracted(read) = ours.action else { panic!("an extracted event") };
+    assert_eq!((read.turns[0].offset, read.seen[0].version), (7, 4));
+    assert_eq!(read.facts[0].turns, [0]);
+    assert_eq!(read.made.to_string(), "by the model: small");
+    for (field, value) in [
+        ("session", Value::Null),
+        ("turns", Value::Null),
+        ("facts", Value::Null),
+        ("facts", json!(vec![fact; 65])),
+        ("by", json!("oracle")),
+        ("reason", Value::Null),
+    ] {
+        let mut bad = extracted.clone();
+        bad[field] = value;
+        let ours = marked(record(bad.to_string(), &[]));
+        assert_eq!(decoded(&ours).expect_err("a bad event").field.as_deref(), Some(field));
+    }
+}
+
 fn decoded(record: &Record) -> Result<Event, Reject> {
     event(record, &Options::for_tests()).outcome
 }
@@ -874,7 +903,7 @@ fn every_good_sample_is_accepted_and_every_bad_one_rejected() {
                 let as_request = request(&record, &options).outcome.map(|_| ());
                 let outcome = match kind_name.as_str() {
                     "turn" | "remember" | "update" | "forget" | "feedback" | "tick" | "prune"
-                    | "summary" => as_event,
+                    | "summary" | "revise" | "extracted" => as_event,
                     "recall" | "list" | "get" | "explain" | "stats" => as_request,
                     "cloudevents" => as_event.or(as_request),
                     _ => continue,

@@ -10,8 +10,8 @@ mod record;
 mod view;
 
 pub use proposal::{
-    NewSummary, Proposal, feedback_returned, forget_rest, proposal_erase, proposal_prune,
-    proposal_revise, proposal_summary,
+    NewSummary, Proposal, feedback_returned, forget_rest, proposal_erase, proposal_extracted,
+    proposal_prune, proposal_revise, proposal_summary,
 };
 pub use record::{DeadLetters, TRUNCATED, dead_letter, decision, erasure, shadow};
 

@@ -8,8 +8,8 @@ use super::{JSON, json, view};
 use crate::broker::OutgoingRecord;
 use crate::wire;
 use domain::{
-    MARK, Made, MemoryId, MemoryVersion, Rest, Revise, Signal, SignedParts, SigningKey, Time,
-    UserKey,
+    Extracted, MARK, Made, MemoryId, MemoryVersion, Rest, Revise, Signal, SignedParts, SigningKey,
+    Time, UserKey,
 };
 
 /// The common fields of these events. The id is derived from the content, so that an equal second
@@ -85,6 +85,28 @@ pub fn proposal_revise(proposal: &Proposal<'_>, revise: &Revise) -> OutgoingReco
         probability: Some(revise.probability),
         reason: Some(&revise.reason),
         ..common("revise", proposal)
+    };
+    published(proposal, &event)
+}
+
+pub fn proposal_extracted(
+    proposal: &Proposal<'_>,
+    session: &str,
+    extracted: &Extracted,
+) -> OutgoingRecord {
+    let facts = extracted.facts.iter().map(|fact| wire::Fact {
+        content: &fact.content,
+        kind: fact.kind.as_str(),
+        turns: &fact.turns,
+    });
+    let event = wire::OwnEvent {
+        session: Some(session),
+        turns: Some(extracted.turns.iter().map(|turn| view::event_position(turn, None)).collect()),
+        seen: Some(view::seen(&extracted.seen)),
+        facts: Some(facts.collect()),
+        by: Some(extracted.made.by.as_str()),
+        reason: Some(&extracted.made.reason),
+        ..common("extracted", proposal)
     };
     published(proposal, &event)
 }

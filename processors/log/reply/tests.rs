@@ -2,8 +2,8 @@ use super::*;
 use crate::broker::{Record, header};
 use domain::fault::RejectCode;
 use domain::{
-    Kind, MARK, Made, Maker, MemoryId, MemoryVersion, Metadata, NeighbourTurns, Outcome, Position,
-    Revise, Revision, Role, Scope, SignedParts, SigningKey, Surprise, UserKey,
+    Extracted, Fact, Kind, MARK, Made, Maker, MemoryId, MemoryVersion, Metadata, NeighbourTurns,
+    Outcome, Position, Revise, Revision, Role, Scope, SignedParts, SigningKey, Surprise, UserKey,
 };
 use serde_json::{Value, json};
 
@@ -482,6 +482,29 @@ fn proposals_carry_a_valid_signature_and_their_id() {
             json!({
                 "type": "revise", "memory": {"id": id, "version": 4},
                 "revises": [{"id": id, "version": 4}], "probability": 0.5, "reason": "x"
+            }),
+        ),
+        (
+            proposal_extracted(
+                &proposal,
+                "s-17",
+                &Extracted {
+                    turns: vec![Position { topic: "e".into(), partition: 2, offset: 9 }],
+                    seen: seen.to_vec(),
+                    facts: vec![Fact {
+                        content: "I moved.".into(),
+                        kind: Kind::new("fact"),
+                        turns: vec![0],
+                    }],
+                    made: made.clone(),
+                },
+            ),
+            json!({
+                "type": "extracted", "session": "s-17",
+                "turns": [{"topic": "e", "partition": 2, "offset": 9}],
+                "seen": [{"id": id, "version": 4}],
+                "facts": [{"content": "I moved.", "kind": "fact", "turns": [0]}],
+                "by": "model", "reason": "small-7b"
             }),
         ),
         (

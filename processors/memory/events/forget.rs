@@ -13,8 +13,8 @@ use crate::staged::Staged;
 use crate::{straggler, tenant};
 use domain::fault::Result;
 use domain::{
-    Decision, ErasedText, Erasure, Forget, Memory, MemoryId, Outcome, Position, Rest, Salt, Target,
-    Vector,
+    ContextTurn, Decision, ErasedText, Erasure, Forget, Memory, MemoryId, Outcome, Position, Rest,
+    Salt, Target, Vector,
 };
 use std::collections::BTreeSet;
 use text::Words;
@@ -206,6 +206,14 @@ fn meant(
             .collect(),
         None => BTreeSet::new(),
     };
+    let is_meant =
+        |said: &ContextTurn| meaning.has_words_in(&said.content) || meaning.is_near(&said.vector);
+    let windows = staged.windows(key)?;
+    let turns: BTreeSet<&Position> = windows
+        .iter()
+        .flat_map(|(_, window)| window.said.iter().filter(|said| is_meant(said)))
+        .filter_map(|said| said.source.as_ref())
+        .collect();
     let mut meant = Vec::new();
     let mut beside = Vec::new();
     let mut rest = Vec::new();
@@ -215,7 +223,9 @@ fn meant(
             let mut quoted = memory.metadata.values();
             !memory.covers.is_empty() && quoted.any(|text| meaning.has_words_in(text))
         };
-        if near.contains(&memory.id) || meaning.has_words_in(&memory.content) || quotes() {
+        let came_from = || memory.sources.iter().any(|turn| turns.contains(turn));
+        let has_words = meaning.has_words_in(&memory.content);
+        if near.contains(&memory.id) || has_words || quotes() || came_from() {
             if meant.len() < cx.settings.forget_query_max {
                 meant.push(memory);
             } else {
@@ -231,9 +241,7 @@ fn meant(
     // Turns that became no memory are forgotten too: as neighbours of memories, in the context
     // windows, and in the explanations of their decisions.
     put_changed(cx, staged, beside);
-    staged.forget_said(key, &|said| {
-        meaning.has_words_in(&said.content) || meaning.is_near(&said.vector)
-    })?;
+    staged.forget_said(key, &is_meant)?;
     handled.forgotten.push(Forgotten::Meant(key.clone(), meaning));
     Ok((meant, rest))
 }

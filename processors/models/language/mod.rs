@@ -1,9 +1,11 @@
 //! Asks a language model: one prompt in, one checked JSON value or a named refusal out.
 //!
 //! [`ChatModel`] asks an OpenAI-compatible endpoint. [`Scripted`] gives answers that a test wrote.
-//! Both hold the same conversation (`conversation.rs`). No module here knows memories, tenants or
-//! budgets: the caller redacts the texts and counts the calls.
+//! Both hold the same conversation (`conversation.rs`), and neither knows memories or tenants: the
+//! caller redacts the texts, and keeps a [`Breaker`] and a [`Budget`].
 
+mod breaker;
+mod budget;
 mod chat;
 mod completion;
 mod conversation;
@@ -12,6 +14,8 @@ mod key;
 mod post;
 mod scripted;
 
+pub use breaker::Breaker;
+pub use budget::Budget;
 pub use chat::{ChatModel, Options};
 pub use key::Key;
 pub use post::HAS_TLS;

@@ -6,13 +6,13 @@
 //! 4. Summarise each session that has been idle long enough, or the oldest sessions of a user with
 //!    too many, from memories that hold and are neither erased nor pruned in this round.
 
-use crate::compact::summarizer::{ExtractiveSummarizer, SessionTurn};
 use crate::profile::{Profile, PruneAction, SummaryTrigger};
 use crate::retain;
 use domain::{Made, Memory, MemoryId, MemoryVersion, Revise, Time, Vector};
 use memory::Session;
 use policies::rank;
 use std::collections::{BTreeMap, BTreeSet};
+use text::summarizer::{ExtractiveSummarizer, SessionTurn};
 
 /// The kind of a memory that summarises a session.
 const SUMMARY: &str = "summary";

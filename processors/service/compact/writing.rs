@@ -1,157 +1,69 @@
-//! Lets the language model write the summary of a session, and takes the quotes of the rules where
-//! its answer is missing or unfaithful.
-//!
-//! The worker never waits for an answer: it asks, goes on, and proposes the summary in a later
-//! round. The proposal is an event, so a replay repeats the recorded text and asks nobody.
+//! Asks the language model for the summary of a session, and takes the quotes of the rules where its
+//! answer is missing or unfaithful. Pure.
 
-use super::faithful::{Kept, Sources};
 use super::plan::PlannedSummary;
-use super::summarizer::ExtractiveSummarizer;
-use crate::language::{Asker, Language, Question, Task, cleaned};
+use crate::language::{Question, Task, cleaned};
 use crate::profile::Profile;
-use domain::{Made, Maker, Memory, UserKey, fault};
+use domain::{Made, Maker, Memory, UserKey};
 use models::language::{Refusal, Shape};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use std::collections::HashSet;
 use std::sync::Arc;
+use text::faithful::{Kept, Sources};
+use text::summarizer::ExtractiveSummarizer;
 
-/// Ids of summaries that were asked for, so that no session is asked about twice while its proposal
-/// waits to be applied. 100,000 take about 8 MB; of more, all are forgotten.
-const ASKED_MAX: usize = 100_000;
-
-/// A summary that the model was asked for.
-struct Asked {
-    partition: i32,
-    key: UserKey,
-    /// With the quotes of the rules as its content.
+/// A summary that the model was asked for, with the quotes of the rules as its content.
+pub struct Draft {
     summary: PlannedSummary,
     sources: Sources,
     keep: Kept,
 }
 
-pub struct Writing {
-    asker: Asker<Asked>,
-    task: Arc<Task>,
-    asked: HashSet<String>,
-    /// Questions were left for the next round.
-    has_left: bool,
-}
-
-/// A summary to propose, and where.
-pub struct Written {
-    pub partition: i32,
-    pub key: UserKey,
-    pub summary: PlannedSummary,
-}
-
-/// The connection of the compaction worker to the language model.
-pub struct Summaries(Asker<Asked>);
-
-impl Summaries {
-    pub fn with_threads(
-        language: Arc<Language>,
-        threads: usize,
-        questions_max: usize,
-    ) -> fault::Result<Summaries> {
-        Asker::with_threads(language, threads, questions_max).map(Summaries)
-    }
-
-    /// Each question is answered at once, for tests.
-    pub fn in_place(language: Arc<Language>, questions_max: usize) -> Summaries {
-        Summaries(Asker::in_place(language, questions_max))
-    }
-}
-
-impl Writing {
-    pub fn new(Summaries(asker): Summaries) -> Writing {
-        let task = Arc::new(task());
-        Writing { asker, task, asked: HashSet::new(), has_left: false }
-    }
-
-    pub fn begin(&mut self) {
-        self.has_left = false;
-    }
-
-    /// Returns whether a further round could ask more.
-    pub fn wants_round(&self) -> bool {
-        self.has_left && !self.asker.is_waiting()
-    }
-
-    /// Asks for a summary. Returns those that the rules write, because nobody can be asked.
-    pub fn ask(
-        &mut self,
-        (partition, key): (i32, &UserKey),
-        profile: &Profile,
+impl Draft {
+    /// Makes the question, and what is needed to judge its answer.
+    pub fn new(
+        (key, profile): (&UserKey, &Profile),
+        task: &Arc<Task>,
         memories: &[Memory],
-        planned: Vec<PlannedSummary>,
-    ) -> Vec<PlannedSummary> {
-        let mut by_rules = Vec::new();
-        for summary in planned {
-            let id = super::id_of("summary", &summary.covers);
-            if self.asked.contains(&id) {
-                continue;
-            }
-            if let Some(refusal) = self.asker.language.refuses(key) {
-                by_rules.push(quoting(summary, refusal.reason()));
-                continue;
-            }
-            if !self.asker.has_room() {
-                self.has_left = true;
-                break;
-            }
-            let covered: Vec<&Memory> = summary
-                .covers
-                .iter()
-                .filter_map(|seen| memories.iter().find(|memory| memory.id == seen.id))
-                .collect();
-            // Order matters: what must be kept is read from clean texts, because parts of a secret
-            // look like numbers that no rule of redaction finds.
-            let keep = Kept::of(&cleaned(&summary.content, profile));
-            let question = Question::about(key, profile, &self.task, &covered)
-                .with("keep", keep.all().collect());
-            if !self.asker.language.fits(&question) {
-                let why = "the session has more text than llm.question_bytes_max";
-                by_rules.push(quoting(summary, why));
-                continue;
-            }
-            let texts = covered.iter().flat_map(|memory| {
-                [memory.content.as_str()].into_iter().chain(memory.speaker.as_deref())
-            });
-            let sources = Sources::of(texts);
-            let about = Asked { partition, key: key.clone(), summary, sources, keep };
-            if self.asker.ask(about, question) {
-                if self.asked.len() >= ASKED_MAX {
-                    self.asked.clear();
-                }
-                self.asked.insert(id);
-            }
-        }
-        by_rules
+        summary: PlannedSummary,
+    ) -> (Draft, Question) {
+        let covered: Vec<&Memory> = summary
+            .covers
+            .iter()
+            .filter_map(|seen| memories.iter().find(|memory| memory.id == seen.id))
+            .collect();
+        // Order matters: what must be kept is read from clean texts, because parts of a secret look
+        // like numbers that no rule of redaction finds.
+        let keep = Kept::of(&cleaned(&summary.content, profile));
+        let question =
+            Question::about(key, profile, task, &covered).with("keep", keep.all().collect());
+        let texts = covered.iter().flat_map(|memory| {
+            [memory.content.as_str()].into_iter().chain(memory.speaker.as_deref())
+        });
+        let sources = Sources::of(texts);
+        (Draft { summary, sources, keep }, question)
     }
 
-    /// Takes the next answer and returns the summary to propose.
-    pub fn written(&mut self) -> Option<Written> {
-        let (asked, answer) = self.asker.answer()?;
-        let Asked { partition, key, summary, sources, keep } = asked;
-        let summary = match faithful(answer, &sources, &keep) {
+    /// The summary that comes of the answer.
+    pub fn finished(self, answer: Result<Value, Refusal>, model: &str) -> PlannedSummary {
+        let Draft { summary, sources, keep } = self;
+        match faithful(answer, &sources, &keep) {
             Ok(content) => {
-                let made = Made { by: Maker::Model, reason: self.asker.language.name().to_owned() };
+                let made = Made { by: Maker::Model, reason: model.to_owned() };
                 PlannedSummary { content, made: Some(made), ..summary }
             }
             Err(why) => quoting(summary, why),
-        };
-        Some(Written { partition, key, summary })
+        }
+    }
+
+    /// The summary without a question.
+    pub fn quoting(self, why: &str) -> PlannedSummary {
+        quoting(self.summary, why)
     }
 }
 
-/// The summaries of the rules, in a profile that asks for a model that is not there.
-pub fn without_endpoint(planned: Vec<PlannedSummary>) -> Vec<PlannedSummary> {
-    planned.into_iter().map(|summary| quoting(summary, "llm.url names no endpoint")).collect()
-}
-
 /// The summary of the rules, with the reason why the model did not write it.
-fn quoting(summary: PlannedSummary, why: &str) -> PlannedSummary {
+pub fn quoting(summary: PlannedSummary, why: &str) -> PlannedSummary {
     let made = Made { by: Maker::Rules, reason: why.to_owned() };
     PlannedSummary { made: Some(made), ..summary }
 }
@@ -180,7 +92,7 @@ struct Answer {
     summary: String,
 }
 
-fn task() -> Task {
+pub fn task() -> Task {
     let instruction = format!(
         "The field `texts` holds what was said in one session of a user, in order. Summarise it in \
          two or three plain sentences, in the language of the texts and in the third person. Keep \

@@ -47,6 +47,7 @@ fn is_copied(staged: &Staged<'_>, prepared: &Prepared) -> Result<bool> {
         | Command::Prune { .. }
         | Command::Summary { .. }
         | Command::Revise(_)
+        | Command::Extracted { .. }
         | Command::Tick => Ok(false),
         Command::Forget { .. } => Ok(true),
     }

@@ -191,6 +191,7 @@ impl Ingest {
             | Action::Prune { .. }
             | Action::Summary { .. }
             | Action::Revise(_)
+            | Action::Extracted(_)
             | Action::Tick => false,
         };
         // A replay below the published offset is silent: a record refused there would be lost.
@@ -253,6 +254,9 @@ impl Undecided {
             Action::Update(update) => update.content.iter().cloned().collect(),
             Action::Forget(Forget::Query(query)) => vec![query.clone()],
             Action::Summary { content, .. } => vec![content.clone()],
+            Action::Extracted(extracted) => {
+                extracted.facts.iter().map(|fact| fact.content.clone()).collect()
+            }
             _ => Vec::new(),
         }
     }
@@ -293,6 +297,10 @@ impl Undecided {
                 Command::Summary { content, vector: next(), covers, compresses_as, made }
             }
             Action::Revise(revise) => Command::Revise(revise),
+            Action::Extracted(extracted) => {
+                let vectors = extracted.facts.iter().map(|_| next()).collect();
+                Command::Extracted { extracted, vectors }
+            }
             Action::Tick => Command::Tick,
         };
         Prepared {

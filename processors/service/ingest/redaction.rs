@@ -34,6 +34,10 @@ fn texts(event: &mut Event) -> Vec<&mut String> {
         Action::Summary { content, made, .. } => {
             texts.extend([content].into_iter().chain(made.as_mut().map(|made| &mut made.reason)));
         }
+        Action::Extracted(extracted) => {
+            texts.extend(extracted.facts.iter_mut().map(|fact| &mut fact.content));
+            texts.push(&mut extracted.made.reason);
+        }
         Action::Prune { reason, .. } | Action::Revise(Revise { reason, .. }) => texts.push(reason),
         Action::Forget(_) | Action::Feedback { .. } | Action::Tick => {}
     }

@@ -40,7 +40,7 @@ impl LanguageMetrics {
             ),
             written: r.counters(
                 "keepsake_llm_written_total",
-                "Summaries of profiles that ask the language model, by who wrote them: model, or \
+                "Summaries in profiles that ask the language model, by who wrote them: model, or \
                  rules where its answer was missing or unfaithful",
                 &["by"],
             ),

@@ -1,6 +1,6 @@
 //! Deserializes a profile table by table and converts each table into the options of a stage.
 
-use super::{Profile, Prune, Retrieval, Steps, Summary};
+use super::{Extract, Profile, Prune, Retrieval, Steps, Summary};
 use domain::{Category, Role};
 use memory::Rules;
 use memory::rules::{Change, Feedback, Roles, TenantWriters};
@@ -32,6 +32,8 @@ pub struct WrittenProfile {
     template: Option<rank::Template>,
     prune: Prune,
     summary: Summary,
+    #[serde(default)]
+    extract: Extract,
     feedback: Feedback,
     #[serde(default)]
     tenant_memories: WrittenTenantMemories,
@@ -177,6 +179,7 @@ impl WrittenProfile {
             template: self.template,
             prune: self.prune,
             summary: self.summary,
+            extract: self.extract,
         })
     }
 

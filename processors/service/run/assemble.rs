@@ -11,7 +11,7 @@ use super::replier::{Replier, WhenMissing};
 use super::reply_topics::ReplyTopics;
 use super::stalls::Stalls;
 use super::{Service, Shared, http, loops, marks, options, topics};
-use crate::compact::{Compact, Judging, Summaries};
+use crate::compact::{Compact, Judging, Writer};
 use crate::config::{Config, Llm};
 use crate::ingest::Ingest;
 use crate::ingest::breaker::DeadLetterBreaker;
@@ -289,7 +289,7 @@ impl Service {
             }),
             None => None,
         };
-        let summaries = match &models.language {
+        let writer = match &models.language {
             Some(options) => {
                 let language = Language::new(
                     Box::new(ChatModel::new(options.clone())),
@@ -298,7 +298,7 @@ impl Service {
                     parts.metrics.clone(),
                 );
                 let Llm { concurrency, questions_max, .. } = config.llm;
-                Some(Summaries::with_threads(Arc::new(language), concurrency, questions_max)?)
+                Some(Writer::with_threads(Arc::new(language), concurrency, questions_max)?)
             }
             None => None,
         };
@@ -309,7 +309,7 @@ impl Service {
             parts.metrics.clone(),
         )
         .with_conflict_model(judging)
-        .with_language(summaries);
+        .with_language(writer);
         let compact_loop = loops::CompactLoop {
             producer: connection.producer("keepsake-compact")?,
             asked,

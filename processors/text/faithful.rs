@@ -12,8 +12,8 @@
 //! Limit: a false statement made of true words passes. Scripts without capital letters have no
 //! names here, so only their numbers and words are checked.
 
+use super::{Language, Words, is_stop_word, stem, words};
 use std::collections::BTreeSet;
-use text::{Language, Words, is_stop_word, stem, words};
 
 /// Least share of a sentence's content words that the source texts have too.
 const SHARED_MIN: f32 = 0.5;

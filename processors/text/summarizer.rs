@@ -9,7 +9,7 @@
 //! 3. Sort the chosen turns by time and shorten the longest until `chars_max` holds.
 //!
 //! The compaction worker passes the turns and publishes the summary as an event. A language model
-//! may write another summary, which `writing.rs` compares with this one.
+//! may write another summary, which must keep what this one has.
 
 use domain::{Time, Vector};
 
@@ -52,7 +52,7 @@ impl ExtractiveSummarizer {
             .iter()
             .zip(allowed)
             .filter(|(_, chars)| *chars > 0)
-            .map(|(turn, chars)| text::shortened(turn, chars))
+            .map(|(turn, chars)| crate::shortened(turn, chars))
             .collect::<Vec<_>>()
             .join("\n")
     }

@@ -1,0 +1,190 @@
+//! Asks the language model for summaries and facts without waiting: the worker asks, goes on, and
+//! proposes what has come when it next comes by. A proposal is an event, so a replay repeats the
+//! recorded answer and asks nobody.
+
+use super::extracting::{self, AskedFacts, PlannedExtraction};
+use super::plan::PlannedSummary;
+use super::writing::{self, Draft, quoting};
+use crate::language::{Asker, Language, Question, Task};
+use crate::profile::Profile;
+use domain::{Extracted, Memory, Time, UserKey, fault};
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// Ids that were asked about, so that no session is asked about twice while its proposal waits to be
+/// applied. 100,000 take about 8 MB; of more, all are forgotten.
+const ASKED_MAX: usize = 100_000;
+
+/// The connection of the compaction worker to the language model.
+pub struct Writer(Asker<Asked>);
+
+impl Writer {
+    pub fn with_threads(
+        language: Arc<Language>,
+        threads: usize,
+        questions_max: usize,
+    ) -> fault::Result<Writer> {
+        Asker::with_threads(language, threads, questions_max).map(Writer)
+    }
+
+    /// Each question is answered at once, for tests.
+    pub fn in_place(language: Arc<Language>, questions_max: usize) -> Writer {
+        Writer(Asker::in_place(language, questions_max))
+    }
+}
+
+enum Asked {
+    Summary { partition: i32, key: UserKey, draft: Draft },
+    Facts(AskedFacts),
+}
+
+/// What came of a question.
+pub enum Answered {
+    Summary { partition: i32, key: UserKey, summary: PlannedSummary },
+    Facts { partition: i32, key: UserKey, id: String, session: String, at: Time, found: Extracted },
+}
+
+pub struct Asking {
+    asker: Asker<Asked>,
+    summary: Arc<Task>,
+    facts: Arc<Task>,
+    asked: HashSet<String>,
+    /// Questions were left for the next round.
+    has_left: bool,
+}
+
+impl Asking {
+    pub fn new(Writer(asker): Writer) -> Asking {
+        Asking {
+            asker,
+            summary: Arc::new(writing::task()),
+            facts: Arc::new(extracting::task()),
+            asked: HashSet::new(),
+            has_left: false,
+        }
+    }
+
+    pub fn begin(&mut self) {
+        self.has_left = false;
+    }
+
+    /// Returns whether a further round could ask more.
+    pub fn wants_round(&self) -> bool {
+        self.has_left && !self.asker.is_waiting()
+    }
+
+    /// Asks for summaries. Returns those that the rules write, because nobody can be asked.
+    pub fn summaries(
+        &mut self,
+        (partition, key): (i32, &UserKey),
+        profile: &Profile,
+        memories: &[Memory],
+        planned: Vec<PlannedSummary>,
+    ) -> Vec<PlannedSummary> {
+        let mut by_rules = Vec::new();
+        for summary in planned {
+            let id = super::id_of("summary", &summary.covers);
+            if self.asked.contains(&id) {
+                continue;
+            }
+            if let Some(refusal) = self.asker.language.refuses(key) {
+                by_rules.push(quoting(summary, refusal.reason()));
+                continue;
+            }
+            if !self.asker.has_room() {
+                self.has_left = true;
+                break;
+            }
+            let (draft, question) = Draft::new((key, profile), &self.summary, memories, summary);
+            if !self.asker.language.fits(&question) {
+                by_rules
+                    .push(draft.quoting("the session has more text than llm.question_bytes_max"));
+                continue;
+            }
+            self.ask(id, Asked::Summary { partition, key: key.clone(), draft }, question);
+        }
+        by_rules
+    }
+
+    /// Asks for the facts of sessions. `is_applied` finds out whether an answer about the same turns
+    /// was applied before, perhaps of another process.
+    pub fn facts(
+        &mut self,
+        (partition, key): (i32, &UserKey),
+        profile: &Profile,
+        planned: Vec<PlannedExtraction>,
+        is_applied: impl Fn(&str) -> fault::Result<bool>,
+    ) -> fault::Result<Vec<Answered>> {
+        let mut by_rules = Vec::new();
+        for planned in planned {
+            if self.asked.contains(&planned.id) || is_applied(&planned.id)? {
+                continue;
+            }
+            // Asked later: what the rules kept is there, and the session can wait for more.
+            if self.asker.language.refuses(key).is_some() {
+                break;
+            }
+            if !self.asker.has_room() {
+                self.has_left = true;
+                break;
+            }
+            let question = Question::new(key, profile, &self.facts, planned.data());
+            let id = planned.id.clone();
+            if !self.asker.language.fits(&question) {
+                let why = "the session has more text than llm.question_bytes_max";
+                let found = planned.left_to_the_rules(why);
+                self.note(id);
+                by_rules.push(answered(partition, key.clone(), planned, found));
+                continue;
+            }
+            let about = AskedFacts { partition, key: key.clone(), planned };
+            self.ask(id, Asked::Facts(about), question);
+        }
+        Ok(by_rules)
+    }
+
+    /// Takes the next answer that leads to a proposal.
+    pub fn answered(&mut self) -> Option<Answered> {
+        loop {
+            let (asked, answer) = self.asker.answer()?;
+            let model = self.asker.language.name();
+            match asked {
+                Asked::Summary { partition, key, draft } => {
+                    let summary = draft.finished(answer, model);
+                    return Some(Answered::Summary { partition, key, summary });
+                }
+                Asked::Facts(AskedFacts { partition, key, planned }) => {
+                    match planned.extracted(answer, model) {
+                        Some(found) => return Some(answered(partition, key, planned, found)),
+                        None => {
+                            self.asked.remove(&planned.id);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn ask(&mut self, id: String, about: Asked, question: Question) {
+        if self.asker.ask(about, question) {
+            self.note(id);
+        }
+    }
+
+    fn note(&mut self, id: String) {
+        if self.asked.len() >= ASKED_MAX {
+            self.asked.clear();
+        }
+        self.asked.insert(id);
+    }
+}
+
+fn answered(
+    partition: i32,
+    key: UserKey,
+    planned: PlannedExtraction,
+    found: Extracted,
+) -> Answered {
+    let PlannedExtraction { id, session, at, .. } = planned;
+    Answered::Facts { partition, key, id, session, at, found }
+}
