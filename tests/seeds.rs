@@ -154,7 +154,8 @@ fn talome_stores_explicit_memories_and_merges_near_duplicates() {
         "## What I Remember About You\n\n- My timezone is EST timezone\n- Setting up media stack this week\n"
     );
     eventually("a returned memory counts as accessed", || {
-        let reply = ada.ask(json!({"type": "recall", "query": "anything", "explain": true}));
+        let reply = ada.ask(json!({"type": "recall", "query": "media stack", "explain": true,
+            "purpose": "tool"}));
         let memories = reply["memories"].as_array().expect("a list").clone();
         let context = memories
             .into_iter()

@@ -184,6 +184,7 @@ pub struct Remember {
     pub importance: f32,
     /// `None` takes the profile's default.
     pub confidence: Option<f32>,
+    pub stability: Option<f32>,
     pub scope: Scope,
     pub expires_at: Option<Time>,
 }
@@ -195,6 +196,9 @@ pub struct Update {
     pub kind: Option<Kind>,
     pub importance: Option<f32>,
     pub confidence: Option<f32>,
+    pub stability: Option<f32>,
+    /// False switches the memory off, true on again.
+    pub enabled: Option<bool>,
     /// The event's metadata take the place of the memory's.
     pub replaces_metadata: bool,
 }

@@ -35,7 +35,7 @@ pub use memory::{
 };
 pub use partition::partition_of;
 pub use request::{
-    Cursor, Explain, Format, List, Match, Purpose, Recall, ReplyTo, Request, RequestKind,
+    Assembly, Cursor, Explain, Format, List, Match, Purpose, Recall, ReplyTo, Request, RequestKind,
     UnsetFields,
 };
 pub use signature::{KEY_BYTES_MIN, MARK, SignedParts, SigningKey};

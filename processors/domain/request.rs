@@ -96,12 +96,26 @@ impl Match {
     }
 }
 
+/// The parts of an assembled block: their numbers of memories and of tokens.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Assembly {
+    pub soul_tokens: usize,
+    pub memories_included: usize,
+    pub memories_tokens: usize,
+    pub episodes_included: usize,
+    pub procedures_included: usize,
+    pub total_tokens: usize,
+    /// The best memories in the block with their scores.
+    pub top_memory_scores: Vec<(String, f32)>,
+}
+
 /// Marks the fields that a recall leaves unset, so that the profile's default applies to them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UnsetFields {
     pub limit: bool,
     pub format: bool,
     pub token_budget: bool,
+    pub purpose: bool,
 }
 
 /// Syntax of the prompt block.

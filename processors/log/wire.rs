@@ -134,6 +134,7 @@ pub struct Remember {
     pub kind: Option<String>,
     pub importance: Option<f32>,
     pub confidence: Option<f32>,
+    pub stability: Option<f32>,
     pub scope: Option<String>,
     pub expires_at: Option<Moment>,
 }
@@ -145,6 +146,8 @@ pub struct Update {
     pub kind: Option<String>,
     pub importance: Option<f32>,
     pub confidence: Option<f32>,
+    pub stability: Option<f32>,
+    pub enabled: Option<bool>,
 }
 
 /// The session to forget is the `session` of the event itself.
@@ -567,6 +570,27 @@ pub struct Recalled<'a> {
     pub prompt: &'a str,
     pub tokens: usize,
     pub budget_used: Number,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<Assembly<'a>>,
+}
+
+/// The parts of an assembled block, under the names of Alma's `AssembledContext.metadata`.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Assembly<'a> {
+    pub soul_tokens: usize,
+    pub memories_included: usize,
+    pub memories_tokens: usize,
+    pub episodes_included: usize,
+    pub procedures_included: usize,
+    pub total_tokens: usize,
+    pub top_memory_scores: Vec<MemoryScore<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct MemoryScore<'a> {
+    pub content: &'a str,
+    pub score: Number,
 }
 
 #[derive(Debug, Serialize)]

@@ -67,7 +67,9 @@ fn remove(
     mut doomed: Vec<Memory>,
 ) -> Result<Removed> {
     let gone: BTreeSet<MemoryId> = doomed.iter().map(|memory| memory.id).collect();
-    let sources: HashSet<Position> = doomed.iter().map(|memory| memory.source.clone()).collect();
+    let mut sources: HashSet<Position> =
+        doomed.iter().map(|memory| memory.source.clone()).collect();
+    let asked = doomed.len();
     let mut linked = Vec::new();
     let mut beside = Vec::new();
     let mut covering = Vec::new();
@@ -101,6 +103,13 @@ fn remove(
     doomed.append(&mut covering);
     put_changed(cx, staged, beside);
     let freed = unlink(cx, staged, linked, &gone);
+    // A turn that repeated an erased memory covers that memory, and was a neighbour too.
+    let said_again = doomed[asked..].iter().filter(|memory| memory.surprise.is_some());
+    let said_again: HashSet<Position> = said_again.map(|memory| memory.source.clone()).collect();
+    if !said_again.is_empty() {
+        forget_beside(cx, staged, key, &said_again)?;
+        sources.extend(said_again);
+    }
     for memory in &doomed {
         if memory.covers.iter().any(|id| gone.contains(id)) {
             plan_again(staged, key, memory)?;
@@ -118,6 +127,24 @@ fn remove(
     let forgotten = Forgotten::OfMemories { key: key.clone(), ids: gone, sources: sources.clone() };
     handled.forgotten.push(forgotten);
     Ok(Removed { memories: doomed, sources, freed })
+}
+
+/// Removes the words and vectors of these turns from the memories of the turns next to them.
+fn forget_beside(
+    cx: &Context<'_>,
+    staged: &mut Staged<'_>,
+    key: &UserKey,
+    sources: &HashSet<Position>,
+) -> Result<()> {
+    let mut beside = Vec::new();
+    staged.memories(key, &mut |mut memory| {
+        if memory.around.forget(|beside| sources.contains(&beside.source)) {
+            beside.push(memory);
+        }
+        true
+    })?;
+    put_changed(cx, staged, beside);
+    Ok(())
 }
 
 /// Stages memories of which only the neighbours changed. Their versions stay, because nothing that

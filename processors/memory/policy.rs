@@ -36,6 +36,11 @@ pub trait Policy: Any + Send + Sync {
     /// Judges a text that somebody asked to remember.
     fn remember(&self, cx: &Context<'_>, staged: &Staged<'_>, asked: Asked<'_>) -> Result<Wish>;
 
+    /// How lasting a statement is, from 0 to 1, for a policy with such a score.
+    fn stability(&self, _content: &str) -> Option<f32> {
+        None
+    }
+
     /// Reads several messages at once, after a turn with this many candidates was applied.
     fn extract(
         &self,

@@ -1,7 +1,7 @@
 //! The values that a policy ranks and renders: hits and a question in, ranked memories and a prompt
 //! block out. Retrieval fills in a [`Hit`], so that a policy knows no search engine.
 
-use domain::{Kind, Match, Memory, Metadata, Recall, Time};
+use domain::{Assembly, Kind, Match, Memory, Metadata, Purpose, Recall, Time};
 use std::sync::Arc;
 
 /// A memory that the text index or the vector index found, with the scores of both for the memory
@@ -43,6 +43,7 @@ pub struct Question<'a> {
     pub include_compressed: bool,
     pub explain: bool,
     pub limit: usize,
+    pub purpose: Purpose,
     /// The only speaker that the question names, normalised by `text::name`.
     pub speaker: Option<&'a str>,
     /// BM25 of a memory with every word of the question once. A word in no memory counts as the
@@ -85,6 +86,7 @@ impl<'a> Question<'a> {
             include_compressed: recall.include_compressed,
             explain: recall.explain,
             limit: recall.limit,
+            purpose: recall.purpose,
         }
     }
 }
@@ -147,10 +149,12 @@ impl Ranked {
 }
 
 /// A finished block. Invariant: `tokens` is the caller's count of `text`, and at most the budget.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct PromptBlock {
     pub text: String,
     pub tokens: usize,
     /// Places of the memories inside, in the ranking, ascending.
     pub taken: Vec<usize>,
+    /// What each part of the block holds, if the policy assembles its block of parts.
+    pub assembly: Option<Assembly>,
 }

@@ -58,6 +58,11 @@ impl Rules {
         }
     }
 
+    /// True if a use or a confirmation renews the memory.
+    pub fn renews(&self) -> bool {
+        self.feedback.renews
+    }
+
     pub fn returned_counts(&self) -> bool {
         self.feedback.returned_counts
     }
@@ -114,4 +119,11 @@ pub struct Feedback {
     irrelevant: Effect,
     returned: Effect,
     returned_counts: bool,
+    /// A profile from before this option renews.
+    #[serde(default = "yes")]
+    renews: bool,
+}
+
+fn yes() -> bool {
+    true
 }

@@ -3,7 +3,7 @@
 //!
 //! To add the options of a policy: a constant in its folder, and a line in [`of_document`].
 
-use crate::{lynkr, memory_spec};
+use crate::{alma, lynkr, memory_platform, memory_spec, talome};
 
 /// An option of a document, with the paths in the profile that take its value.
 #[derive(Clone, Copy, Debug)]
@@ -36,8 +36,11 @@ impl DocumentOptions {
 /// The options of the document that this policy follows; empty for a policy without such names.
 pub fn of_document(policy: &str) -> DocumentOptions {
     match policy {
+        "alma" => alma::options::OPTIONS,
         "lynkr" => lynkr::options::OPTIONS,
+        "memory-platform" => memory_platform::options::OPTIONS,
         "memory-spec" => memory_spec::options::OPTIONS,
+        "talome" => talome::options::OPTIONS,
         _ => DocumentOptions::default(),
     }
 }

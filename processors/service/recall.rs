@@ -420,9 +420,10 @@ impl Recall {
                 if let Answer::Recalled { memories, tokens, matched, .. } = &answer {
                     self.metrics.recalled(memories.len(), *tokens, *matched);
                     let key = &pending.request.key;
+                    let rules = &self.profiles.of(key).rules;
                     let is_use = matches!(&pending.request.ask, RequestKind::Recall(asked)
-                        if asked.purpose == Purpose::Tool);
-                    if is_use && self.profiles.of(key).rules.returned_counts() {
+                        if rules.policy.complete(asked).purpose == Purpose::Tool);
+                    if is_use && rules.returned_counts() {
                         let ids = memories.iter().map(|found| found.memory.id);
                         let place = (pending.partition, pending.offset);
                         self.returned.count(key, place, now.events, ids);

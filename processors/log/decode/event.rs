@@ -15,7 +15,7 @@ use crate::wire;
 use domain::fault::{Reject, RejectCode};
 use domain::{
     Action, Event, Extracted, Fact, Forget, Made, MemoryId, MemoryVersion, Position, Remember,
-    Rest, Revise, Scope, Time, Turn, Update, UserKey,
+    Rest, Revise, Scope, Signal, Time, Turn, Update, UserKey,
 };
 use serde_json::Value;
 use std::collections::HashSet;
@@ -135,6 +135,7 @@ fn remember(message: &EventBody<'_>) -> Result<Action, Reject> {
         kind: kind(remember.kind)?,
         importance: share("importance", remember.importance)?.unwrap_or(1.0),
         confidence: share("confidence", remember.confidence)?,
+        stability: share("stability", remember.stability)?,
         scope,
         expires_at: remember.expires_at.map(time),
     }))
@@ -151,17 +152,22 @@ fn update(message: &EventBody<'_>) -> Result<Action, Reject> {
         kind: kind(update.kind)?,
         importance: share("importance", update.importance)?,
         confidence: share("confidence", update.confidence)?,
+        stability: share("stability", update.stability)?,
+        enabled: update.enabled,
         replaces_metadata: message.common.metadata.is_some(),
     };
     let changes_nothing = update.content.is_none()
         && update.kind.is_none()
         && update.importance.is_none()
         && update.confidence.is_none()
+        && update.stability.is_none()
+        && update.enabled.is_none()
         && !update.replaces_metadata;
     if changes_nothing {
         return Err(Reject::of_field(
             "content",
-            "is missing, and so is every other change: kind, importance, confidence, metadata",
+            "is missing, and so is every other change: kind, importance, confidence, stability, \
+             enabled, metadata",
         ));
     }
     Ok(Action::Update(update))
@@ -237,10 +243,13 @@ fn feedback(message: &EventBody<'_>) -> Result<Action, Reject> {
         return Err(Reject::of_field("memory", "is missing, as is memories"));
     }
     check_count("memories", memories.len(), message.options.feedback_max)?;
-    // Without duplicates, because a memory that is named twice would count twice.
-    let mut known = HashSet::new();
-    memories.retain(|memory| known.insert(*memory));
     let signal = required("signal", variant("signal", feedback.signal)?)?;
+    // Without duplicates, because a memory that is named twice would count twice. The recall
+    // processor reports several recalls in one event, and names a memory once for each.
+    if !(message.is_own && signal == Signal::Returned) {
+        let mut known = HashSet::new();
+        memories.retain(|memory| known.insert(*memory));
+    }
     Ok(Action::Feedback { memories, signal })
 }
 

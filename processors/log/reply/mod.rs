@@ -18,7 +18,7 @@ pub use record::{DeadLetters, TRUNCATED, dead_letter, decision, erasure, shadow}
 use crate::broker::{Headers, OutgoingRecord};
 use crate::wire::{self, ECHOED};
 use domain::fault::Reject;
-use domain::{Cursor, Decision, Match, Memory, ReplyTo, Time};
+use domain::{Assembly, Cursor, Decision, Match, Memory, ReplyTo, Time};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -67,6 +67,8 @@ pub enum Answer {
         /// The used share of the token budget, 0 to 1.
         budget_used: f32,
         explain: bool,
+        /// The parts of the block, if the policy assembles it of parts.
+        assembly: Option<Assembly>,
     },
     Listed {
         memories: Vec<Memory>,
@@ -114,7 +116,16 @@ pub fn applied(
 /// Builds the reply to a request.
 pub fn answer(to: &ReplyTo, answer: &Answer, freshness: &Freshness) -> OutgoingRecord {
     match answer {
-        Answer::Recalled { memories, matched, placement, prompt, tokens, budget_used, explain } => {
+        Answer::Recalled {
+            memories,
+            matched,
+            placement,
+            prompt,
+            tokens,
+            budget_used,
+            explain,
+            assembly,
+        } => {
             let body = wire::Recalled {
                 memories: memories.iter().map(|found| view::found(found, *explain)).collect(),
                 matched: matched.map(Match::as_str),
@@ -122,6 +133,7 @@ pub fn answer(to: &ReplyTo, answer: &Answer, freshness: &Freshness) -> OutgoingR
                 prompt,
                 tokens: *tokens,
                 budget_used: wire::Number(*budget_used),
+                metadata: assembly.as_ref().map(view::assembly),
             };
             ok(to, "recalled", body, freshness)
         }

@@ -197,6 +197,7 @@ fn a_recall_shows_the_terms_of_scores_only_if_requested() {
             tokens: 7,
             budget_used: 0.0035,
             explain,
+            assembly: None,
         };
         answer(&reply_to(), &recalled, &Freshness { partial: true, ..freshness() })
     }

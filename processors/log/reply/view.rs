@@ -4,7 +4,7 @@
 use super::{Freshness, RecalledMemory, Stats};
 use crate::wire;
 use domain::{
-    Cursor, Decision, Erasure, Memory, MemoryId, MemoryVersion, Position, Surprise, Time,
+    Assembly, Cursor, Decision, Erasure, Memory, MemoryId, MemoryVersion, Position, Surprise, Time,
 };
 
 const UNQUOTED: &str = "left out, because it quotes what was said";
@@ -136,6 +136,21 @@ pub fn context(memory: &Memory) -> Vec<wire::ContextLine<'_>> {
     let around = &memory.around;
     let turns = around.earlier.iter().chain(&around.before).chain(&around.after);
     turns.map(|turn| wire::ContextLine { speaker: &turn.speaker, words: &turn.words }).collect()
+}
+
+pub fn assembly(assembly: &Assembly) -> wire::Assembly<'_> {
+    let scores = assembly.top_memory_scores.iter();
+    wire::Assembly {
+        soul_tokens: assembly.soul_tokens,
+        memories_included: assembly.memories_included,
+        memories_tokens: assembly.memories_tokens,
+        episodes_included: assembly.episodes_included,
+        procedures_included: assembly.procedures_included,
+        total_tokens: assembly.total_tokens,
+        top_memory_scores: scores
+            .map(|(content, score)| wire::MemoryScore { content, score: wire::Number(*score) })
+            .collect(),
+    }
 }
 
 pub fn history(memory: &Memory) -> Vec<wire::Revision<'_>> {

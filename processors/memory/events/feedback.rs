@@ -8,6 +8,7 @@ use crate::staged::Staged;
 use crate::tenant;
 use domain::fault::Result;
 use domain::{Decision, MemoryId, Outcome, Signal};
+use std::collections::HashSet;
 
 pub fn feedback(
     cx: &Context<'_>,
@@ -19,11 +20,15 @@ pub fn feedback(
     let effect = cx.rules.effect(signal);
     let is_use =
         signal == Signal::Used || (signal == Signal::Returned && cx.rules.returned_counts());
-    let mut known = Vec::new();
+    let (mut known, mut once) = (Vec::new(), HashSet::new());
     let mut is_shared = false;
     for id in memories {
+        // Several recalls that one event reports name a memory once for each.
+        let is_first = once.insert(*id);
         let Some(mut memory) = cx.named(staged, *id)? else { continue };
-        known.push(*id);
+        if is_first {
+            known.push(*id);
+        }
         let is_tenants = memory.key.is_tenant();
         is_shared |= is_tenants;
         if is_tenants && !cx.may_change_tenant() {
@@ -33,7 +38,7 @@ pub fn feedback(
         memory.confidence = (memory.confidence + effect.confidence).clamp(0.0, 1.0);
         memory.uses += u32::from(is_use);
         memory.confirmed += u32::from(signal == Signal::Confirmed);
-        if is_use || signal == Signal::Confirmed {
+        if cx.rules.renews() && (is_use || signal == Signal::Confirmed) {
             memory.fresh_at = memory.fresh_at.max(cx.event.at);
         }
         if signal == Signal::Wrong {
@@ -48,10 +53,10 @@ pub fn feedback(
     if is_shared {
         tenant::send_on(cx, &mut handled);
     }
-    if known.is_empty() && memories.len() == 1 {
+    if known.is_empty() && once.len() == 1 {
         handled.not_found = Some(no_such_memory(memories[0]));
     }
-    let reason = format!("{} for {} of {} memories", signal.as_str(), known.len(), memories.len());
+    let reason = format!("{} for {} of {} memories", signal.as_str(), known.len(), once.len());
     handled.decide(Decision {
         memory: known.first().copied(),
         related: known,

@@ -67,6 +67,7 @@ pub fn remember(
         scope: asked.scope,
         importance: asked.importance,
         confidence: asked.confidence.unwrap_or(wish.confidence),
+        stability: asked.stability.or_else(|| cx.rules.policy.stability(&asked.content)),
         expires_at: asked.expires_at,
         reason: "asked to remember".into(),
         ..cx.memory(0, &asked.content, wish.kind)
@@ -123,7 +124,11 @@ fn merge(
         content: Some(asked.content.clone()),
         kind: None,
         importance: None,
-        confidence: None,
+        // What the sender does not give stays as it is.
+        confidence: asked.confidence,
+        stability: asked.stability,
+        // Somebody asks for it again: switched off, it would be in no answer.
+        enabled: Some(true),
         replaces_metadata: false,
     };
     let memory = change(cx, staged, same, &update, Some(vector))?;

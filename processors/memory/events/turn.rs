@@ -113,7 +113,7 @@ fn apply(
     }
     if let Some(old) = judgement.same {
         if judgement.confirms {
-            confirm(cx, staged, old);
+            confirm(cx, staged, old, &said, judgement.confidence);
         }
         return Ok(decision);
     }
@@ -130,6 +130,7 @@ fn apply(
         importance: judgement.importance,
         confidence: judgement.confidence,
         archived: judgement.lifecycle == Lifecycle::Waiting,
+        stability: cx.rules.policy.stability(&said.candidate.text),
         surprise: Some(judgement.surprise),
         threshold: Some(judgement.threshold),
         reason: judgement.reason,
@@ -162,10 +163,21 @@ pub fn link(
     Ok(())
 }
 
-fn confirm(cx: &Context<'_>, staged: &mut Staged<'_>, mut memory: Memory) {
+/// Confirms the memory with the same statement. `confidence` is that of the statement by itself: a
+/// memory that was inferred from others has it once the user says the same.
+fn confirm(
+    cx: &Context<'_>,
+    staged: &mut Staged<'_>,
+    mut memory: Memory,
+    said: &Said<'_>,
+    confidence: f32,
+) {
     let effect = cx.rules.effect(Signal::Confirmed);
     memory.confirmed += 1;
     memory.confidence = (memory.confidence + effect.confidence).clamp(0.0, 1.0);
+    if memory.role != Role::User && said.turn.role == Role::User {
+        memory.confidence = memory.confidence.max(confidence);
+    }
     memory.fresh_at = memory.fresh_at.max(cx.event.at);
     memory.archived = false;
     memory.compressed_by = None;

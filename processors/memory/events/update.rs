@@ -1,4 +1,5 @@
-//! Changes a memory as the sender asks: the words, kind, importance, confidence or metadata.
+//! Changes a memory as the sender asks: the words, kind, scores, metadata, or the switch that takes
+//! it out of all answers.
 
 use crate::context::{Context, no_such_memory};
 use crate::handled::Handled;
@@ -65,6 +66,19 @@ pub fn change(
     }
     memory.importance = update.importance.unwrap_or(memory.importance);
     memory.confidence = update.confidence.unwrap_or(memory.confidence);
+    if let Some(enabled) = update.enabled {
+        if !enabled {
+            // A summary quotes the memories that it covers.
+            retract_summaries(cx, staged, &memory.key, memory.id)?;
+            memory.compressed_by = None;
+        }
+        memory.disabled = !enabled;
+    }
+    memory.stability = match update.stability {
+        None if update.content.is_some() => cx.rules.policy.stability(&memory.content),
+        None => memory.stability,
+        sent => sent,
+    };
     if update.replaces_metadata {
         memory.metadata = cx.event.metadata.clone();
     }

@@ -5,7 +5,7 @@
 //! (`&[Message]`) and output ([`Extracted`], [`Episode`]) could take their place.
 
 use crate::shared::pattern;
-use crate::shared::wording::{content, is_courtesy, overlap, specifics, stems};
+use crate::shared::wording::{content, is_courtesy, is_frame, overlap, specifics, stems};
 use domain::{Kind, Memory, MemoryId, Role};
 use regex::Regex;
 use serde::Deserialize;
@@ -20,14 +20,17 @@ pub struct Gate {
     /// Last messages, of user and assistant, that an extraction reads.
     pub messages: usize,
     pub memories_max: usize,
-    /// Importance: critical, then useful by category, then minor. Below `importance_min` a message
-    /// makes no memory.
+    /// Days after which the read messages of other conversations are removed.
+    pub window_days: f32,
+    /// Importance: critical, then useful by category, then minor, then noise: a mere mention. Below
+    /// `importance_min` a sentence makes no memory.
     pub critical: f32,
     pub project: f32,
     pub decision: f32,
     pub preference: f32,
     pub fact: f32,
     pub minor: f32,
+    pub noise: f32,
     pub importance_min: f32,
     /// Confidence in the user's own statements (`stated`) and in the assistant's (`inferred`).
     pub stated: f32,
@@ -38,13 +41,17 @@ pub struct Gate {
     pub same_keywords_min: usize,
 }
 
-/// A message of the conversation, or a part of a long one.
+/// A sentence of a message, or a larger part of a long one.
 #[derive(Clone, Debug)]
 pub struct Message<'a> {
     pub role: Role,
     pub content: &'a str,
     /// The kind that the sender gave. A hint overrides the category found in the text.
     pub hint: Option<&'a Kind>,
+    /// False for a message that has been extracted: no second memory is made of its words.
+    pub is_open: bool,
+    /// Said since the last extraction.
+    pub is_new: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -58,14 +65,83 @@ pub struct Extracted {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Episode {
-    /// Index of the user's message with the most recurring keywords, which serves as the summary.
+    /// Index of the user's new message with the most recurring keywords, which serves as the
+    /// summary.
     pub message: usize,
     pub topics: Vec<String>,
-    /// Index of the last message that reports a result.
+    /// Index of the last new message that reports a result.
     pub outcome: Option<usize>,
 }
 
+/// Field of an episode's metadata with the topics, separated by commas.
+pub const TOPICS: &str = "topics";
 const TOPICS_MAX: usize = 3;
+/// A word of fewer letters names no topic.
+const TOPIC_LETTERS_MIN: usize = 3;
+
+/// Words that recur in talk about anything.
+const NO_TOPIC: &[&str] = &[
+    "always",
+    "any",
+    "bit",
+    "come",
+    "day",
+    "does",
+    "don't",
+    "every",
+    "fine",
+    "first",
+    "get",
+    "give",
+    "going",
+    "hmm",
+    "it's",
+    "i'm",
+    "i've",
+    "just",
+    "know",
+    "last",
+    "let's",
+    "look",
+    "lot",
+    "made",
+    "make",
+    "maybe",
+    "much",
+    "need",
+    "never",
+    "new",
+    "next",
+    "now",
+    "one",
+    "right",
+    "said",
+    "see",
+    "some",
+    "something",
+    "still",
+    "take",
+    "tell",
+    "that's",
+    "thing",
+    "things",
+    "think",
+    "time",
+    "today",
+    "tomorrow",
+    "try",
+    "two",
+    "user",
+    "want",
+    "way",
+    "week",
+    "work",
+    "works",
+    "yesterday",
+];
+
+/// Content words from which on a mere mention is worth a memory.
+const MENTION_WORDS: usize = 3;
 
 static PROJECT: LazyLock<Regex> = LazyLock::new(|| {
     pattern(concat!(
@@ -106,7 +182,8 @@ static ENDED: LazyLock<Regex> = LazyLock::new(|| {
 
 /// Returns up to `memories_max` memories, the most important first; ties keep the messages' order.
 pub fn extract(gate: &Gate, messages: &[Message<'_>]) -> Vec<Extracted> {
-    let found = messages.iter().enumerate().filter_map(|(place, message)| {
+    let open = messages.iter().enumerate().filter(|(_, message)| message.is_open);
+    let found = open.filter_map(|(place, message)| {
         let category =
             message.hint.cloned().or_else(|| category(message.content).map(Kind::new))?;
         let importance = importance(gate, message.content, category.as_str());
@@ -124,13 +201,15 @@ pub fn extract(gate: &Gate, messages: &[Message<'_>]) -> Vec<Extracted> {
     found
 }
 
-/// Summarises the messages as an episode, or returns `None` if no keyword occurs twice.
+/// Summarises the new messages as an episode, with the topics of all messages, or returns `None` if
+/// no keyword occurs twice. The windows overlap, and two episodes should not quote the same message.
 pub fn episode(messages: &[Message<'_>]) -> Option<Episode> {
     let mut times: BTreeMap<String, usize> = BTreeMap::new();
     for message in messages {
         keywords(message.content).into_iter().for_each(|word| *times.entry(word).or_default() += 1);
     }
-    let of_user = messages.iter().enumerate().filter(|(_, message)| message.role == Role::User);
+    let new = messages.iter().enumerate().filter(|(_, message)| message.is_new);
+    let of_user = new.filter(|(_, message)| message.role == Role::User);
     let (message, _) = of_user.max_by_key(|(place, message)| {
         let recurring: usize = keywords(message.content).iter().map(|word| times[word]).sum();
         (recurring, usize::MAX - place)
@@ -139,14 +218,28 @@ pub fn episode(messages: &[Message<'_>]) -> Option<Episode> {
         times.into_iter().filter(|(_, count)| *count > 1).map(|(word, n)| (n, word)).collect();
     topics.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
     let topics: Vec<String> = topics.into_iter().take(TOPICS_MAX).map(|(_, word)| word).collect();
-    let outcome = messages
-        .iter()
-        .rposition(|message| ENDED.is_match(message.content) && !message.content.ends_with('?'));
+    let outcome = messages.iter().rposition(|message| {
+        message.is_new && ENDED.is_match(message.content) && !message.content.ends_with('?')
+    });
     (!topics.is_empty()).then_some(Episode { message, topics, outcome })
 }
 
+/// Returns the words of a text that may name a topic.
 fn keywords(text: &str) -> BTreeSet<String> {
-    content(text).into_iter().map(str::to_lowercase).collect()
+    let words = content(text).into_iter().map(|word| word.to_lowercase().replace('’', "'"));
+    words
+        .filter(|word| {
+            word.chars().count() >= TOPIC_LETTERS_MIN
+                && !is_frame(word)
+                && !NO_TOPIC.contains(&word.as_str())
+        })
+        .collect()
+}
+
+/// Returns the topics of an episode.
+pub fn topics_of(memory: &Memory) -> impl Iterator<Item = &str> {
+    let topics = memory.metadata.get(TOPICS).into_iter().flat_map(|topics| topics.split(','));
+    topics.map(str::trim).filter(|topic| !topic.is_empty())
 }
 
 /// Finds the newest memory whose keywords have a Jaccard similarity of at least `same_overlap` with
@@ -168,8 +261,16 @@ fn importance(gate: &Gate, content: &str, category: &str) -> f32 {
         "decision" => gate.decision,
         "preference" => gate.preference,
         "fact" if FACT.is_match(content) => gate.fact,
+        "fact" if is_noise(content) => gate.noise,
         _ => gate.minor,
     }
+}
+
+/// True for a few words around a name that state nothing. A number may be an appointment.
+fn is_noise(text: &str) -> bool {
+    !MINOR.is_match(text)
+        && !text.contains(|c: char| c.is_ascii_digit())
+        && content(text).len() < MENTION_WORDS
 }
 
 /// Returns the category of a text, or `None` for a question, a courtesy or a text without content.
@@ -197,7 +298,7 @@ mod tests {
     }
 
     fn message(role: Role, content: &str) -> Message<'_> {
-        Message { role, content, hint: None }
+        Message { role, content, hint: None, is_open: true, is_new: true }
     }
 
     fn extracted(content: &str) -> Option<(String, f32)> {
@@ -238,6 +339,40 @@ mod tests {
             assert!((0.5..=0.8).contains(&useful), "{useful}");
         }
         assert_eq!(extracted("We decided on tea"), Some(("decision".to_owned(), gate.decision)));
+    }
+
+    #[test]
+    fn a_mere_mention_is_below_the_threshold() {
+        assert!(gate().noise < gate().importance_min && gate().importance_min <= gate().minor);
+        assert_eq!(extracted("So, TypeScript again"), None);
+        for said in ["User mentioned coffee", "Flight LH1234", "TypeScript services in Porto"] {
+            assert!(extracted(said).is_some(), "{said}");
+        }
+        let mention = [message(Role::User, "So, TypeScript again")];
+        let all = Gate { importance_min: 0.0, ..gate() };
+        assert_eq!(extract(&all, &mention)[0].importance, gate().noise);
+    }
+
+    #[test]
+    fn a_message_that_was_extracted_makes_no_second_memory() {
+        let said = Message { is_open: false, ..message(Role::User, "I prefer TypeScript") };
+        assert_eq!(extract(&gate(), &[said]), []);
+    }
+
+    #[test]
+    fn an_episode_quotes_what_was_said_since_the_last_one() {
+        fn read(role: Role, content: &str) -> Message<'_> {
+            Message { is_new: false, ..message(role, content) }
+        }
+        let messages = [
+            read(Role::User, "The auth middleware rejects every token of the middleware"),
+            read(Role::Assistant, "The auth middleware is fixed"),
+            message(Role::User, "Now the auth test fails"),
+            message(Role::Assistant, "I see"),
+        ];
+        let episode = episode(&messages).expect("keywords recur in these messages");
+        assert_eq!((episode.message, episode.outcome), (2, None));
+        assert_eq!(episode.topics, ["auth", "middleware"], "of the whole window");
     }
 
     #[test]

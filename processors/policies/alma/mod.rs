@@ -3,6 +3,7 @@
 
 mod extraction;
 mod gate;
+pub mod options;
 mod rank;
 
 use super::{Tables, shared};
@@ -10,13 +11,15 @@ use domain::fault::Result;
 use domain::{Kind, Outcome, Recall, Surprise, Time, Turn};
 use memory::context::Context;
 use memory::handled::Handled;
-use memory::policy::{Asked, Judgement, Lifecycle, Links, Needs, Policy, Said, Wish};
+use memory::policy::{Asked, Judgement, Lifecycle, Links, Needs, Policy, Room, Said, Wish};
 use memory::ranking::{Hit, PromptBlock, Question, Ranked, RankedHits};
 use memory::staged::Staged;
 
 /// Reason of a message that waits for its extraction. Messages that wait are found by this reason.
 const WAITS: &str = "waits for the next extraction";
-/// Kind of such a message if the sender gave none.
+/// Reason of a message that an extraction has read, and that the next one reads again.
+const READ: &str = "read, and no memory";
+/// Kind of a message of either if the sender gave none.
 const WAITING: &str = "waiting";
 
 pub struct Alma {
@@ -73,12 +76,19 @@ impl Policy for Alma {
         extraction::extract(&self.gate, cx, staged, turn, handled)
     }
 
+    /// Without a limit in the request, the token budget is the limit: the parts of the context are
+    /// filled from all candidates.
     fn complete(&self, asked: &Recall) -> Recall {
-        Recall { limit: shared::limit(asked, self.rank.limit, usize::MAX), ..asked.clone() }
+        Recall { limit: shared::limit(asked, usize::MAX, usize::MAX), ..asked.clone() }
     }
 
     fn rank(&self, hits: Vec<Hit>, question: &Question<'_>, at: Time) -> RankedHits {
-        shared::order(hits, question, at, |hits, at| rank::ranked(&self.rank, hits, question, at))
+        let at = question.as_of.unwrap_or(at);
+        RankedHits { ranked: rank::ranked(&self.rank, hits, question, at), matched: None }
+    }
+
+    fn select(&self, ranked: Vec<Ranked>, room: &Room<'_>) -> Vec<Ranked> {
+        rank::limited(ranked, room.limit)
     }
 
     fn render(

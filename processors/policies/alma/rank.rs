@@ -3,14 +3,21 @@
 //!   score  0.40 relevance + 0.30 importance + 0.20 recency + 0.10 frequency
 //!   block  soul blocks, then memories in half of the remaining budget, then episodes and
 //!          procedures, each part in an XML section of its own
+//!
+//! Each part is filled from candidates of its own, so that many memories take no place from the
+//! episodes. The soul stands outside of the request's limit and filters.
 
+use super::extraction::is_message;
+use super::gate::{TOPICS, topics_of};
 use crate::rank::frame::xml_text;
-use crate::shared::{best_first, days_since_access, summed};
-use domain::{Memory, Time};
+use crate::rank::{admitted, admitted_unfiltered, better_first, is_of_kind};
+use crate::shared::wording::stems;
+use crate::shared::{days_since_access, summed};
+use domain::{Assembly, Memory, MemoryId, Time};
 use memory::ranking::{Hit, PromptBlock, Question, Ranked};
 use serde::Deserialize;
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -19,9 +26,12 @@ pub struct Rank {
     /// Weights of single users, by `tenant/user`.
     #[serde(default)]
     pub users: BTreeMap<String, Weights>,
-    pub recency_half_life_days: f32,
+    pub recency_half_life_hours: f32,
     /// Largest share of the budget that memories may fill, after the soul blocks.
     pub memories_share: f32,
+    /// A procedure matches a question with which it has a word in common, or at least this cosine.
+    pub procedure_cosine_min: f32,
+    /// Candidates of each part besides the soul.
     pub limit: usize,
 }
 
@@ -34,9 +44,18 @@ pub struct Weights {
     pub frequency: f32,
 }
 
+/// Soul blocks by their kinds, in the order of the article.
+const SOUL: [&str; 4] = ["identity", "style", "context", "anti_patterns"];
+/// Name of the term that marks an episode with a topic of the question.
+const TOPIC: &str = "topic";
+/// A line with more bytes for each token that is left does not fit.
+const BYTES_A_TOKEN: usize = 8;
+/// Memories whose scores the reply lists. Open in the article.
+const TOP_SCORES: usize = 10;
+
 /// The parts of the context in their strict order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Part {
+pub(super) enum Part {
     Soul,
     Memories,
     Episodes,
@@ -46,9 +65,9 @@ enum Part {
 const PARTS: [Part; 4] = [Part::Soul, Part::Memories, Part::Episodes, Part::Procedures];
 
 impl Part {
-    fn of(memory: &Memory) -> Part {
+    pub(super) fn of(memory: &Memory) -> Part {
         match memory.kind.as_str() {
-            "identity" | "style" | "context" | "anti_patterns" => Part::Soul,
+            kind if SOUL.contains(&kind) => Part::Soul,
             "episode" | "summary" => Part::Episodes,
             "procedure" => Part::Procedures,
             _ => Part::Memories,
@@ -65,9 +84,16 @@ impl Part {
     }
 }
 
-/// Orders the hits by part. Episodes come latest first, the other parts by score.
+/// Scores the candidates and orders them by part, at most `rank.limit` of each besides the soul.
 pub fn ranked(rank: &Rank, hits: Vec<Hit>, question: &Question, at: Time) -> Vec<Ranked> {
-    let scored = hits.into_iter().map(|hit| {
+    let off: BTreeSet<MemoryId> =
+        hits.iter().filter(|hit| hit.memory.disabled).map(|hit| hit.memory.id).collect();
+    let admitted = hits.into_iter().filter(|hit| {
+        // An episode quotes the memories that it covers.
+        is_candidate(rank, hit, question) && hit.memory.covers.iter().all(|id| !off.contains(id))
+    });
+    let asked = stems(question.text);
+    let scored = admitted.map(|hit| {
         let weights = rank.users.get(hit.memory.key.as_str()).unwrap_or(&rank.weights);
         let parts = [
             ("relevance", weights.relevance * hit.own.cosine),
@@ -77,19 +103,97 @@ pub fn ranked(rank: &Rank, hits: Vec<Hit>, question: &Question, at: Time) -> Vec
             ("recency", weights.recency * recency(rank, &hit.memory, at)),
             ("frequency", weights.frequency * frequency(hit.memory.uses)),
         ];
-        summed(hit.memory, question, &parts)
+        let mut ranked = summed(hit.memory, question, &parts);
+        // A block shows the latest episodes; who asks for episodes searches them by topic.
+        let is_sought = !question.kinds.is_empty() && Part::of(&ranked.memory) == Part::Episodes;
+        if is_sought && topics_of(&ranked.memory).any(|topic| !stems(topic).is_disjoint(&asked)) {
+            ranked.terms.push((TOPIC, 1.0));
+        }
+        ranked
     });
-    let mut ranked = best_first(scored.collect());
-    ranked.sort_by_key(|one| {
+    let mut left = BTreeMap::from(PARTS.map(|part| (part, rank.limit)));
+    let mut ranked = arranged(scored.collect());
+    ranked.retain(|one| {
         let part = Part::of(&one.memory);
-        (part, Reverse(if part == Part::Episodes { one.memory.created_at } else { Time(0) }))
+        let left = left.get_mut(&part).expect("every part has its limit");
+        let has_room = *left > 0;
+        *left = left.saturating_sub(1);
+        has_room || part == Part::Soul
     });
     ranked
 }
 
-/// Halves with every `recency_half_life_days` since the last access.
+/// Cuts the list at a limit. The soul is always included and does not count.
+pub fn limited(ranked: Vec<Ranked>, limit: usize) -> Vec<Ranked> {
+    let (mut soul, mut others): (Vec<Ranked>, Vec<Ranked>) =
+        arranged(ranked).into_iter().partition(|one| Part::of(&one.memory) == Part::Soul);
+    others.truncate(limit);
+    soul.append(&mut others);
+    soul
+}
+
+fn is_candidate(rank: &Rank, hit: &Hit, question: &Question) -> bool {
+    let memory = &*hit.memory;
+    if is_message(memory) {
+        return false;
+    }
+    match Part::of(memory) {
+        Part::Soul => admitted_unfiltered(memory, question),
+        Part::Memories => admitted(memory, question),
+        Part::Episodes => {
+            is_of_kind(memory, question)
+                && has_topics(memory, question)
+                && admitted_unfiltered(memory, question)
+        }
+        // "Behavioral patterns matching the current query". A request that names the kind lists
+        // them.
+        Part::Procedures => {
+            let is_match = hit.own.words > 0.0 || hit.own.cosine >= rank.procedure_cosine_min;
+            admitted(memory, question)
+                && (!question.kinds.is_empty() || is_match && !question.is_blank)
+        }
+    }
+}
+
+/// True if the episode has the metadata that the question names. One of several topics is enough.
+fn has_topics(memory: &Memory, question: &Question) -> bool {
+    question.metadata.iter().all(|(name, value)| {
+        let is_topic = |topic: &str| topic.to_lowercase() == value.trim().to_lowercase();
+        memory.metadata.get(name) == Some(value)
+            || name == TOPICS && topics_of(memory).any(is_topic)
+    })
+}
+
+/// Orders by part: soul blocks as the article lists them, episodes latest first, the others by
+/// score.
+fn arranged(mut ranked: Vec<Ranked>) -> Vec<Ranked> {
+    ranked.sort_by(|a, b| {
+        let part = Part::of(&a.memory);
+        part.cmp(&Part::of(&b.memory)).then_with(|| match part {
+            Part::Soul => soul_order(a).cmp(&soul_order(b)),
+            Part::Episodes => episode_order(a).cmp(&episode_order(b)),
+            Part::Memories | Part::Procedures => better_first(a, b),
+        })
+    });
+    ranked
+}
+
+fn soul_order(one: &Ranked) -> impl Ord + use<> {
+    let memory = &one.memory;
+    let place = SOUL.iter().position(|kind| *kind == memory.kind.as_str());
+    (place, memory.created_at, memory.source.offset, memory.id)
+}
+
+fn episode_order(one: &Ranked) -> impl Ord + use<> {
+    let has_topic = one.terms.contains(&(TOPIC, 1.0));
+    let memory = &one.memory;
+    Reverse((has_topic, memory.created_at, memory.source.offset, memory.id))
+}
+
+/// Halves with every `recency_half_life_hours` since the last access.
 fn recency(rank: &Rank, memory: &Memory, at: Time) -> f32 {
-    (-days_since_access(memory, at) / rank.recency_half_life_days.max(f32::MIN_POSITIVE)).exp2()
+    let hours = 24.0 * days_since_access(memory, at);
+    (-hours / rank.recency_half_life_hours.max(f32::MIN_POSITIVE)).exp2()
 }
 
 /// Grows with the logarithm of the uses and reaches 1 at 99.
@@ -123,10 +227,11 @@ pub(super) fn block(
             let mut taken: Vec<usize> =
                 context.lines.values().flatten().map(|(place, _)| *place).collect();
             taken.sort_unstable();
+            let assembly = Some(context.assembly(ranked, tokens, count_tokens));
             return if taken.is_empty() {
-                PromptBlock::default()
+                PromptBlock { assembly: Some(Assembly::default()), ..PromptBlock::default() }
             } else {
-                PromptBlock { text, tokens, taken }
+                PromptBlock { text, tokens, taken, assembly }
             };
         }
         // The whole block may count more tokens than the sum of its lines.
@@ -153,6 +258,10 @@ impl Context {
             ranked.iter().enumerate().filter(|(_, one)| Part::of(&one.memory) == part)
         {
             let text = line(part, &one.memory);
+            // Prose has about 5 bytes a token: a text this long is not worth counting.
+            if text.len() / BYTES_A_TOKEN > budget.saturating_sub(used) {
+                continue;
+            }
             let tokens = count_tokens(&text);
             if used + tokens <= budget {
                 used += tokens;
@@ -163,13 +272,38 @@ impl Context {
     }
 
     fn text(&self) -> String {
-        let filled = self.lines.iter().filter(|(_, lines)| !lines.is_empty());
-        filled
-            .map(|(part, lines)| {
-                let lines: String = lines.iter().map(|(_, text)| text.as_str()).collect();
-                format!("<{0}>\n{lines}</{0}>\n", part.tag())
-            })
-            .collect()
+        PARTS.map(|part| self.section(part)).concat()
+    }
+
+    /// The section of a part, empty if the part has no line.
+    fn section(&self, part: Part) -> String {
+        let lines = self.lines.get(&part).into_iter().flatten();
+        let lines: String = lines.map(|(_, text)| text.as_str()).collect();
+        if lines.is_empty() { lines } else { format!("<{0}>\n{lines}</{0}>\n", part.tag()) }
+    }
+
+    fn assembly(
+        &self,
+        ranked: &[Ranked],
+        total_tokens: usize,
+        count_tokens: &dyn Fn(&str) -> usize,
+    ) -> Assembly {
+        let included = |part| self.lines.get(&part).map_or(0, Vec::len);
+        let tokens = |part| count_tokens(&self.section(part));
+        let memories = self.lines.get(&Part::Memories).into_iter().flatten();
+        let scores = memories.take(TOP_SCORES).map(|(place, _)| {
+            let one = &ranked[*place];
+            (one.memory.content.clone(), one.score)
+        });
+        Assembly {
+            soul_tokens: tokens(Part::Soul),
+            memories_included: included(Part::Memories),
+            memories_tokens: tokens(Part::Memories),
+            episodes_included: included(Part::Episodes),
+            procedures_included: included(Part::Procedures),
+            total_tokens,
+            top_memory_scores: scores.collect(),
+        }
     }
 
     fn drop_last(&mut self) {
@@ -192,7 +326,7 @@ fn line(part: Part, memory: &Memory) -> String {
             )
         }
         Part::Episodes => {
-            let topics = attribute(memory, "topics");
+            let topics = attribute(memory, TOPICS);
             let outcome = attribute(memory, "outcome");
             format!("<episode{topics}{outcome}>{content}</episode>\n")
         }

@@ -2,6 +2,7 @@
 //! composite score. `README.md` cites the document.
 
 mod gate;
+pub mod options;
 mod rank;
 
 use super::Tables;
@@ -39,6 +40,10 @@ impl Policy for MemoryPlatform {
             .clone()
             .unwrap_or_else(|| Kind::new(gate::kind(&asked.asked.content).unwrap_or("fact")));
         Ok(Wish { kind, confidence: 1.0, same: None, links: Links::default() })
+    }
+
+    fn stability(&self, content: &str) -> Option<f32> {
+        Some(rank::stability(&self.rank, content))
     }
 
     fn rank(&self, hits: Vec<Hit>, question: &Question<'_>, at: Time) -> RankedHits {

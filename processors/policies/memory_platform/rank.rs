@@ -67,10 +67,13 @@ fn decay_rate(rank: &Rank, memory: &Memory) -> f32 {
         .or_else(|| rank.decay.get("fact"))
         .copied()
         .unwrap_or_default();
-    of_kind * (1.0 - stability(rank, &memory.content)) / (1.0 - STABILITY_MIDDLING)
+    // A memory of an earlier version has no stored stability.
+    let stability = memory.stability.unwrap_or_else(|| stability(rank, &memory.content));
+    of_kind * (1.0 - stability) / (1.0 - STABILITY_MIDDLING)
 }
 
-fn stability(rank: &Rank, content: &str) -> f32 {
+/// Rates how lasting a statement is by its wording.
+pub fn stability(rank: &Rank, content: &str) -> f32 {
     match () {
         () if LASTING.is_match(content) => rank.stability_high,
         () if PASSING.is_match(content) => rank.stability_low,

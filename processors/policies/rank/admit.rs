@@ -7,9 +7,19 @@ use memory::ranking::Question;
 
 /// True if the memory meets every condition of the question.
 pub fn admitted(memory: &Memory, question: &Question) -> bool {
-    is_in_scope(memory, question)
-        && (question.kinds.is_empty() || question.kinds.contains(&memory.kind))
+    is_of_kind(memory, question)
         && has_all(&memory.metadata, question.metadata)
+        && admitted_unfiltered(memory, question)
+}
+
+pub fn is_of_kind(memory: &Memory, question: &Question) -> bool {
+    question.kinds.is_empty() || question.kinds.contains(&memory.kind)
+}
+
+/// The conditions besides the request's own filters, `kinds` and `where`.
+pub fn admitted_unfiltered(memory: &Memory, question: &Question) -> bool {
+    is_in_scope(memory, question)
+        && !memory.disabled
         && (!memory.archived || question.include_archived)
         && (!is_compressed(memory, question) || question.include_compressed)
         && was_known(memory, question)
@@ -145,6 +155,13 @@ mod tests {
         check(compressed, &Question { include_archived: true, ..ask("q", &none) }, false);
         check(compressed, &Question { include_compressed: true, ..ask("q", &none) }, true);
         check(compressed, &Question { as_of: Some(Time(60)), ..ask("q", &none) }, true);
+    }
+
+    #[test]
+    fn a_memory_that_is_switched_off_is_in_no_answer() {
+        let none = nothing();
+        let all = Question { include_archived: true, explain: true, ..ask("q", &none) };
+        check(|memory| memory.disabled = true, &all, false);
     }
 
     #[test]

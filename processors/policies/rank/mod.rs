@@ -27,7 +27,7 @@ mod terms;
 mod wording;
 mod written;
 
-pub use admit::{admitted, is_superseded};
+pub use admit::{admitted, admitted_unfiltered, is_of_kind, is_superseded};
 pub use arrange::{annotate, better_first};
 pub use fade::{Fade, Shape, recency, strength};
 pub use prompt::{block, framed};

@@ -67,7 +67,7 @@ pub fn framed(
         let text = frame.around(pieces.iter().map(|piece| (piece.section, piece.text.as_str())));
         let tokens = count_tokens(&text);
         if tokens <= budget {
-            return PromptBlock { text, tokens, taken: places(&pieces) };
+            return PromptBlock { text, tokens, taken: places(&pieces), assembly: None };
         }
         drop_last(&mut pieces, tokens - budget);
     }
@@ -91,7 +91,8 @@ fn all_of_them(
     }
     let text = frame.around(texts.iter().map(|(section, text)| (*section, text.as_str())));
     let tokens = count_tokens(&text);
-    (tokens <= budget).then(|| PromptBlock { text, tokens, taken: (0..ranked.len()).collect() })
+    let taken = (0..ranked.len()).collect();
+    (tokens <= budget).then_some(PromptBlock { text, tokens, taken, assembly: None })
 }
 
 struct Piece {

@@ -100,6 +100,7 @@ pub fn ask<'a>(text: &'a str, metadata: &'a Metadata) -> Question<'a> {
         include_compressed: false,
         explain: false,
         limit: 100,
+        purpose: Purpose::default(),
         speaker: None,
         information: 0.0,
         min_relevance: 0.0,

@@ -74,6 +74,11 @@ pub fn information(text: &str) -> BTreeSet<String> {
     if unframed.is_empty() { stems(text) } else { unframed }
 }
 
+/// True for a word that frames the information, in lower case.
+pub fn is_frame(word: &str) -> bool {
+    FRAMES.contains(&word)
+}
+
 /// Returns the stems of all content tokens.
 pub fn stems(text: &str) -> BTreeSet<String> {
     content(text).into_iter().map(|word| text::stem(&word.to_lowercase())).collect()

@@ -2,13 +2,14 @@
 //! and the ranking ignores the question. `README.md` cites the document.
 
 mod gate;
+pub mod options;
 mod rank;
 
 use super::Tables;
 use super::shared::{self, Reading};
 use crate::rank::framed;
 use domain::fault::Result;
-use domain::{Recall, Scope, Time};
+use domain::{Purpose, Recall, Scope, Time};
 use memory::context::Context;
 use memory::policy::{Asked, Judgement, Links, Needs, Policy, Said, Wish};
 use memory::ranking::{Hit, PromptBlock, Question, Ranked, RankedHits};
@@ -49,9 +50,12 @@ impl Policy for Talome {
         })
     }
 
+    /// A request that gives no purpose is an injection: the record's memories are in every prompt,
+    /// and its tool is called by name.
     fn complete(&self, asked: &Recall) -> Recall {
         let limit = shared::limit(asked, self.rank.top, usize::MAX);
-        Recall { limit, ..asked.clone() }
+        let purpose = if asked.unsaid.purpose { Purpose::Prompt } else { asked.purpose };
+        Recall { limit, purpose, ..asked.clone() }
     }
 
     fn rank(&self, hits: Vec<Hit>, question: &Question<'_>, at: Time) -> RankedHits {

@@ -1,9 +1,12 @@
-//! Ranks all memories of the user by recency, uses and confidence, whatever the question, and
-//! renders Talome's section for the system prompt.
+//! Ranks memories by recency, uses and confidence, and renders Talome's section for the system
+//! prompt.
+//!
+//!   prompt  all memories of the user, whatever the question
+//!   tool    those that have a word of the question; the recall tool searches
 
 use crate::rank::frame::{Frame, one_line};
-use crate::shared::{best_first, days_since_access, one_section, summed};
-use domain::Time;
+use crate::shared::{best_first, days_since_access, held, one_section, summed};
+use domain::{Purpose, Time};
 use memory::ranking::{Hit, Question, Ranked};
 use serde::Deserialize;
 
@@ -15,18 +18,34 @@ pub struct Rank {
     pub access: f32,
     pub confidence: f32,
     pub recency_half_life_days: f32,
+    /// Added to a correction.
+    pub correction: f32,
+    /// Weight of the words in common with the question, in a search by the tool.
+    pub text: f32,
     pub top: usize,
 }
 
-pub fn ranked(rank: &Rank, hits: Vec<Hit>, question: &Question, at: Time) -> Vec<Ranked> {
+const CORRECTION: &str = "correction";
+
+pub fn ranked(rank: &Rank, mut hits: Vec<Hit>, question: &Question, at: Time) -> Vec<Ranked> {
+    let is_search = question.purpose == Purpose::Tool && !question.is_blank;
+    if is_search {
+        hits.retain(|hit| hit.own.words > 0.0);
+    }
+    let words_most = hits.iter().map(|hit| hit.own.words).fold(f32::MIN_POSITIVE, f32::max);
     let scored = hits.into_iter().map(|hit| {
+        let words = if is_search { hit.own.words / words_most } else { 0.0 };
         let memory = hit.memory;
+        // Under this profile no feedback moves `fresh_at`: it is the time of creation or update.
         let half_lives =
             days_since_access(&memory, at) / rank.recency_half_life_days.max(f32::MIN_POSITIVE);
+        let correction = held(memory.kind.as_str() == CORRECTION);
         let parts = [
+            ("text", rank.text * words),
             ("recency", rank.recency * (-half_lives).exp2()),
             ("access", rank.access * (memory.uses as f32).ln_1p()),
             ("confidence", rank.confidence * memory.confidence),
+            ("correction", rank.correction * correction),
         ];
         summed(memory, question, &parts)
     });
@@ -54,7 +73,7 @@ mod tests {
     use super::*;
     use crate::rank::samples::{MemoryMut as _, ask, hit, nothing, recall, shipped};
     use crate::talome::Talome;
-    use domain::{Memory, Recall, UnsetFields};
+    use domain::{Kind, Memory, Recall, UnsetFields};
     use memory::Policy;
 
     const DAY: i64 = 86_400_000;
@@ -77,7 +96,9 @@ mod tests {
     }
 
     fn order_of(hits: &[Hit]) -> Vec<Ranked> {
-        policy(rank()).rank(hits.to_vec(), &ask("whatever", &nothing()), NOW).ranked
+        let none = nothing();
+        let question = Question { purpose: Purpose::Prompt, ..ask("whatever", &none) };
+        policy(rank()).rank(hits.to_vec(), &question, NOW).ranked
     }
 
     #[test]
@@ -116,12 +137,39 @@ mod tests {
     }
 
     #[test]
-    fn the_top_ten_are_returned_in_the_section_of_the_document() {
-        let unsaid = Recall {
-            unsaid: UnsetFields { limit: true, format: true, ..UnsetFields::default() },
-            ..recall("q")
+    fn a_new_correction_comes_before_a_fact_that_was_used_four_times() {
+        let used = of(1, "used", |memory| memory.uses = 4);
+        let correction = of(2, "correction", |memory| memory.kind = Kind::new("correction"));
+        assert_eq!(order_of(&[used, correction])[0].memory.content, "correction");
+    }
+
+    #[test]
+    fn the_tool_finds_memories_by_their_words_and_an_injection_takes_all() {
+        let hit = |number, content, words, uses| {
+            let mut hit = of(number, content, |memory| memory.uses = uses);
+            hit.own.words = words;
+            hit
         };
-        assert_eq!((rank().top, policy(rank()).complete(&unsaid).limit), (10, 10));
+        let hits = vec![hit(1, "best", 4.0, 2), hit(2, "half", 2.0, 1), hit(3, "other", 0.0, 100)];
+        let none = nothing();
+        let found = |purpose, query| -> Vec<String> {
+            let question = Question { purpose, ..ask(query, &none) };
+            let ranked = policy(rank()).rank(hits.clone(), &question, NOW).ranked;
+            ranked.into_iter().map(|one| one.memory.content.clone()).collect()
+        };
+        assert_eq!(found(Purpose::Tool, "q"), ["best", "half"]);
+        assert_eq!(found(Purpose::Prompt, "q"), ["other", "best", "half"]);
+        assert_eq!(found(Purpose::Tool, ""), ["other", "best", "half"], "nothing is asked");
+    }
+
+    #[test]
+    fn the_top_ten_are_returned_in_the_section_of_the_document() {
+        let unsaid =
+            UnsetFields { limit: true, format: true, purpose: true, ..UnsetFields::default() };
+        let completed = policy(rank()).complete(&Recall { unsaid, ..recall("q") });
+        assert_eq!((rank().top, completed.limit, completed.purpose), (10, 10, Purpose::Prompt));
+        let tool = policy(rank()).complete(&recall("q"));
+        assert_eq!(tool.purpose, Purpose::Tool, "a purpose that is given stays");
         let ranked = order_of(&[
             of(1, "User prefers Jellyfin over Plex", |_| ()),
             of(2, "Media\ndrive", |memory| memory.confidence = 0.5),

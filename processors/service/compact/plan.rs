@@ -183,6 +183,7 @@ fn summary(
         .filter(|memory| is_of(memory, session) && memory.kind.as_str() != SUMMARY)
         .filter(|memory| {
             !memory.archived
+                && !memory.disabled
                 && memory.valid_to.is_none()
                 && !memory.stands_alone()
                 && !going.contains(&memory.id)

@@ -231,8 +231,8 @@ impl Ingest {
             // A text to remember is stored whole, so only kind and slots of the candidate are used.
             Action::Remember(asked) => {
                 let (content, kind) = (&asked.content, asked.kind.as_ref());
-                let mut parts =
-                    split::candidates(content, Role::User, kind, &profile.split, &|_| 0);
+                let whole = split::Options { statements: Vec::new(), ..profile.split.clone() };
+                let mut parts = split::candidates(content, Role::User, kind, &whole, &|_| 0);
                 parts.truncate(1);
                 parts
             }

@@ -957,9 +957,24 @@ fn messages_that_no_extraction_will_read_are_removed() {
     let mut answers: Vec<Value> = (0..5).map(|_| turn("ok")).collect();
     answers.iter_mut().for_each(|answer| answer["role"] = json!("assistant"));
     assert_eq!(bench.outcomes(&answers), ["kept", "kept", "kept", "kept", "dropped"]);
-    let kept = bench.memories("ada");
-    assert!(kept.iter().all(|memory| !memory.archived) && kept.len() <= 11, "{kept:#?}");
+    let (read, kept): (Vec<_>, Vec<_>) =
+        bench.memories("ada").into_iter().partition(|memory| memory.archived);
+    assert!(kept.len() <= 11, "{kept:#?}");
     assert!(kept.iter().any(|memory| memory.kind.as_str() == "episode"), "{kept:#?}");
+    assert_eq!(read.len() + kept.len(), 20 + 1, "the window of the next extraction: {read:#?}");
+    // An extraction of another conversation removes them once they are old.
+    for (at, expected) in [("2026-01-07T12:00:00Z", read.len()), ("2026-01-09T12:00:00Z", 0)] {
+        for answer in &mut answers {
+            answer["session"] = at.into();
+            answer["at"] = at.into();
+        }
+        bench.outcomes(&answers);
+        let left = bench
+            .memories("ada")
+            .into_iter()
+            .filter(|memory| memory.archived && memory.session.as_deref() == Some("s"));
+        assert_eq!(left.count(), expected, "{at}");
+    }
 }
 
 /// Applies one event and returns the id of its memory.

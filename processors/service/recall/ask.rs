@@ -152,6 +152,7 @@ impl Recall {
             budget_used: prompt.tokens as f32 / budget.max(1) as f32,
             placement: profile.rules.policy.placement(),
             prompt: prompt.text,
+            assembly: prompt.assembly,
             explain: asked.explain,
         };
         Ok((answer, seen))
@@ -377,7 +378,9 @@ fn annotate(
     }
     let newer: Vec<Arc<Memory>> =
         shard.store.cached_memories(key, &newer)?.into_iter().flatten().collect();
-    let newer = newer.iter().filter(|memory| as_of.is_none_or(|as_of| memory.valid_from <= as_of));
+    let newer = newer
+        .iter()
+        .filter(|memory| !memory.disabled && as_of.is_none_or(|as_of| memory.valid_from <= as_of));
     rank::annotate(ranked, &newer.map(Arc::as_ref).collect::<Vec<_>>());
     Ok(())
 }

@@ -42,42 +42,6 @@ pub fn chunks<'a>(
         .collect()
 }
 
-/// Cuts `text` into its statements: sentences, lines and fenced code, each of at most `tokens_max`
-/// tokens. Short ones are not joined.
-pub fn statements<'a>(
-    text: &'a str,
-    options: &Options,
-    count_tokens: &dyn Fn(&str) -> usize,
-) -> Vec<&'a str> {
-    let measure = Measure { text, min: 0, max: options.tokens_max.max(1), count_tokens };
-    let mut pieces = Vec::new();
-    for atom in blocks(text).into_iter().flat_map(|block| measure.atoms(block)) {
-        for part in before_identifiers(text, atom) {
-            measure.halved(part, &mut pieces);
-        }
-    }
-    let pieces = pieces.into_iter().map(|piece| text[piece.range].trim());
-    pieces.filter(|piece| !piece.is_empty()).collect()
-}
-
-/// Cuts a sentence after each full stop before an identifier in small letters: "It uses Go. auth.js
-/// depends on jwt.js". By the Unicode rules a small letter begins no sentence.
-fn before_identifiers(text: &str, sentence: Range<usize>) -> Vec<Range<usize>> {
-    let mut parts = Vec::new();
-    let mut start = sentence.start;
-    for (at, _) in text[sentence.clone()].match_indices(". ") {
-        let next = sentence.start + at + 2;
-        let word = text[next..sentence.end].split_whitespace().next().unwrap_or_default();
-        let word = word.trim_end_matches(|c: char| !c.is_alphanumeric() && c != ')');
-        if word.contains(['.', '/', '_']) || word.ends_with("()") {
-            parts.push(start..next);
-            start = next;
-        }
-    }
-    parts.push(start..sentence.end);
-    parts
-}
-
 /// A range of the text with the number of tokens.
 struct Piece {
     range: Range<usize>,
@@ -216,7 +180,7 @@ fn blocks(text: &str) -> Vec<Range<usize>> {
 }
 
 /// Cuts a block into alternating runs of prose (false) and fenced code (true).
-fn code_and_prose(text: &str, block: Range<usize>) -> Vec<(Range<usize>, bool)> {
+pub(super) fn code_and_prose(text: &str, block: Range<usize>) -> Vec<(Range<usize>, bool)> {
     let mut runs: Vec<(Range<usize>, bool)> = Vec::new();
     let mut fence = Fence::default();
     let mut at = block.start;

@@ -2,9 +2,10 @@
 //!
 //! 1. `clean` normalises characters, line ends and empty lines.
 //! 2. `chunk` cuts the text into pieces that the encoder can read whole. Most turns are one piece.
-//! 3. `kind` labels each piece, unless the sender named a kind. Only a user's words are labelled as
+//! 3. `sentences` cuts the pieces into single statements, for roles that the profile names.
+//! 4. `kind` labels each piece, unless the sender named a kind. Only a user's words are labelled as
 //!    an instruction.
-//! 4. [`slots()`] extracts facts that have one value at a time: "I live in Lisbon" gives
+//! 5. [`slots()`] extracts facts that have one value at a time: "I live in Lisbon" gives
 //!    `lives_in = lisbon`.
 //!
 //! Two more readers compare a text with earlier ones: [`conflicts()`] finds contradictions, and
@@ -20,6 +21,7 @@ mod dates;
 mod english;
 mod kind;
 mod numbers;
+mod sentences;
 mod slots;
 mod statements;
 mod tokens;
@@ -83,10 +85,10 @@ pub fn candidates(
     count_tokens: &dyn Fn(&str) -> usize,
 ) -> Vec<Candidate> {
     let text = clean::clean(content);
-    let chunks = match options.statements.contains(&role) {
-        true => chunk::statements(&text, options, count_tokens),
-        false => chunk::chunks(&text, options, count_tokens),
-    };
+    let mut chunks = chunk::chunks(&text, options, count_tokens);
+    if options.statements.contains(&role) {
+        chunks = sentences::sentences(chunks);
+    }
     (0..)
         .zip(chunks)
         .map(|(span, chunk)| Candidate {

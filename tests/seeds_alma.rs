@@ -1,0 +1,311 @@
+//! Alma's article, statement by statement: extraction, episodes, and the assembled context. The
+//! numbers of the statements are those of `processors/policies/alma/conformance.tsv`.
+
+use super::seeds_talome::rounds_at;
+use crate::support::client::{contents, memory_id, outcome};
+use crate::support::{Broker, Running, User};
+use serde_json::{Value, json};
+
+fn started() -> Running {
+    Running::start(Broker::Embedded, &[("profile", "alma")])
+}
+
+/// Says each text and has the assistant answer "ok". The fifth answer is followed by an extraction.
+fn talk(user: &User<'_>, texts: &[&str]) -> Value {
+    let mut last = Value::Null;
+    for (role, content) in texts.iter().flat_map(|text| [("user", *text), ("assistant", "ok")]) {
+        last =
+            user.event(json!({"type": "turn", "role": role, "content": content, "session": "s"}));
+    }
+    last
+}
+
+const DULL: [&str; 5] = ["Hello", "Thanks!", "Great", "OK", "Got it"];
+
+/// Five exchanges, of which the first says `text`.
+fn say(user: &User<'_>, text: &str) {
+    talk(user, &[text, DULL[1], DULL[2], DULL[3], DULL[4]]);
+}
+
+fn remember(user: &User<'_>, kind: &str, content: &str) -> String {
+    let event = json!({"type": "remember", "kind": kind, "content": content});
+    memory_id(&user.event(event))
+}
+
+fn remember_episode(user: &User<'_>, content: &str, topics: &str) {
+    let event = json!({"type": "remember", "kind": "episode", "content": content,
+        "metadata": {"topics": topics}});
+    assert_eq!(outcome(&user.event(event)), "kept");
+}
+
+fn prompt(reply: &Value) -> &str {
+    reply["prompt"].as_str().unwrap_or_else(|| panic!("no prompt: {reply}"))
+}
+
+/// The memory with this content as `get` shows it. An episode may quote the same words.
+fn stored(user: &User<'_>, content: &str) -> Value {
+    let memories = user.list();
+    let memory =
+        memories.iter().find(|memory| memory["content"] == content && memory["kind"] != "episode");
+    let memory = memory.unwrap_or_else(|| panic!("no memory {content:?}: {memories:#?}"));
+    user.ask(json!({"type": "get", "memory": memory["id"]}))["memory"].take()
+}
+
+/// The answer for a prompt, which counts as no access.
+fn recalled(user: &User<'_>, query: &str) -> Value {
+    user.ask(json!({"type": "recall", "query": query, "purpose": "prompt"}))
+}
+
+fn is_stored(user: &User<'_>, content: &str) -> bool {
+    user.list().iter().any(|memory| memory["content"] == content)
+}
+
+/// Asserts that the texts are in the block, in this order.
+fn assert_in_order(block: &str, texts: &[&str]) {
+    let mut from = 0;
+    for text in texts {
+        let at = block[from..].find(text);
+        from += at.unwrap_or_else(|| panic!("{text:?} is not there, or too early: {block}"));
+    }
+}
+
+#[test]
+fn alma_fills_every_part_of_the_context_however_many_memories_there_are() {
+    let running = started();
+    let client = running.client();
+    let ada = client.user("alma", "parts");
+    let soul = [
+        ("anti_patterns", "Never flatters"),
+        ("context", "Works on a data platform"),
+        ("style", "Short answers"),
+        ("identity", "A patient engineer"),
+    ];
+    for (kind, content) in soul {
+        remember(&ada, kind, content);
+    }
+    for n in 0..120 {
+        remember(&ada, "fact", &format!("The chess club has a board number {n} in its hall"));
+    }
+    remember_episode(&ada, "Lost the chess final", "chess,final");
+    remember_episode(&ada, "Debugged auth middleware", "auth,middleware");
+    remember(&ada, "procedure", "In chess, castle early");
+    remember(&ada, "procedure", "Salt the water of pasta");
+    let reply = ada.recall("Which chess opening?");
+    let block = prompt(&reply);
+    assert_in_order(
+        block,
+        &[
+            "<alma_soul>\n<identity>A patient engineer</identity>\n<style>Short answers</style>",
+            "<context>Works on a data platform</context>\n<anti_patterns>Never flatters",
+            "<alma_memories>",
+            "<alma_episodes>\n<episode topics=\"auth,middleware\">Debugged",
+            "<episode topics=\"chess,final\">Lost the chess final",
+            "<alma_procedures>\n<procedure>In chess, castle early</procedure>\n</alma",
+        ],
+    );
+    assert!(!block.contains("Salt"), "a procedure that does not match the question: {block}");
+
+    let metadata = &reply["metadata"];
+    let number = |name: &str| metadata[name].as_u64().unwrap_or_else(|| panic!("{metadata}"));
+    assert_eq!(number("memoriesIncluded") as usize, block.matches("<memory ").count());
+    assert_eq!((number("episodesIncluded"), number("proceduresIncluded")), (2, 1));
+    assert_eq!(number("totalTokens"), reply["tokens"].as_u64().expect("a number"));
+    let (soul_tokens, memories) = (number("soulTokens"), number("memoriesTokens"));
+    assert!(soul_tokens > 20 && soul_tokens < 150, "{metadata}");
+    assert!(memories > 600 && memories <= (2000 - soul_tokens) / 2, "{metadata}");
+    let scores = metadata["topMemoryScores"].as_array().expect("a list");
+    assert_eq!(scores.len(), 10);
+    for (score, memory) in scores.iter().zip(&reply["memories"].as_array().expect("a list")[4..]) {
+        assert_eq!((&score["content"], &score["score"]), (&memory["content"], &memory["score"]));
+    }
+
+    let archive = ada.event(json!({"type": "turn", "content": "A chess message"}));
+    assert_eq!(archive["decisions"][0]["reason"], "waits for the next extraction");
+    let archive = ada.ask(json!({"type": "recall", "query": "chess", "include_archived": true}));
+    assert!(!prompt(&archive).contains("A chess message"), "a message that waits: {archive}");
+
+    let few = ada.ask(json!({"type": "recall", "query": "chess", "limit": 3}));
+    assert_eq!(contents(&few).len(), 4 + 3, "the soul does not count: {few}");
+    assert_eq!(contents(&few)[0], "A patient engineer");
+    let none = ada.ask(json!({"type": "recall", "query": "chess", "kinds": ["preference"]}));
+    assert_eq!(contents(&none).len(), 4, "no filter leaves the soul out: {none}");
+    let listed = ada.ask(json!({"type": "recall", "query": "tea", "kinds": ["procedure"]}));
+    assert_eq!(contents(&listed).len(), 4 + 2, "who asks for procedures gets all: {listed}");
+    let small = ada.ask(json!({"type": "recall", "query": "chess", "token_budget": 60}));
+    assert_eq!(contents(&small)[0], "A patient engineer", "the budget is the soul's first");
+    running.stop();
+}
+
+#[test]
+fn alma_finds_episodes_by_topic() {
+    let running = started();
+    let client = running.client();
+    let ada = client.user("alma", "episodes");
+    remember_episode(&ada, "Debugged the login", "Auth, middleware");
+    remember_episode(&ada, "Planned the garden", "garden");
+    remember_episode(&ada, "Bought seeds", "garden,seeds");
+    let found = |topic: &str| {
+        let request =
+            json!({"type": "recall", "query": "What was it?", "where": {"topics": topic}});
+        contents(&ada.ask(request)).into_iter().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(found("auth"), ["Debugged the login"]);
+    assert_eq!(found("garden"), ["Bought seeds", "Planned the garden"], "latest first");
+    assert_eq!(found("Auth, middleware"), ["Debugged the login"], "the whole field, as elsewhere");
+    assert_eq!(found("gard"), Vec::<String>::new());
+    let request = json!({"type": "recall", "query": "that auth problem", "kinds": ["episode"]});
+    assert_eq!(contents(&ada.ask(request))[0], "Debugged the login", "by a topic of the question");
+    let block = ada.recall("that auth problem");
+    assert_eq!(contents(&block)[0], "Bought seeds", "a context has the latest first");
+    running.stop();
+}
+
+#[test]
+fn alma_extracts_memories_of_one_sentence() {
+    let running = started();
+    let client = running.client();
+    let ada = client.user("alma", "sentences");
+    say(
+        &ada,
+        "Hi! I had a long day. I always use TypeScript in new services. \
+         My dog is called Rex. So, Kubernetes again. What do you think?",
+    );
+    let mut found: Vec<(String, String)> = ada
+        .list()
+        .iter()
+        .map(|memory| (memory["kind"].to_string(), memory["content"].to_string()))
+        .collect();
+    found.sort();
+    let expected = [
+        ("fact", "My dog is called Rex."),
+        ("preference", "I always use TypeScript in new services."),
+    ];
+    assert_eq!(
+        found,
+        expected.map(|(kind, content)| (json!(kind).to_string(), json!(content).to_string()))
+    );
+    let dog = stored(&ada, "My dog is called Rex.");
+    assert_eq!((&dog["importance"], &dog["confidence"]), (&json!(0.6), &json!(1.0)), "{dog}");
+    running.stop();
+}
+
+#[test]
+fn alma_reads_the_last_twenty_messages_again() {
+    let running = started();
+    let client = running.client();
+    let ada = client.user("alma", "window");
+    let likes = [
+        "I prefer oak tables. I prefer linen sheets. I prefer brass lamps.",
+        "I prefer wool carpets. I prefer clay cups. I prefer steel knives.",
+        "I prefer glass doors. I prefer slate roofs. I prefer cedar fences.",
+        "I prefer cork floors. I prefer silk curtains. I prefer straw hats.",
+        "Hello",
+    ];
+    let first = talk(&ada, &likes);
+    assert_eq!(first["decisions"][0]["reason"], "4 of 10 messages extracted", "{first}");
+    let extracted = || ada.list().iter().filter(|memory| memory["kind"] == "preference").count();
+    assert_eq!(extracted(), 10, "0 to 10 memories in a cycle");
+    let second = talk(&ada, &DULL);
+    let reason = second["decisions"][0]["reason"].as_str().expect("a text");
+    assert!(reason.ends_with("of 20 messages extracted"), "{reason}");
+    assert_eq!(extracted(), 12, "those that found no place the first time are read again");
+    talk(&ada, &DULL);
+    talk(&ada, &DULL);
+    assert_eq!(extracted(), 12);
+    assert_eq!(stored(&ada, "I prefer oak tables.")["uses"], 0, "reading again is no use");
+    running.stop();
+}
+
+#[test]
+fn alma_counts_a_repetition_as_an_access_to_the_memory() {
+    let running = started();
+    let client = running.client();
+    let ada = client.user("alma", "repetition");
+    let typescript = "User prefers TypeScript in new services";
+    talk(&ada, &[typescript, "TypeScript services again", DULL[2], DULL[3], DULL[4]]);
+    let block = prompt(&recalled(&ada, "TypeScript")).to_owned();
+    assert!(block.contains("<episode topics="), "an episode quotes the statement: {block}");
+    assert_eq!(stored(&ada, typescript)["uses"], 0);
+    say(&ada, "User strongly prefers TypeScript in services");
+    assert_eq!(stored(&ada, typescript)["uses"], 1);
+    for memory in ada.list().iter().filter(|memory| memory["kind"] == "episode") {
+        let episode = ada.ask(json!({"type": "get", "memory": memory["id"]}));
+        assert_eq!(episode["memory"]["uses"], 0, "{episode}");
+    }
+    say(&ada, DULL[0]);
+    assert_eq!(stored(&ada, typescript)["uses"], 1, "the window read it again");
+    running.stop();
+}
+
+#[test]
+fn alma_forgets_a_memory_with_its_episodes_and_learns_it_when_it_is_said_again() {
+    let running = started();
+    let client = running.client();
+    let ada = client.user("alma", "forgotten");
+    let likes = "I always use Zanzibar in new services";
+    talk(&ada, &[likes, "I always use Zanzibar in all new services", DULL[2], DULL[3], DULL[4]]);
+    let before = recalled(&ada, "services");
+    assert!(prompt(&before).matches("Zanzibar").count() > 1, "memory and episode: {before}");
+    ada.event(json!({"type": "forget", "memory": stored(&ada, likes)["id"]}));
+    let gone = |why: &str| {
+        let everything = ada.ask(json!({"type": "list", "everything": true, "limit": 100}));
+        assert!(contents(&everything).len() >= 8, "the other messages wait: {everything}");
+        for reply in [everything, recalled(&ada, "Zanzibar services")] {
+            assert!(!reply.to_string().to_lowercase().contains("zanzibar"), "{why}: {reply}");
+        }
+    };
+    gone("at once, with the episode and the repetition");
+    talk(&ada, &DULL);
+    gone("and the next extraction reads no trace of it");
+    say(&ada, likes);
+    assert!(is_stored(&ada, likes), "said again, it is learned: {:#?}", ada.list());
+    running.stop();
+}
+
+#[test]
+fn alma_lets_a_stale_memory_yield_and_not_disappear() {
+    let options = [("profile", "alma"), ("clock.from_events", "true")];
+    let running = Running::start(Broker::Embedded, &options);
+    let client = running.client();
+    let ada = client.user("alma", "stale");
+    for (content, at) in [
+        ("The old chess board is oak", "2016-01-01T10:00:00Z"),
+        ("The new chess board is ash", "2026-01-01T10:00:00Z"),
+    ] {
+        ada.event(json!({"type": "remember", "kind": "fact", "content": content, "at": at}));
+    }
+    rounds_at(&running, &ada, "2026-01-02T10:00:00Z");
+    let block = recalled(&ada, "Which chess board?");
+    assert_eq!(
+        contents(&block),
+        ["The new chess board is ash", "The old chess board is oak"],
+        "after ten years"
+    );
+    let small = ada.ask(json!({"type": "recall", "query": "Which chess board?",
+        "purpose": "prompt", "token_budget": 70}));
+    assert_eq!(contents(&small), ["The new chess board is ash"], "when the budget is tight");
+    running.stop();
+}
+
+#[test]
+fn alma_takes_the_weights_of_a_user_from_the_profile() {
+    let file = crate::support::scratch::dir("alma-weights").join("mine.toml");
+    let mine = "base = \"alma\"\n[rank.rule.alma.users.\"alma/eva\"]\n\
+                relevance = 0.0\nimportance = 1.0\nrecency = 0.0\nfrequency = 0.0\n";
+    std::fs::write(&file, mine).expect("a temporary file can be written");
+    let running = Running::start(Broker::Embedded, &[("profile", file.to_str().expect("UTF-8"))]);
+    let client = running.client();
+    let first = |name: &str| {
+        let user = client.user("alma", name);
+        for (content, importance) in [("The chess board is here", 0.2), ("Tea is in tin 4", 0.9)] {
+            user.event(json!({"type": "remember", "kind": "fact", "content": content,
+                "importance": importance}));
+        }
+        contents(&user.recall("Where is the chess board?"))[0].to_owned()
+    };
+    assert_eq!(
+        (first("ada"), first("eva")),
+        ("The chess board is here".into(), "Tea is in tin 4".into())
+    );
+    running.stop();
+}

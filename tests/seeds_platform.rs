@@ -1,0 +1,178 @@
+//! The Memory Platform's scores, statement by statement. The numbers are those of
+//! `processors/policies/memory_platform/conformance.tsv`.
+
+use crate::support::client::{contents, memory_id, outcome};
+use crate::support::{Broker, Running, User, eventually};
+use serde_json::{Value, json};
+
+fn started() -> Running {
+    Running::start(Broker::Embedded, &[("profile", "memory-platform")])
+}
+
+fn said(user: &User<'_>, role: &str, content: &str) -> Value {
+    user.event(json!({"type": "turn", "role": role, "content": content, "session": "s"}))
+}
+
+fn memory(user: &User<'_>, id: &str) -> Value {
+    user.ask(json!({"type": "get", "memory": id}))["memory"].take()
+}
+
+/// A score in hundredths, so that 0.1 and an `f32` near it are the same.
+fn hundredths(memory: &Value, score: &str) -> f64 {
+    let score = memory[score].as_f64().unwrap_or_else(|| panic!("no {score}: {memory}"));
+    (score * 100.0).round()
+}
+
+#[test]
+fn memory_platform_stores_shows_and_takes_stability() {
+    let running = started();
+    let client = running.client();
+    let ada = client.user("platform", "stability");
+    let made = |content: &str| memory_id(&said(&ada, "user", content));
+    let birthday = made("My birthday is on 3 May");
+    let status = made("The current status of the launch is red");
+    let boat = made("I own a boat in Porto");
+    let stability = |id: &str| hundredths(&memory(&ada, id), "stability");
+    assert_eq!((stability(&birthday), stability(&status), stability(&boat)), (90.0, 10.0, 50.0));
+
+    let sent = ada.event(json!({"type": "remember", "content": "We sail", "stability": 0.35}));
+    assert_eq!(stability(&memory_id(&sent)), 35.0);
+    ada.event(json!({"type": "update", "memory": boat, "stability": 0.75}));
+    assert_eq!(stability(&boat), 75.0);
+    ada.event(json!({"type": "update", "memory": boat, "importance": 0.8}));
+    assert_eq!(stability(&boat), 75.0, "another change leaves it");
+    ada.event(json!({"type": "update", "memory": boat, "content": "I currently own a boat"}));
+    assert_eq!(stability(&boat), 10.0, "new words are rated anew");
+    let listed = ada.list();
+    assert!(listed.iter().all(|memory| memory["stability"].is_number()), "{listed:#?}");
+    running.stop();
+}
+
+/// λ is the kind's rate times 2 · (1 − stability): 0.01 for a fact of middling stability.
+#[test]
+fn memory_platform_decays_by_the_stored_stability() {
+    let running = started();
+    let client = running.client();
+    let ada = client.user("platform", "decay");
+    let day = 86_400_000;
+    let old = jiff::Timestamp::now().as_millisecond() - 100 * day;
+    let old = jiff::Timestamp::from_millisecond(old).expect("a time").to_string();
+    let contents = ["The oar is red", "The sail is blue", "The keel is green", "The mast is tall"];
+    for (content, stability) in contents.iter().zip([0.0, 0.25, 0.75, 1.0]) {
+        ada.event(json!({"type": "remember", "kind": "fact", "content": content, "at": old,
+            "importance": 0.8, "stability": stability}));
+    }
+    let request = json!({"type": "recall", "query": "boat", "limit": 10, "explain": true,
+        "purpose": "prompt"});
+    let reply = ada.ask(request);
+    let salience = |content: &str| {
+        let memories = reply["memories"].as_array().expect("a list");
+        let one = memories.iter().find(|memory| memory["content"] == content);
+        let one = one.unwrap_or_else(|| panic!("no {content}: {reply}"));
+        one["explain"]["salience"].as_f64().expect("a number")
+    };
+    let full = salience("The mast is tall");
+    for (content, stability) in contents.iter().zip([0.0f64, 0.25, 0.75, 1.0]) {
+        let expected = (-0.01 * 2.0 * (1.0 - stability) * 100.0).exp();
+        let actual = salience(content) / full;
+        assert!((actual - expected).abs() < 0.002, "{content}: {actual}, not {expected}");
+    }
+    running.stop();
+}
+
+#[test]
+fn memory_platform_raises_salience_with_each_retrieval_by_the_tool() {
+    let running = started();
+    let client = running.client();
+    let ada = client.user("platform", "boost");
+    let boat = memory_id(&said(&ada, "user", "I own a boat in Porto"));
+    let before = memory(&ada, &boat);
+    assert_eq!(hundredths(&before, "importance"), 70.0);
+    for _ in 0..3 {
+        assert_eq!(contents(&ada.recall("Where is my boat?")), ["I own a boat in Porto"]);
+    }
+    let after = eventually("three retrievals count", || {
+        let memory = memory(&ada, &boat);
+        (memory["uses"] == 3).then_some(memory)
+    });
+    assert_eq!(hundredths(&after, "importance"), 85.0, "0.05 for each retrieval");
+    assert!(after["fresh_at"].as_str() > before["fresh_at"].as_str(), "{before} {after}");
+    running.stop();
+}
+
+#[test]
+fn memory_platform_raises_confidence_by_verification_and_by_the_users_own_word() {
+    let running = started();
+    let client = running.client();
+    let ada = client.user("platform", "confidence");
+    let launch = said(&ada, "assistant", "The launch of Apollo is on 3 May");
+    let id = memory_id(&launch);
+    let confidence = || hundredths(&memory(&ada, &id), "confidence");
+    assert_eq!(confidence(), 60.0);
+    ada.event(json!({"type": "feedback", "memory": id, "signal": "confirmed"}));
+    assert_eq!(confidence(), 70.0, "0.1 for a verification");
+    said(&ada, "assistant", "The launch of Apollo is on 3 May");
+    assert_eq!(confidence(), 80.0, "0.1 for a repetition");
+    assert_eq!(outcome(&said(&ada, "user", "The launch of Apollo is on 3 May")), "merged");
+    assert_eq!(confidence(), 100.0, "what the user states is stated");
+    running.stop();
+}
+
+/// Starts the service with a profile file of this text.
+fn started_with(profile: &str) -> Result<Running, String> {
+    let file = crate::support::scratch::dir("names").join("mine.toml");
+    std::fs::write(&file, profile).expect("a temporary file can be written");
+    let path = file.to_str().expect("UTF-8");
+    let place = crate::support::service::Place::new(Broker::Embedded, &[("profile", path)]);
+    service::profile::Profiles::load(&place.config()).map_err(|fault| fault.to_string())?;
+    Ok(Running::at(place))
+}
+
+#[test]
+fn options_are_accepted_under_the_names_of_the_documents() {
+    let terms = |profile: &str| {
+        let running = started_with(profile).expect("a valid profile");
+        let client = running.client();
+        let ada = client.user("names", "ada");
+        let week = jiff::Timestamp::now().as_millisecond() - 7 * 86_400_000;
+        let week = jiff::Timestamp::from_millisecond(week).expect("a time").to_string();
+        ada.event(json!({"type": "remember", "kind": "fact", "content": "The boat is in Porto",
+            "at": week, "importance": 0.5, "stability": 1.0}));
+        let reply = ada.ask(json!({"type": "recall", "query": "Where is the boat?",
+            "explain": true, "purpose": "prompt"}));
+        let terms = reply["memories"][0]["explain"].clone();
+        running.stop();
+        terms
+    };
+    let term = |terms: &Value, name: &str| {
+        let number = terms[name].as_f64().unwrap_or_else(|| panic!("no {name}: {terms}"));
+        (number * 100.0).round() / 100.0
+    };
+    let talome = terms(
+        "base = \"talome\"\n[options]\nrecencyWeight = 0.0\naccessWeight = 0.0\n\
+         confidenceWeight = 2.0",
+    );
+    assert_eq!((term(&talome, "recency"), term(&talome, "confidence")), (0.0, 2.0));
+    let platform = terms("base = \"memory-platform\"\n[options]\nw1 = 0.0\nw2 = 0.8\nw3 = 3.0");
+    assert_eq!(
+        ["similarity", "salience", "confidence"].map(|name| term(&platform, name)),
+        [0.0, 0.4, 3.0]
+    );
+    let alma = terms("base = \"alma\"\n[options]\nhalfLifeHours = 84");
+    assert_eq!(term(&alma, "recency"), 0.05, "0.2, halved twice in a week");
+}
+
+#[test]
+fn an_unknown_option_in_a_profile_file_is_an_error() {
+    for (profile, option) in [
+        ("base = \"talome\"\n[options]\nrecencyWeigth = 1.0", "recencyWeigth"),
+        ("base = \"talome\"\n[options]\nw1 = 1.0", "w1"),
+        ("base = \"talome\"\n[gate.rule.talome]\nDice = 0.5", "Dice"),
+        ("base = \"memory-platform\"\n[rank.rule.memory-platform]\nw4 = 1.0", "w4"),
+        ("base = \"alma\"\n[options]\nhalfLifeDays = 7.0", "halfLifeDays"),
+        ("base = \"alma\"\n[rank.rule.alma.weights]\nnovelty = 0.1", "novelty"),
+    ] {
+        let error = started_with(profile).err().unwrap_or_else(|| panic!("{option} is accepted"));
+        assert!(error.contains(option), "{error}");
+    }
+}

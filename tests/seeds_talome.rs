@@ -1,0 +1,223 @@
+//! Talome's record, statement by statement: ten memories in each prompt, a tool that searches, and
+//! a switch for each memory. The numbers are those of `processors/policies/talome/conformance.tsv`.
+
+use crate::support::client::{contents, memory_id, outcome};
+use crate::support::{Broker, Running, User, eventually};
+use serde_json::{Value, json};
+
+fn started() -> Running {
+    Running::start(Broker::Embedded, &[("profile", "talome")])
+}
+
+/// The memories of each prompt.
+fn injected(user: &User<'_>) -> Value {
+    user.ask(json!({"type": "recall", "query": "anything", "purpose": "prompt"}))
+}
+
+/// What the recall tool finds.
+fn found(user: &User<'_>, query: &str) -> Vec<String> {
+    let reply = user.ask(json!({"type": "recall", "query": query, "purpose": "tool"}));
+    contents(&reply).into_iter().map(str::to_owned).collect()
+}
+
+fn remember(user: &User<'_>, content: &str) -> String {
+    memory_id(&user.event(json!({"type": "remember", "content": content})))
+}
+
+fn memory(user: &User<'_>, id: &str) -> Value {
+    user.ask(json!({"type": "get", "memory": id}))["memory"].take()
+}
+
+fn days_ago(days: i64) -> String {
+    let ms = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .expect("after 1970")
+        .as_millis() as i64;
+    let at = jiff::Timestamp::from_millisecond(ms - days * 86_400_000).expect("a time");
+    at.to_string()
+}
+
+/// Two rounds of compaction at this time. The first one's proposals are in the log by the end.
+pub fn rounds_at(running: &Running, user: &User<'_>, at: &str) {
+    let count = || {
+        let page = running.service.metrics.page();
+        let counts =
+            page.lines().filter_map(|line| line.strip_prefix("keepsake_compaction_seconds_count "));
+        counts.map(|count| count.parse::<f64>().expect("a metric is a number")).sum::<f64>()
+    };
+    for _ in 0..2 {
+        let before = count();
+        user.tick(Some(at));
+        eventually("a round of compaction", || Some(()).filter(|()| count() > before));
+    }
+}
+
+const TEN: [&str; 10] = [
+    "Plex is gone",
+    "Our NAS has four disks",
+    "Grafana watches the fans",
+    "Mum likes jazz",
+    "Docker eats memory",
+    "The UPS beeps",
+    "Vault holds keys",
+    "Backups go to Porto",
+    "Sonarr sleeps",
+    "Jellyfin: port 8096",
+];
+
+#[test]
+fn talome_lets_a_new_memory_into_the_ten_however_often_they_are_injected() {
+    let running = started();
+    let client = running.client();
+    let ada = client.user("talome", "lock-in");
+    let ids = TEN.map(|content| remember(&ada, content));
+    for _ in 0..4 {
+        assert_eq!(contents(&injected(&ada)).len(), 10);
+        assert_eq!(contents(&ada.recall("whatever")).len(), 10, "injects where nothing is said");
+    }
+    let fact = "The printer is in the cellar";
+    remember(&ada, fact);
+    assert_eq!(contents(&injected(&ada))[0], fact, "the newest of equals");
+    // The tool counts, for what it finds and for nothing else.
+    for _ in 0..4 {
+        assert_eq!(found(&ada, "Which keys are in the vault?"), ["Vault holds keys"]);
+    }
+    eventually("the tool's finds count as accesses", || {
+        (memory(&ada, &ids[6])["uses"] == 4).then_some(())
+    });
+    for other in ids.iter().filter(|id| **id != ids[6]) {
+        assert_eq!(memory(&ada, other)["uses"], 0, "an injection is no access");
+    }
+    assert_eq!(contents(&injected(&ada))[0], "Vault holds keys", "useful memories rise");
+    remember(&ada, "Actually, the disks are six, not four");
+    let block = contents(&injected(&ada)).join("\n");
+    assert!(block.starts_with("Actually, the disks are six"), "a correction is prominent: {block}");
+    running.stop();
+}
+
+#[test]
+fn talome_has_nothing_but_what_was_remembered_among_the_ten() {
+    let options = [("profile", "talome"), ("clock.from_events", "true")];
+    let running = Running::start(Broker::Embedded, &options);
+    let client = running.client();
+    let ada = client.user("talome", "nothing-else");
+    for content in &TEN[..6] {
+        ada.event(json!({"type": "remember", "content": content, "session": "s",
+            "at": "2026-01-01T10:00:00Z"}));
+        ada.event(json!({"type": "turn", "content": "We migrated Grafana to Porto in May",
+            "session": "s", "at": "2026-01-01T10:00:00Z"}));
+    }
+    rounds_at(&running, &ada, "2026-01-02T10:00:00Z");
+    let block = injected(&ada);
+    let mut found = contents(&block);
+    found.sort_unstable();
+    let mut expected = TEN[..6].to_vec();
+    expected.sort_unstable();
+    assert_eq!(found, expected, "{block}");
+    assert_eq!(ada.list().len(), 6, "no summary, no turn: {:#?}", ada.list());
+    running.stop();
+}
+
+#[test]
+fn talome_counts_recency_from_creation_or_update() {
+    let running = started();
+    let client = running.client();
+    let ada = client.user("talome", "recency");
+    let old = |content: &str| {
+        let event = json!({"type": "remember", "content": content, "at": days_ago(30)});
+        memory_id(&ada.event(event))
+    };
+    let (used, updated) = (old("The vault holds keys"), old("The UPS beeps"));
+    let recency = |content: &str| {
+        let reply = ada.ask(json!({"type": "recall", "query": "x", "purpose": "prompt",
+            "explain": true}));
+        let memories = reply["memories"].as_array().expect("a list").clone();
+        let one = memories.into_iter().find(|memory| memory["content"] == content);
+        let one = one.unwrap_or_else(|| panic!("no {content}: {reply}"));
+        one["explain"]["recency"].as_f64().expect("a number")
+    };
+    assert!((recency("The UPS beeps") - 0.2).abs() < 0.001, "half of 0.4 after 30 days");
+    found(&ada, "vault");
+    eventually("the access counts", || (memory(&ada, &used)["uses"] == 1).then_some(()));
+    ada.event(json!({"type": "feedback", "memory": used, "signal": "used"}));
+    assert!((recency("The vault holds keys") - 0.2).abs() < 0.001, "an access renews nothing");
+    ada.event(json!({"type": "update", "memory": updated, "content": "The UPS is silent"}));
+    assert!((recency("The UPS is silent") - 0.4).abs() < 0.001, "an update does");
+    running.stop();
+}
+
+#[test]
+fn talome_updates_content_time_and_confidence_of_a_duplicate() {
+    let running = started();
+    let client = running.client();
+    let ada = client.user("talome", "duplicate");
+    let first = ada.event(json!({"type": "remember", "content": "My timezone is EST",
+        "at": days_ago(30)}));
+    let id = memory_id(&first);
+    let before = memory(&ada, &id);
+    let again = ada.event(json!({"type": "remember", "content": "My timezone is EST timezone",
+        "confidence": 0.5}));
+    assert_eq!((outcome(&again), memory_id(&again)), ("merged", id.clone()), "{again}");
+    let after = memory(&ada, &id);
+    assert_eq!(after["content"], "My timezone is EST timezone");
+    assert_eq!(after["confidence"], 0.5);
+    assert!(after["fresh_at"].as_str() > before["fresh_at"].as_str(), "{before} {after}");
+    remember(&ada, "My timezone is EST time zone");
+    assert_eq!(memory(&ada, &id)["confidence"], 0.5, "what is not sent stays");
+    ada.event(json!({"type": "update", "memory": id, "confidence": 0.25}));
+    let reply = ada.ask(json!({"type": "recall", "query": "x", "purpose": "prompt",
+        "explain": true}));
+    let term = reply["memories"][0]["explain"]["confidence"].as_f64().expect("a number");
+    assert!((term - 0.5 * 0.25).abs() < 1e-5, "the ranking follows: {reply}");
+    running.stop();
+}
+
+#[test]
+fn talome_keeps_a_disabled_memory_out_of_every_answer() {
+    let running = started();
+    let client = running.client();
+    let ada = client.user("talome", "disabled");
+    let vault = remember(&ada, "The vault holds keys");
+    remember(&ada, "The UPS beeps");
+    let switch = |enabled: bool| {
+        let event = json!({"type": "update", "memory": vault, "enabled": enabled});
+        assert_eq!(outcome(&ada.event(event)), "updated");
+    };
+    switch(false);
+    assert_eq!(contents(&injected(&ada)), ["The UPS beeps"]);
+    assert_eq!(found(&ada, "vault"), Vec::<String>::new());
+    let archive = ada.ask(json!({"type": "recall", "query": "vault", "include_archived": true,
+        "explain": true}));
+    assert_eq!(contents(&archive), ["The UPS beeps"]);
+    let enabled = |memory: &Value| memory.get("enabled").cloned();
+    assert_eq!(enabled(&memory(&ada, &vault)), Some(json!(false)));
+    let listed = ada.list();
+    let listed = listed.iter().find(|memory| memory["id"] == vault.as_str());
+    assert_eq!(enabled(listed.expect("a list shows it")), Some(json!(false)));
+    switch(true);
+    assert_eq!(enabled(&memory(&ada, &vault)), None);
+    assert_eq!(found(&ada, "vault"), ["The vault holds keys"]);
+    switch(false);
+    let again = ada.event(json!({"type": "remember", "content": "The vault holds keys."}));
+    assert_eq!(outcome(&again), "merged");
+    assert_eq!(found(&ada, "vault"), ["The vault holds keys."], "who asks for it again gets it");
+    running.stop();
+}
+
+/// The switch is not Talome's alone.
+#[test]
+fn a_disabled_memory_is_in_no_answer_under_any_policy() {
+    for profile in ["keepsake", "alma", "lynkr", "memory-spec", "memory-platform", "talome"] {
+        let running = Running::start(Broker::Embedded, &[("profile", profile)]);
+        let client = running.client();
+        let ada = client.user("disabled", "ada");
+        let vault = remember(&ada, "The vault in the cellar holds the keys");
+        assert_eq!(contents(&ada.recall("Where is the vault?")).len(), 1, "{profile}");
+        ada.event(json!({"type": "update", "memory": vault, "enabled": false}));
+        let reply = ada.recall("Where is the vault?");
+        assert_eq!(contents(&reply), Vec::<&str>::new(), "{profile}");
+        assert!(!reply["prompt"].to_string().contains("vault"), "{profile}: {reply}");
+        assert_eq!(ada.list().len(), 1, "{profile}");
+        running.stop();
+    }
+}
