@@ -5,8 +5,11 @@ use crate::support::client::{contents, memory_id, outcome};
 use crate::support::{Broker, Running, User, eventually, scratch};
 use serde_json::{Value, json};
 
+mod alma;
 mod lynkr;
+mod memory_platform;
 mod memory_spec;
+mod talome;
 
 fn started(profile: &str) -> Running {
     running_with(profile, &[])

@@ -1,13 +1,10 @@
 //! The Memory Platform's scores, statement by statement. The numbers are those of
 //! `processors/policies/memory_platform/conformance.tsv`.
 
+use super::{own_profile, started};
 use crate::support::client::{contents, memory_id, outcome};
 use crate::support::{Broker, Running, User, eventually};
 use serde_json::{Value, json};
-
-fn started() -> Running {
-    Running::start(Broker::Embedded, &[("profile", "memory-platform")])
-}
 
 fn said(user: &User<'_>, role: &str, content: &str) -> Value {
     user.event(json!({"type": "turn", "role": role, "content": content, "session": "s"}))
@@ -25,7 +22,7 @@ fn hundredths(memory: &Value, score: &str) -> f64 {
 
 #[test]
 fn memory_platform_stores_shows_and_takes_stability() {
-    let running = started();
+    let running = started("memory-platform");
     let client = running.client();
     let ada = client.user("platform", "stability");
     let made = |content: &str| memory_id(&said(&ada, "user", content));
@@ -51,7 +48,7 @@ fn memory_platform_stores_shows_and_takes_stability() {
 /// λ is the kind's rate times 2 · (1 − stability): 0.01 for a fact of middling stability.
 #[test]
 fn memory_platform_decays_by_the_stored_stability() {
-    let running = started();
+    let running = started("memory-platform");
     let client = running.client();
     let ada = client.user("platform", "decay");
     let day = 86_400_000;
@@ -82,7 +79,7 @@ fn memory_platform_decays_by_the_stored_stability() {
 
 #[test]
 fn memory_platform_raises_salience_with_each_retrieval_by_the_tool() {
-    let running = started();
+    let running = started("memory-platform");
     let client = running.client();
     let ada = client.user("platform", "boost");
     let boat = memory_id(&said(&ada, "user", "I own a boat in Porto"));
@@ -102,7 +99,7 @@ fn memory_platform_raises_salience_with_each_retrieval_by_the_tool() {
 
 #[test]
 fn memory_platform_raises_confidence_by_verification_and_by_the_users_own_word() {
-    let running = started();
+    let running = started("memory-platform");
     let client = running.client();
     let ada = client.user("platform", "confidence");
     let launch = said(&ada, "assistant", "The launch of Apollo is on 3 May");
@@ -120,10 +117,8 @@ fn memory_platform_raises_confidence_by_verification_and_by_the_users_own_word()
 
 /// Starts the service with a profile file of this text.
 fn started_with(profile: &str) -> Result<Running, String> {
-    let file = crate::support::scratch::dir("names").join("mine.toml");
-    std::fs::write(&file, profile).expect("a temporary file can be written");
-    let path = file.to_str().expect("UTF-8");
-    let place = crate::support::service::Place::new(Broker::Embedded, &[("profile", path)]);
+    let path = own_profile(profile);
+    let place = crate::support::service::Place::new(Broker::Embedded, &[("profile", &path)]);
     service::profile::Profiles::load(&place.config()).map_err(|fault| fault.to_string())?;
     Ok(Running::at(place))
 }

@@ -1,14 +1,10 @@
 //! Alma's article, statement by statement: extraction, episodes, and the assembled context. The
 //! numbers of the statements are those of `processors/policies/alma/conformance.tsv`.
 
-use super::seeds_talome::rounds_at;
+use super::{own_profile, rounds_at, running_with, started};
+use crate::support::User;
 use crate::support::client::{contents, memory_id, outcome};
-use crate::support::{Broker, Running, User};
 use serde_json::{Value, json};
-
-fn started() -> Running {
-    Running::start(Broker::Embedded, &[("profile", "alma")])
-}
 
 /// Says each text and has the assistant answer "ok". The fifth answer is followed by an extraction.
 fn talk(user: &User<'_>, texts: &[&str]) -> Value {
@@ -71,7 +67,7 @@ fn assert_in_order(block: &str, texts: &[&str]) {
 
 #[test]
 fn alma_fills_every_part_of_the_context_however_many_memories_there_are() {
-    let running = started();
+    let running = started("alma");
     let client = running.client();
     let ada = client.user("alma", "parts");
     let soul = [
@@ -138,7 +134,7 @@ fn alma_fills_every_part_of_the_context_however_many_memories_there_are() {
 
 #[test]
 fn alma_finds_episodes_by_topic() {
-    let running = started();
+    let running = started("alma");
     let client = running.client();
     let ada = client.user("alma", "episodes");
     remember_episode(&ada, "Debugged the login", "Auth, middleware");
@@ -162,7 +158,7 @@ fn alma_finds_episodes_by_topic() {
 
 #[test]
 fn alma_extracts_memories_of_one_sentence() {
-    let running = started();
+    let running = started("alma");
     let client = running.client();
     let ada = client.user("alma", "sentences");
     say(
@@ -191,7 +187,7 @@ fn alma_extracts_memories_of_one_sentence() {
 
 #[test]
 fn alma_reads_the_last_twenty_messages_again() {
-    let running = started();
+    let running = started("alma");
     let client = running.client();
     let ada = client.user("alma", "window");
     let likes = [
@@ -218,7 +214,7 @@ fn alma_reads_the_last_twenty_messages_again() {
 
 #[test]
 fn alma_counts_a_repetition_as_an_access_to_the_memory() {
-    let running = started();
+    let running = started("alma");
     let client = running.client();
     let ada = client.user("alma", "repetition");
     let typescript = "User prefers TypeScript in new services";
@@ -239,7 +235,7 @@ fn alma_counts_a_repetition_as_an_access_to_the_memory() {
 
 #[test]
 fn alma_forgets_a_memory_with_its_episodes_and_learns_it_when_it_is_said_again() {
-    let running = started();
+    let running = started("alma");
     let client = running.client();
     let ada = client.user("alma", "forgotten");
     let likes = "I always use Zanzibar in new services";
@@ -264,8 +260,7 @@ fn alma_forgets_a_memory_with_its_episodes_and_learns_it_when_it_is_said_again()
 
 #[test]
 fn alma_lets_a_stale_memory_yield_and_not_disappear() {
-    let options = [("profile", "alma"), ("clock.from_events", "true")];
-    let running = Running::start(Broker::Embedded, &options);
+    let running = running_with("alma", &[("clock.from_events", "true")]);
     let client = running.client();
     let ada = client.user("alma", "stale");
     for (content, at) in [
@@ -289,11 +284,9 @@ fn alma_lets_a_stale_memory_yield_and_not_disappear() {
 
 #[test]
 fn alma_takes_the_weights_of_a_user_from_the_profile() {
-    let file = crate::support::scratch::dir("alma-weights").join("mine.toml");
     let mine = "base = \"alma\"\n[rank.rule.alma.users.\"alma/eva\"]\n\
                 relevance = 0.0\nimportance = 1.0\nrecency = 0.0\nfrequency = 0.0\n";
-    std::fs::write(&file, mine).expect("a temporary file can be written");
-    let running = Running::start(Broker::Embedded, &[("profile", file.to_str().expect("UTF-8"))]);
+    let running = started(&own_profile(mine));
     let client = running.client();
     let first = |name: &str| {
         let user = client.user("alma", name);

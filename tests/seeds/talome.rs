@@ -1,13 +1,10 @@
 //! Talome's record, statement by statement: ten memories in each prompt, a tool that searches, and
 //! a switch for each memory. The numbers are those of `processors/policies/talome/conformance.tsv`.
 
+use super::{rounds_at, running_with, started};
 use crate::support::client::{contents, memory_id, outcome};
-use crate::support::{Broker, Running, User, eventually};
+use crate::support::{User, eventually};
 use serde_json::{Value, json};
-
-fn started() -> Running {
-    Running::start(Broker::Embedded, &[("profile", "talome")])
-}
 
 /// The memories of each prompt.
 fn injected(user: &User<'_>) -> Value {
@@ -37,21 +34,6 @@ fn days_ago(days: i64) -> String {
     at.to_string()
 }
 
-/// Two rounds of compaction at this time. The first one's proposals are in the log by the end.
-pub fn rounds_at(running: &Running, user: &User<'_>, at: &str) {
-    let count = || {
-        let page = running.service.metrics.page();
-        let counts =
-            page.lines().filter_map(|line| line.strip_prefix("keepsake_compaction_seconds_count "));
-        counts.map(|count| count.parse::<f64>().expect("a metric is a number")).sum::<f64>()
-    };
-    for _ in 0..2 {
-        let before = count();
-        user.tick(Some(at));
-        eventually("a round of compaction", || Some(()).filter(|()| count() > before));
-    }
-}
-
 const TEN: [&str; 10] = [
     "Plex is gone",
     "Our NAS has four disks",
@@ -67,7 +49,7 @@ const TEN: [&str; 10] = [
 
 #[test]
 fn talome_lets_a_new_memory_into_the_ten_however_often_they_are_injected() {
-    let running = started();
+    let running = started("talome");
     let client = running.client();
     let ada = client.user("talome", "lock-in");
     let ids = TEN.map(|content| remember(&ada, content));
@@ -97,8 +79,7 @@ fn talome_lets_a_new_memory_into_the_ten_however_often_they_are_injected() {
 
 #[test]
 fn talome_has_nothing_but_what_was_remembered_among_the_ten() {
-    let options = [("profile", "talome"), ("clock.from_events", "true")];
-    let running = Running::start(Broker::Embedded, &options);
+    let running = running_with("talome", &[("clock.from_events", "true")]);
     let client = running.client();
     let ada = client.user("talome", "nothing-else");
     for content in &TEN[..6] {
@@ -120,7 +101,7 @@ fn talome_has_nothing_but_what_was_remembered_among_the_ten() {
 
 #[test]
 fn talome_counts_recency_from_creation_or_update() {
-    let running = started();
+    let running = started("talome");
     let client = running.client();
     let ada = client.user("talome", "recency");
     let old = |content: &str| {
@@ -148,7 +129,7 @@ fn talome_counts_recency_from_creation_or_update() {
 
 #[test]
 fn talome_updates_content_time_and_confidence_of_a_duplicate() {
-    let running = started();
+    let running = started("talome");
     let client = running.client();
     let ada = client.user("talome", "duplicate");
     let first = ada.event(json!({"type": "remember", "content": "My timezone is EST",
@@ -174,7 +155,7 @@ fn talome_updates_content_time_and_confidence_of_a_duplicate() {
 
 #[test]
 fn talome_keeps_a_disabled_memory_out_of_every_answer() {
-    let running = started();
+    let running = started("talome");
     let client = running.client();
     let ada = client.user("talome", "disabled");
     let vault = remember(&ada, "The vault holds keys");
@@ -208,7 +189,7 @@ fn talome_keeps_a_disabled_memory_out_of_every_answer() {
 #[test]
 fn a_disabled_memory_is_in_no_answer_under_any_policy() {
     for profile in ["keepsake", "alma", "lynkr", "memory-spec", "memory-platform", "talome"] {
-        let running = Running::start(Broker::Embedded, &[("profile", profile)]);
+        let running = started(profile);
         let client = running.client();
         let ada = client.user("disabled", "ada");
         let vault = remember(&ada, "The vault in the cellar holds the keys");
