@@ -37,6 +37,11 @@ const SUITE: &[(&[Behaviour], Result<&str, Refusal>)] = &[
     (&[Behaviour::IsDown], Err(Refusal::Unavailable)),
 ];
 
+/// The answer of llama-cpp-python 0.3.16 to a JSON schema.
+const LLAMA_CPP_PYTHON: &str = r#"{"error":{"message":"[{'type': 'literal_error', 'loc': ('body',
+    'response_format', 'type'), 'msg': \"Input should be 'text' or 'json_object'\"}]",
+    "type":"internal_server_error","param":null,"code":null}}"#;
+
 fn shape() -> Shape {
     Shape {
         name: "colour",
@@ -215,6 +220,14 @@ fn a_server_that_knows_fewer_options_is_asked_in_its_dialect() {
         }
     });
     assert!(ask(&ChatModel::new(options(&plain.url))).answer.is_ok());
+    let python = LanguageServer::by(ServerShape::LlamaCpp, |asked| {
+        match asked.body["response_format"]["type"].as_str() {
+            Some("json_schema") => Step::Status(500, "", LLAMA_CPP_PYTHON),
+            _ => says(RIGHT),
+        }
+    });
+    let reply = ask(&ChatModel::new(options(&python.url)));
+    assert_eq!((reply.answer, reply.cost.requests), (Ok(json!({"colour": "red"})), 2));
 }
 
 #[test]

@@ -5,7 +5,7 @@
 //! the endpoint names.
 
 use super::conversation::{Message, Said, converse};
-use super::dialect::Dialect;
+use super::dialect::{self, Dialect};
 use super::post::{Answered, Post};
 use super::{Cost, Key, LanguageModel, Prompt, Refusal, Reply, Shape, completion};
 use parking_lot::Mutex;
@@ -118,12 +118,15 @@ fn judged(sent: Result<Answered, Refusal>) -> Judged {
         Err(Refusal::Unavailable) => return Judged::Passing(Refusal::Unavailable, None),
         Err(refusal) => return Judged::Final(refusal),
     };
+    let text = || String::from_utf8_lossy(&body);
     match status {
         200..=299 => match completion::read(&body) {
             Some(read) => Judged::Completion(read),
             None => Judged::Passing(Refusal::Unavailable, None),
         },
-        400 | 415 | 422 | 501 => Judged::Unaccepted(String::from_utf8_lossy(&body).into_owned()),
+        400 | 415 | 422 | 501 => Judged::Unaccepted(text().into_owned()),
+        // The server of llama-cpp-python calls an option that it does not know its own fault.
+        500 if dialect::names_an_option(&text()) => Judged::Unaccepted(text().into_owned()),
         429 => Judged::Passing(Refusal::Busy, retry_after),
         408 | 500..=599 => Judged::Passing(Refusal::Unavailable, retry_after),
         _ => Judged::Final(Refusal::Rejected),

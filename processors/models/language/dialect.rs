@@ -73,6 +73,13 @@ impl Dialect {
     }
 }
 
+/// True if an error names an option that a dialect may leave out.
+pub fn names_an_option(error: &str) -> bool {
+    ["response_format", "json_schema", "temperature", "max_tokens"]
+        .iter()
+        .any(|option| error.contains(option))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
