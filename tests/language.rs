@@ -151,7 +151,7 @@ fn a_fault_that_passes_is_tried_again_and_any_other_is_named() {
             Some(Refusal::Rejected),
         ),
         (vec![Step::Bytes(20_000)], 1, Some(Refusal::Oversized)),
-        (vec![Step::Status(400, "", down); 9], 3, Some(Refusal::Rejected)),
+        (vec![Step::Status(400, "", down); 9], 4, Some(Refusal::Rejected)),
     ] {
         let what = format!("{steps:?}");
         let (reply, server) = of_steps(options, steps);

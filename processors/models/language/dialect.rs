@@ -18,6 +18,8 @@ pub struct Dialect {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Format {
     JsonSchema,
+    /// The schema beside `json_object`, as llama-cpp-python takes it.
+    SchemaOfObject,
     JsonObject,
     /// The prompt alone asks for JSON.
     Plain,
@@ -46,7 +48,8 @@ impl Dialect {
             return Some(Dialect { has_temperature: false, ..self });
         }
         let format = match self.format {
-            Format::JsonSchema => Format::JsonObject,
+            Format::JsonSchema => Format::SchemaOfObject,
+            Format::SchemaOfObject => Format::JsonObject,
             Format::JsonObject => Format::Plain,
             Format::Plain => return None,
         };
@@ -66,6 +69,7 @@ impl Dialect {
         let format = match self.format {
             Format::JsonSchema => json!({"type": "json_schema", "json_schema": {
                 "name": shape.name, "strict": true, "schema": shape.schema}}),
+            Format::SchemaOfObject => json!({"type": "json_object", "schema": shape.schema}),
             Format::JsonObject => json!({"type": "json_object"}),
             Format::Plain => return,
         };
@@ -91,6 +95,7 @@ mod tests {
             ("use 'max_completion_tokens' instead", true),
             ("unsupported value: 'temperature'", true),
             ("max_completion_tokens and temperature", true),
+            ("response_format", true),
             ("response_format", true),
             ("anything", false),
         ] {
