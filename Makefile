@@ -68,10 +68,12 @@ ifeq ($(KEEPSAKE_TEST_KAFKA),skip)
 	@$(skipped)
 endif
 
-test-all: check-build ## the tests of the multilingual encoder, after its set-up (91 MB more)
+test-all: check-build check-kafka ## the tests of the multilingual encoder, after its set-up (91 MB more), and of three brokers that fail
 	$(call step,model,deploy/model/setup.sh)
 	$(call step,multilingual model,deploy/model/setup.sh --multilingual)
 	$(call step,multilingual tests,KEEPSAKE_TEST_MODEL='$(MODEL)' KEEPSAKE_TEST_MULTILINGUAL='$(MODEL)-multilingual' cargo test --locked multilingual -- --nocapture)
+	$(call step,Apache Kafka,deploy/kafka/kafka.sh jars)
+	$(call step,three brokers,KEEPSAKE_TORTURE_BROKERS=10 cargo test --locked --test integration torture::three_brokers -- --nocapture)
 
 sim: check-build ## 10,000 simulated runs with fault injection (KEEPSAKE_SIM_SEEDS sets the number; KEEPSAKE_SIM_SEED repeats one)
 	$(call step,simulator,KEEPSAKE_SIM_SEEDS=$(or $(KEEPSAKE_SIM_SEEDS),10000) cargo test --locked --test integration sim:: -- --nocapture)
@@ -84,9 +86,9 @@ fuzz: check-build check-fuzz ## fuzzing with cargo-fuzz, FUZZ_SECONDS for each t
 			.keepsake/fuzz/$$target tests/data/fuzz/$$target -- -max_len=65536 -timeout=5 -max_total_time=$(FUZZ_SECONDS); \
 	done)
 
-torture: check-build check-kafka ## 200 kills, pauses and broker restarts of three processes on a real Kafka (KEEPSAKE_TORTURE_KILLS)
+torture: check-build check-kafka ## 200 kills, pauses and broker restarts of three processes, then 200 failures of one of three brokers (KEEPSAKE_TORTURE_KILLS, KEEPSAKE_TORTURE_BROKERS)
 	$(call step,Apache Kafka,deploy/kafka/kafka.sh jars)
-	$(call step,torture,KEEPSAKE_TORTURE_KILLS=$(or $(KEEPSAKE_TORTURE_KILLS),200) cargo test --locked --test integration torture:: -- --nocapture)
+	$(call step,torture,KEEPSAKE_TORTURE_KILLS=$(or $(KEEPSAKE_TORTURE_KILLS),200) KEEPSAKE_TORTURE_BROKERS=$(or $(KEEPSAKE_TORTURE_BROKERS),200) cargo test --locked --test integration torture:: -- --nocapture --test-threads=1)
 
 bench: check-build release model ## speed as ratios to the bare parts, appended to tests/bench/history.csv (BENCH='--brokers host:port')
 	$(call step,recall,$(call bench,recall))

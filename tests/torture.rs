@@ -2,8 +2,9 @@
 //! space on their disk while events arrive and users read what they wrote.
 //!
 //! At the end every event has exactly one decision, the memories equal those of a service without
-//! interruptions, and no user was shown an older state than the one before. `make torture` interrupts 200 times; `KEEPSAKE_TORTURE_KILLS` and
-//! `KEEPSAKE_TORTURE_SEED` set the number and the seed.
+//! interruptions, and no user was shown an older state than the one before. `make torture` interrupts
+//! 200 times; `KEEPSAKE_TORTURE_KILLS` and `KEEPSAKE_TORTURE_SEED` set the number and the seed.
+//! `KEEPSAKE_TORTURE_BROKERS` sets the number for three brokers.
 
 use crate::support::client::acknowledged;
 use crate::support::program::command;
@@ -16,10 +17,13 @@ use crate::support::workload::{
 use crate::support::{Broker, Child, Client, Running, kafka, number_from_env, on_kafka, scratch};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-const KILLS: usize = 20;
+mod three_brokers;
+
+/// Interruptions, each of which one is enough to lose an event or to apply it twice.
+const BLOWS: usize = 20;
 /// Sleeps of a process, in ms. The session ends after 1.5 s, a transaction after 3 s: a process that
 /// sleeps 2 s is out of its group while its transaction lives; one that sleeps 4.5 s has lost both.
 const SLEEPS: [u64; 3] = [1000, 2000, 4500];
@@ -36,11 +40,10 @@ struct Tortured {
     /// Empty where nobody may mount a file system.
     disks: Vec<SmallDisk>,
     children: Vec<Child>,
-    broker: PathBuf,
 }
 
 impl Tortured {
-    fn start(broker: &Path, servers: &str, static_membership: bool) -> Tortured {
+    fn start(servers: &str, static_membership: bool) -> Tortured {
         let name = format!("t{}", scratch::number());
         let place = |which: usize| Place {
             broker: Broker::Kafka,
@@ -59,49 +62,39 @@ impl Tortured {
         let mut children = vec![Child::start(&places[0])];
         children[0].wait_until_ready();
         children.extend(places[1..].iter().map(Child::start));
-        Tortured { places, disks, children, broker: broker.to_owned() }
+        Tortured { places, disks, children }
     }
 
-    /// Interrupts a process or the broker and returns a description for the log of a failure.
-    fn interrupt(&mut self, dice: &mut Dice, n: usize) -> String {
-        let victim = dice.below(PROCESSES as u64) as usize;
-        match dice.below(10) {
-            0..=6 => {
-                self.children[victim].kill();
-                self.children[victim] = Child::start(&self.places[victim]);
-                format!("{n}: kill -9 of {victim}")
-            }
-            7 => {
-                self.children[victim].wait_until_it_handles_signals();
-                self.children[victim].signal("-TERM");
-                let status = self.children[victim].wait();
-                assert!(
-                    status.success(),
-                    "SIGTERM ends it in good order: {status}\n{}",
-                    self.children[victim].log()
-                );
-                self.children[victim] = Child::start(&self.places[victim]);
-                format!("{n}: SIGTERM to {victim}")
-            }
-            8 if n.is_multiple_of(3) => {
-                kafka::restart(&self.broker);
-                format!("{n}: restart of the broker")
-            }
-            8 if n % 3 == 1 && victim < self.disks.len() => {
-                self.disks[victim].leave(0);
-                let stopped = self.stopped_without_space(victim);
-                self.disks[victim].free();
-                self.children[victim] = Child::start(&self.places[victim]);
-                format!("{n}: a full disk under {victim}, which stopped by itself: {stopped}")
-            }
-            _ => {
-                let ms = SLEEPS[dice.below(SLEEPS.len() as u64) as usize];
-                self.children[victim].signal("-STOP");
-                std::thread::sleep(Duration::from_millis(ms));
-                self.children[victim].signal("-CONT");
-                format!("{n}: SIGSTOP of {victim} for {ms} ms")
-            }
-        }
+    /// Kills a process and starts it again.
+    fn kill(&mut self, victim: usize) -> String {
+        self.children[victim].kill();
+        self.children[victim] = Child::start(&self.places[victim]);
+        format!("kill -9 of {victim}")
+    }
+
+    fn shut_down(&mut self, victim: usize) -> String {
+        let child = &mut self.children[victim];
+        child.wait_until_it_handles_signals();
+        child.signal("-TERM");
+        let status = child.wait();
+        assert!(status.success(), "SIGTERM ends it in good order: {status}\n{}", child.log());
+        self.children[victim] = Child::start(&self.places[victim]);
+        format!("SIGTERM to {victim}")
+    }
+
+    fn fill_disk(&mut self, victim: usize) -> String {
+        self.disks[victim].leave(0);
+        let stopped = self.stopped_without_space(victim);
+        self.disks[victim].free();
+        self.children[victim] = Child::start(&self.places[victim]);
+        format!("a full disk under {victim}, which stopped by itself: {stopped}")
+    }
+
+    fn pause(&mut self, victim: usize, ms: u64) -> String {
+        self.children[victim].signal("-STOP");
+        std::thread::sleep(Duration::from_millis(ms));
+        self.children[victim].signal("-CONT");
+        format!("SIGSTOP of {victim} for {ms} ms")
     }
 
     /// Waits a moment for a process to notice its full disk, and kills it if it had nothing to write.
@@ -165,19 +158,50 @@ fn endings(client: &Client) -> BTreeMap<String, usize> {
 on_kafka! { law_nothing_twice_under_kills_sleeps_and_restarts }
 
 fn law_nothing_twice_under_kills_sleeps_and_restarts() {
-    let kills = number_from_env("KEEPSAKE_TORTURE_KILLS").map_or(KILLS, |kills| kills as usize);
-    let seed = number_from_env("KEEPSAKE_TORTURE_SEED").unwrap_or(std::process::id().into());
-    let mut dice = Dice(seed);
+    let blows = number_from_env("KEEPSAKE_TORTURE_KILLS").map_or(BLOWS, |blows| blows as usize);
+    let seed = seed();
     let broker = scratch::root().join("torture-kafka");
     let servers = kafka::start_in(&broker).unwrap_or_else(|why| panic!("{why}"));
-    let static_membership = seed % 2 == 1;
-    let mut processes = Tortured::start(&broker, &servers, static_membership);
-    let client = Client::connect(&servers, &processes.places[0].prefix);
+    let processes = Tortured::start(&servers, seed % 2 == 1);
+    torture(&servers, processes, Torture { seed, blows }, |processes, dice, n| {
+        let victim = dice.below(PROCESSES as u64) as usize;
+        match dice.below(10) {
+            0..=6 => processes.kill(victim),
+            7 => processes.shut_down(victim),
+            8 if n.is_multiple_of(3) => {
+                kafka::restart(&broker);
+                "restart of the broker".to_owned()
+            }
+            8 if n % 3 == 1 && victim < processes.disks.len() => processes.fill_disk(victim),
+            _ => processes.pause(victim, SLEEPS[dice.below(SLEEPS.len() as u64) as usize]),
+        }
+    });
+}
 
-    let sessions = Sessions::start(&servers, &processes.places[0].prefix);
+fn seed() -> u64 {
+    number_from_env("KEEPSAKE_TORTURE_SEED").unwrap_or(std::process::id().into())
+}
+
+struct Torture {
+    seed: u64,
+    /// Number of interruptions.
+    blows: usize,
+}
+
+/// Sends events to the processes and interrupts them by `interrupt`, which returns a description for
+/// the log of a failure. Then compares what has become of each event and each memory.
+fn torture(
+    servers: &str,
+    mut processes: Tortured,
+    Torture { seed, blows }: Torture,
+    mut interrupt: impl FnMut(&mut Tortured, &mut Dice, usize) -> String,
+) {
+    let mut dice = Dice(seed);
+    let client = Client::connect(servers, &processes.places[0].prefix);
+    let sessions = Sessions::start(servers, &processes.places[0].prefix);
 
     let users = users(6);
-    let events = stream(&users, 30 * kills);
+    let events = stream(&users, 30 * blows);
     let mut interruptions = Vec::new();
     let mut sent = Vec::new();
     let mut strays = Vec::new();
@@ -206,7 +230,7 @@ fn law_nothing_twice_under_kills_sleeps_and_restarts() {
                 std::thread::sleep(Duration::from_millis(dice.below(300)));
             }
         }
-        interruptions.push(processes.interrupt(&mut dice, n));
+        interruptions.push(format!("{n}: {}", interrupt(&mut processes, &mut dice, n)));
         processes.assert_alive(&interruptions);
         // After a short pause the next interruption meets a restart, after a long one a process at
         // work.
@@ -232,7 +256,7 @@ fn law_nothing_twice_under_kills_sleeps_and_restarts() {
         seen.writes, seen.reads, seen.unanswered
     );
     println!(
-        "static membership: {static_membership}; tails read into open shards: {}, shards closed \
+        "tails read into open shards: {}, shards closed \
          and restored instead: {}",
         processes.logged("read the tail of the changelog"),
         processes.logged("cannot replay the changelog: restoring")

@@ -1,12 +1,17 @@
 #!/usr/bin/env bash
-# Runs a real Apache Kafka 4.1.0 for tests and trials: one KRaft node on loopback, with its data in a
-# directory of your choice. Not for production: one replica of everything, no encryption.
+# Runs a real Apache Kafka 4.1.0 for tests and trials: one KRaft node on loopback, or three that replicate
+# everything, with their data in a directory of your choice. Not for production: no encryption.
 #
 #   kafka.sh jars                 fetch the jars into .keepsake/kafka-4.1.0 (once; 55 MB)
 #   kafka.sh start DIR [options]  start a broker in DIR, wait until it answers, print its host:port
 #       --parent PID              stop the broker when process PID has ended, however it ended
 #       --set KEY=VALUE           one more broker setting (kept for restarts; may be repeated)
+#   kafka.sh cluster DIR [options]
+#                                 start three brokers in DIR/1 to DIR/3, print their addresses; each is a
+#                                 DIR of its own for the other commands. Options as above, and:
+#       --advertise P1,P2,P3      ports that clients are told, for a proxy before each broker
 #   kafka.sh stop DIR             stop the broker in good order; start continues with the same data
+#   kafka.sh kill DIR             end the broker at once, as a crash does
 #   kafka.sh restart DIR          stop and start: the same address, the same data, the same parent
 #
 # Files in DIR: bootstrap (host:port), pid, server.properties, log, data/. Exit codes: 0 done, 1 failed,
@@ -21,7 +26,7 @@ ready_seconds=${KAFKA_READY_SECONDS:-60}
 
 say() { printf 'kafka: %s\n' "$*" >&2; } # standard output has only the address
 fail() { say "$*"; exit 1; }
-usage() { sed -n '5,10s/^#   //p' "${BASH_SOURCE[0]}" >&2; exit 2; }
+usage() { sed -n '5,15s/^#   //p' "${BASH_SOURCE[0]}" >&2; exit 2; }
 needs() { # $1: command, $2: Debian package
   command -v "$1" >/dev/null || { say "missing: $1; on Debian: apt-get install $2"; exit 4; }
 }
@@ -57,21 +62,33 @@ jars() {
 configure() {
   local port controller
   port=$(free_port) controller=$(free_port)
-  cat >"$dir/server.properties" <<PROPERTIES
-# Written by kafka.sh.
-process.roles=broker,controller
+  {
+    common
+    cat <<PROPERTIES
+
+# One node has every replica.
 node.id=1
 listeners=PLAINTEXT://127.0.0.1:$port,CONTROLLER://127.0.0.1:$controller
 advertised.listeners=PLAINTEXT://127.0.0.1:$port
-controller.listener.names=CONTROLLER
 controller.quorum.voters=1@127.0.0.1:$controller
-log.dirs=$dir/data
-
-# One node has every replica. Few internal partitions, because each is created at its first use.
 offsets.topic.replication.factor=1
-offsets.topic.num.partitions=4
 transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
+PROPERTIES
+  } >"$dir/server.properties"
+  add_settings
+}
+
+# Prints the settings of every broker.
+common() {
+  cat <<PROPERTIES
+# Written by kafka.sh.
+process.roles=broker,controller
+controller.listener.names=CONTROLLER
+log.dirs=$dir/data
+
+# Few internal partitions, because each is created at its first use.
+offsets.topic.num.partitions=4
 transaction.state.log.num.partitions=4
 
 # Short waits for tests: groups form at once, a dead member or an abandoned transaction is detected
@@ -84,7 +101,6 @@ transaction.abort.timed.out.transaction.cleanup.interval.ms=1000
 # A misspelt topic name is an error and creates no topic.
 auto.create.topics.enable=false
 PROPERTIES
-  add_settings
 }
 
 add_settings() { # the later of two lines with the same key counts
@@ -109,10 +125,12 @@ java_command() {
     "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS" -cp "$home/libs/*")
 }
 
+# Prints 16 bytes in URL-safe base64. K comes first, because an id that begins with "-" would be an option.
+new_id() { printf 'K%s' "$(head -c 16 /dev/urandom | base64 | tr '+/' '-_' | cut -c 2-22)"; }
+
 format() {
-  local id
-  # 16 bytes in URL-safe base64. K comes first, because an id that begins with "-" would be an option.
-  id=K$(head -c 16 /dev/urandom | base64 | tr '+/' '-_' | cut -c 2-22)
+  local id=${1:-}
+  id=${id:-$(new_id)}
   java_command 128
   "${java[@]}" kafka.tools.StorageTool format --cluster-id "$id" --config "$dir/server.properties" >>"$dir/log" 2>&1 ||
     fail "formatting $dir/data failed, see $dir/log"
@@ -134,7 +152,7 @@ is_broker() { tr '\0' '\n' 2>/dev/null <"/proc/$1/cmdline" | grep -qxF "$dir/ser
 
 running() { broker=$(cat "$dir/pid" 2>/dev/null) && [[ -n $broker ]] && is_broker "$broker"; }
 
-address() { sed -n 's|^advertised.listeners=PLAINTEXT://||p' "$dir/server.properties"; }
+address() { sed -n 's|^listeners=PLAINTEXT://\([^,]*\).*|\1|p' "$dir/server.properties"; }
 
 # Sends a Metadata request (key 3, version 4, no topics), the first request of any client. The answer must
 # contain the id of this cluster, because another broker may have taken the port, and one broker, because
@@ -200,6 +218,72 @@ start() {
   fail "the broker ended while starting, see $dir/log"
 }
 
+# --- three brokers -----------------------------------------------------------------------------------------------------
+
+# Writes the settings of one of three brokers; $1: its number, $2: the port that clients are told or nothing,
+# $3: the ports of the three controllers.
+configure_one_of_three() {
+  local port between controllers
+  port=$(free_port) between=$(free_port)
+  read -r -a controllers <<<"$3"
+  {
+    common
+    cat <<PROPERTIES
+
+# Three nodes, each with every replica; two of them confirm a record.
+node.id=$1
+listeners=PLAINTEXT://127.0.0.1:$port,BROKERS://127.0.0.1:$between,CONTROLLER://127.0.0.1:${controllers[$1 - 1]}
+advertised.listeners=PLAINTEXT://127.0.0.1:${2:-$port},BROKERS://127.0.0.1:$between
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,BROKERS:PLAINTEXT,CONTROLLER:PLAINTEXT
+inter.broker.listener.name=BROKERS
+controller.quorum.voters=1@127.0.0.1:${controllers[0]},2@127.0.0.1:${controllers[1]},3@127.0.0.1:${controllers[2]}
+default.replication.factor=3
+min.insync.replicas=2
+offsets.topic.replication.factor=3
+transaction.state.log.replication.factor=3
+transaction.state.log.min.isr=2
+
+# A node that is away for three seconds is out of the cluster.
+broker.session.timeout.ms=3000
+broker.heartbeat.interval.ms=500
+controller.quorum.election.timeout.ms=1000
+controller.quorum.fetch.timeout.ms=2000
+replica.lag.time.max.ms=3000
+PROPERTIES
+  } >"$dir/server.properties"
+  add_settings
+}
+
+# Starts three brokers that need each other: all are launched before the first can answer.
+cluster() {
+  local root=$dir ports controllers number attempt id result
+  IFS=, read -r -a ports <<<"$advertise"
+  jars
+  for attempt in 1 2 3; do
+    controllers="$(free_port) $(free_port) $(free_port)" id=$(new_id) result=0
+    for number in 1 2 3; do
+      dir=$root/$number
+      rm -rf "$dir" && mkdir -p "$dir"
+      printf '%s' "$parent" >"$dir/parent"
+      configure_one_of_three "$number" "${ports[number - 1]:-}" "$controllers"
+      format "$id"
+      launch
+    done
+    for number in 1 2 3; do
+      dir=$root/$number
+      if ! running || ! wait_until_ready; then result=1 && break; fi
+    done
+    if ((result == 0)); then
+      for dir in "$root"/[123]; do address >"$dir/bootstrap"; done
+      cat "$root"/[123]/bootstrap | paste -sd,
+      return
+    fi
+    say "attempt $attempt: a broker did not start, see $dir/log"
+    for dir in "$root"/[123]; do stop; done
+  done
+  fail "three brokers did not start, see $root/*/log"
+}
+
 end_broker() {
   local i
   if [[ -z ${broker:-} ]] || ! is_broker "$broker"; then return 0; fi
@@ -211,6 +295,13 @@ end_broker() {
   say "still running after 15 s: killed"
   kill -KILL "$broker" 2>/dev/null || true
   while is_broker "$broker"; do sleep 0.1; done
+}
+
+kill_broker() {
+  running || fail "no broker runs in $dir"
+  kill -KILL "$broker"
+  while is_broker "$broker"; do sleep 0.1; done
+  rm -f "$dir/pid"
 }
 
 stop() {
@@ -233,26 +324,28 @@ watch() { # $1: broker, $2: the process that uses it
 
 # --- arguments ---------------------------------------------------------------------------------------------------------
 
-command=${1:-} dir=${2:-} parent='' settings=()
+command=${1:-} dir=${2:-} parent='' advertise='' settings=()
 if [[ $command == jars && $# -eq 1 ]]; then jars; exit; fi
 [[ -n $dir ]] || usage
 case $dir in /*) ;; *) dir=$PWD/$dir ;; esac
 dir=${dir%/}
 
 case $command in
-  start)
+  start | cluster)
     shift 2
     while [[ $# -gt 0 ]]; do
       case $1 in
         --parent) parent=${2:?--parent needs a process id} ;;
         --set) settings+=("${2:?--set needs KEY=VALUE}") ;;
+        --advertise) advertise=${2:?--advertise needs three ports} ;;
         *) usage ;;
       esac
       shift 2
     done
-    start
+    "$command"
     ;;
   stop) stop ;;
+  kill) kill_broker ;;
   restart)
     parent=$(cat "$dir/parent" 2>/dev/null || true)
     stop

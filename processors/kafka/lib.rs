@@ -433,6 +433,9 @@ impl Broker for Connection {
 
 /// Fetches the first and next offset of a partition. Retries while a partition that was just
 /// created or moved has no leader.
+///
+/// The client believes for minutes what it last heard of a partition's leader, also from a broker
+/// that had just started, so the topic is looked up before each further try.
 fn watermarks(
     probe: &BaseConsumer<ConsumerCallbacks>,
     topic: &str,
@@ -443,7 +446,9 @@ fn watermarks(
     loop {
         match probe.fetch_watermarks(topic, partition, within) {
             Err(e) if is_without_leader(&e) && Instant::now() < give_up => {
-                std::thread::sleep(LEADER_AWAITED)
+                std::thread::sleep(LEADER_AWAITED);
+                // A lookup that fails leaves the next try to say why.
+                let _ = probe.fetch_metadata(Some(topic), within.min(LOOKED_UP_WITHIN));
             }
             read => {
                 return read.map_err(|e| {
@@ -457,6 +462,10 @@ fn watermarks(
 fn is_without_leader(e: &KafkaError) -> bool {
     matches!(
         e.rdkafka_error_code(),
-        Some(RDKafkaErrorCode::NotLeaderForPartition | RDKafkaErrorCode::LeaderNotAvailable)
+        Some(
+            RDKafkaErrorCode::NotLeaderForPartition
+                | RDKafkaErrorCode::LeaderNotAvailable
+                | RDKafkaErrorCode::UnknownPartition
+        )
     )
 }

@@ -54,7 +54,7 @@ fn must(action: &str, dir: &Path) {
     assert!(output.status.success(), "deploy/kafka/kafka.sh {action}: {stderr}");
 }
 
-fn kafka_sh(action: &str, dir: &Path, more: &[&str]) -> Output {
+pub fn kafka_sh(action: &str, dir: &Path, more: &[&str]) -> Output {
     Command::new(root().join("deploy/kafka/kafka.sh"))
         .arg(action)
         .arg(dir)

@@ -5,10 +5,12 @@
 pub mod admin;
 pub mod changelog;
 pub mod client;
+pub mod cluster;
 pub mod in_process;
 pub mod kafka;
 pub mod language_server;
 pub mod program;
+pub mod proxy;
 pub mod scratch;
 pub mod service;
 pub mod sessions;
