@@ -5,7 +5,7 @@
 
 use crate::support::service::Place;
 use crate::support::sessions::Sessions;
-use crate::support::{Broker, Child, Client, eventually, kafka, on_kafka, scratch};
+use crate::support::{Broker, Child, Client, eventually, on_kafka};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ on_kafka! {
     after_a_kill_in_a_transaction_the_other_process_takes_over
     three_processes_that_restart_in_time_keep_their_partitions
     a_copy_of_a_static_member_stops_the_first_by_name
-    a_static_member_that_is_expelled_after_an_outage_joins_again
+    a_static_member_that_is_expelled_joins_again
     a_standby_takes_over_without_reading_its_shards_again
     a_process_is_ready_and_fresh_while_events_keep_coming
 }
@@ -217,32 +217,22 @@ fn a_copy_of_a_static_member_stops_the_first_by_name() {
     second.wait_until_ready();
 }
 
-/// A broker that restarts while a member joins expels the member by itself; here a consumer without
-/// a service joins under its name, and goes.
-fn a_static_member_that_is_expelled_after_an_outage_joins_again() {
-    let broker = scratch::root().join("expelling-kafka");
-    let servers = kafka::start_in(&broker).unwrap_or_else(|why| panic!("{why}"));
-    let options =
-        [("kafka.static_membership", "true"), ("kafka.bootstrap_servers", servers.as_str())];
-    let place = Place::new(Broker::Kafka, &options);
+/// A broker that fails while a member joins expels the member by itself; here a consumer without a
+/// service joins under its name, and goes.
+fn a_static_member_that_is_expelled_joins_again() {
+    let place = Place::new(Broker::Kafka, &[("kafka.static_membership", "true")]);
     let mut child = Child::start(&place);
     child.wait_until_ready();
     let id = std::fs::read_to_string(place.dir.join("instance.id")).expect("reads the id");
-    kafka::restart(&broker);
-    let client = Client::connect(&servers, &place.prefix);
-    eventually("the process joins again", || {
-        // A process that has not yet found its broker takes the name back without a word.
-        client.join_as(id.trim(), Duration::from_secs(3));
-        std::thread::sleep(Duration::from_secs(1));
-        child.log().contains("joining again").then_some(())
-    });
+    let client = place.client();
+    client.join_as(id.trim());
+    eventually("the process joins again", || child.log().contains("joining again").then_some(()));
     let reader = client.user("handover", "reader");
     reader.remember("My boat lies in Cascais.");
     eventually("the process serves", || {
         reader.recall("Where is my boat?").to_string().contains("Cascais").then_some(())
     });
     assert!(child.ended().is_none(), "{}", child.log());
-    kafka::stop(&broker);
 }
 
 /// A consumer reports the end of a partition only after a pause without records.

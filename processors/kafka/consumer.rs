@@ -21,7 +21,7 @@ use rdkafka::types::RDKafkaRespErr;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Time to fetch the group's offsets. The rebalance waits for them, and the group for the
 /// rebalance.
@@ -33,8 +33,6 @@ pub struct ConsumerCallbacks {
     throttle: LogThrottle,
     assignments: AtomicU64,
     assigned: Mutex<BTreeSet<i32>>,
-    /// When the client last reported that it cannot reach a broker.
-    outage: Mutex<Option<Instant>>,
 }
 
 impl ConsumerCallbacks {
@@ -45,7 +43,6 @@ impl ConsumerCallbacks {
             throttle: LogThrottle::default(),
             assignments: AtomicU64::default(),
             assigned: Mutex::default(),
-            outage: Mutex::default(),
         }
     }
 
@@ -56,7 +53,6 @@ impl ConsumerCallbacks {
             throttle: LogThrottle::default(),
             assignments: AtomicU64::default(),
             assigned: Mutex::default(),
-            outage: Mutex::default(),
         }
     }
 
@@ -68,12 +64,6 @@ impl ConsumerCallbacks {
 
 impl ClientContext for ConsumerCallbacks {
     fn error(&self, error: KafkaError, reason: &str) {
-        if matches!(
-            error.rdkafka_error_code(),
-            Some(RDKafkaErrorCode::BrokerTransportFailure | RDKafkaErrorCode::AllBrokersDown)
-        ) {
-            *self.outage.lock() = Some(Instant::now());
-        }
         // The end of a partition is an event that `poll` returns. The client reports it here a
         // second time.
         if error.rdkafka_error_code() != Some(RDKafkaErrorCode::PartitionEOF) {
@@ -204,10 +194,6 @@ impl KafkaConsumer {
     pub fn in_turn(mut consumer: BaseConsumer<ConsumerCallbacks>, topic: &str) -> KafkaConsumer {
         let turns = Some(Turns::of(&mut consumer));
         KafkaConsumer { turns, ..KafkaConsumer::new(consumer, topic) }
-    }
-
-    pub fn had_outage_within(&self, time: Duration) -> bool {
-        self.consumer.context().outage.lock().is_some_and(|outage| outage.elapsed() < time)
     }
 
     /// Closes a member that the broker expelled. librdkafka drops the partitions of such a member

@@ -1,19 +1,20 @@
-//! Joins the group again where the broker has expelled a static member after an outage.
+//! Joins the group again where the broker has expelled a static member.
 //!
 //! A broker expels the member whose `instance.id` somebody else joins with. That is a second process
-//! with a copy of the store, or this process itself: if the answer to its join was lost while the
-//! broker restarted, the broker knows a member that this process has never heard of. Only after an
-//! outage can it be the latter, so only then this process joins again. If there is a second process,
-//! one of the two is expelled again at the next heartbeat, without an outage, and stops.
+//! with a copy of the store, or this process itself: if the answer to its join was lost while a broker
+//! failed, the broker knows a member that this process has never heard of. Neither side can tell which.
+//! So an expelled member joins again, but not for ever: two processes expel each other again and again
+//! until one of them stops by name.
 
 use super::consumer::KafkaConsumer;
 use domain::fault::{Fault, Result, Stop, StopName};
 use log::broker::{Consumer, Membership, Polled, Start};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// Time after an outage in which an expulsion may come from it: a member that could not reach its
-/// broker notices at its next heartbeat or join.
-const AFTER_OUTAGE: Duration = Duration::from_secs(60);
+/// Expulsions within this time that count together, and how many of them a member survives. Brokers that
+/// fail one after the other expel a member once each.
+const TOGETHER: Duration = Duration::from_secs(60);
+const SURVIVED: usize = 2;
 
 pub type Join = Box<dyn Fn() -> Result<KafkaConsumer> + Send>;
 
@@ -21,11 +22,13 @@ pub struct RejoiningConsumer {
     /// Missing only while this process joins again.
     member: Option<KafkaConsumer>,
     join: Join,
+    /// When the last expulsions were.
+    expelled: Vec<Instant>,
 }
 
 impl RejoiningConsumer {
     pub fn new(join: Join) -> Result<RejoiningConsumer> {
-        Ok(RejoiningConsumer { member: Some(join()?), join })
+        Ok(RejoiningConsumer { member: Some(join()?), join, expelled: Vec::new() })
     }
 
     fn member(&mut self) -> Result<&mut KafkaConsumer> {
@@ -36,17 +39,18 @@ impl RejoiningConsumer {
         Ok(self.member.insert(member))
     }
 
-    /// Gives up the partitions of a member that was expelled after an outage. Returns false for any
-    /// other member.
+    /// Gives up the partitions of an expelled member. Returns false for one that was expelled too often.
     fn leave(&mut self) -> bool {
-        match self.member.take_if(|member| member.had_outage_within(AFTER_OUTAGE)) {
-            Some(member) => {
-                tracing::warn!("the broker expelled this process after an outage: joining again");
-                member.leave_expelled();
-                true
-            }
-            None => false,
+        self.expelled.retain(|at| at.elapsed() < TOGETHER);
+        if self.expelled.len() == SURVIVED {
+            return false;
         }
+        self.expelled.push(Instant::now());
+        tracing::warn!("the broker expelled this process from its group: joining again");
+        if let Some(member) = self.member.take() {
+            member.leave_expelled();
+        }
+        true
     }
 }
 

@@ -114,8 +114,8 @@ impl Client {
     }
 
     /// Joins the service's group under the `group.instance.id` of another member, and goes once the
-    /// group has taken it for that member or the time is over.
-    pub fn join_as(&self, instance: &str, time: Duration) {
+    /// group has taken it for that member.
+    pub fn join_as(&self, instance: &str) {
         let member: BaseConsumer = config(&self.servers)
             .set("group.id", &self.prefix)
             .set("group.instance.id", instance)
@@ -124,10 +124,10 @@ impl Client {
             .create()
             .expect("the settings are valid");
         member.subscribe(&[&self.topic("events")]).expect("subscribes");
-        let until = Instant::now() + time;
-        while Instant::now() < until && !member.assignment().is_ok_and(|taken| taken.count() > 0) {
+        eventually("the group has taken the member", || {
             let _ = member.poll(Duration::from_millis(50));
-        }
+            (member.assignment().ok()?.count() > 0).then_some(())
+        });
     }
 
     pub fn topic(&self, name: &str) -> String {
