@@ -496,6 +496,7 @@ impl Ingest {
             group: Some(self.options.group.clone()),
             epoch: Some(shard.epoch),
             digest: batch.digest,
+            format: shard.store.format_after(&batch.changes),
         };
         let checkpoint = (shard.store.identity(), &meta);
         let checkpoint = Some(checkpoint).filter(|_| self.options.changelog);

@@ -77,6 +77,8 @@ pub struct Meta {
     pub epoch: Option<u64>,
     /// The writer's digest of the shard after the batch.
     pub digest: Option<Digest>,
+    /// The newest format of a record of the shard.
+    pub format: u8,
 }
 
 /// Where the records of a shard go: the memories topic, and the shard's partition.
@@ -237,7 +239,7 @@ fn parsed_name(name: &str) -> Option<ParsedName> {
 pub fn meta_bytes(identity: &Identity, meta: &Meta) -> Vec<u8> {
     let meta = WrittenMeta {
         kind: META.to_owned(),
-        format: format::VERSION,
+        format: meta.format,
         applied_offset: meta.applied,
         cluster: identity.cluster.clone(),
         topic: identity.topic.clone(),
@@ -275,6 +277,7 @@ pub fn meta_of(meta: &[u8], ours: &Identity) -> Result<Meta> {
         group: meta.group,
         epoch: meta.epoch,
         digest: meta.records.zip(sum).map(|(records, sum)| Digest { records, sum }),
+        format: meta.format,
     })
 }
 
@@ -363,6 +366,7 @@ mod tests {
             group: Some("keepsake".to_owned()),
             epoch: Some(3),
             digest: Some(Digest { records: 12, sum: 7 }),
+            format: format::WRITTEN,
         };
         let bytes = meta_bytes(&ours, &meta);
         assert_eq!(meta_of(&bytes, &ours).unwrap(), meta);
@@ -371,6 +375,6 @@ mod tests {
             assert!(older.as_object_mut().unwrap().remove(field).is_some(), "{field}");
         }
         let read = meta_of(older.to_string().as_bytes(), &ours).unwrap();
-        assert_eq!(read, Meta { applied: 41, ..Meta::default() });
+        assert_eq!(read, Meta { applied: 41, format: format::WRITTEN, ..Meta::default() });
     }
 }

@@ -5,7 +5,8 @@
 //! ```text
 //! memory     version │ VectorV1 │ MemoryV1 │ AroundV2 │ RevisionsV3 │ AuthorV4 │ ExpiryV5
 //!                    │ StandingV7
-//!                      the parts from MemoryV1 on are missing until the memory is put
+//!                      the parts from MemoryV1 on are missing until the memory is put,
+//!                      StandingV7 where it would say nothing
 //! turn       version │ SaidV2          session  version │ SessionV1
 //! gate       version │ GateV2 │ SignedV6   seen id  version │ SeenV1
 //! slot       version │ SlotV1          identity version │ IdentityV1
@@ -16,7 +17,7 @@
 //! Invariant: every format that was ever written is read forever. To change a record:
 //!
 //! 1. Add a struct with the next version in its name; never edit a struct that was written.
-//! 2. Raise [`VERSION`] and describe the change there.
+//! 2. Raise [`VERSION`] and describe the change there. Write the part only where it says something.
 //! 3. Read older versions: `body` returns the version of a record, and a part that an older version
 //!    lacks gets a default.
 //! 4. Add the former version to the tests: the bytes must still decode.
@@ -36,8 +37,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// The version that this program writes. Order matters: the first batch in a new version also
-/// writes the identity anew (`Store::apply`), so that an older program stops there.
+/// The newest version that this program reads and writes. A record is written in the oldest version
+/// from [`WRITTEN`] on that can hold it, so that programs of two versions can share the shards: the
+/// older one stops only at a shard that has something of the newer one. Order matters: the first batch
+/// with a newer version also writes the identity anew (`Store::apply`), so that an older program stops
+/// there.
 ///
 /// - 2: the gate state counts the user's own words; a memory has its neighbouring turns; a turn of
 ///   a session has its source.
@@ -49,6 +53,8 @@ use uuid::Uuid;
 /// - 7: a memory may have a summary that stands for it, be switched off, and have a stability and
 ///   the turns that it was extracted from.
 pub const VERSION: u8 = 7;
+/// The version of a record that needs nothing newer: the newest that the last release reads.
+pub const WRITTEN: u8 = VERSION_6;
 const VERSION_1: u8 = 1;
 const VERSION_2: u8 = 2;
 const VERSION_3: u8 = 3;
@@ -65,7 +71,7 @@ const SCOPES: [Scope; 3] = [Scope::User, Scope::Session, Scope::Tenant];
 
 fn encode<T: Serialize>(record: &T, bytes_about: usize) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(bytes_about);
-    bytes.push(VERSION);
+    bytes.push(WRITTEN);
     postcard::to_extend(record, bytes).expect("postcard writes plain structs into memory")
 }
 
@@ -87,9 +93,9 @@ fn body(bytes: &[u8]) -> Result<(u8, &[u8])> {
     }
 }
 
-/// True if an older program wrote the record. Such a program cannot read the records of this one.
-pub fn is_older(bytes: &[u8]) -> bool {
-    bytes.first().is_some_and(|version| *version < VERSION)
+/// The version of a record that this program can read.
+pub fn version_of(bytes: &[u8]) -> Option<u8> {
+    bytes.first().copied().filter(|version| *version <= VERSION)
 }
 
 pub fn newer(version: u8) -> Fault {
@@ -147,8 +153,14 @@ fn with_memory(bytes: Vec<u8>, memory: &Memory) -> Vec<u8> {
     let bytes = extended(bytes, &around_v2(&memory.around));
     let bytes = extended(bytes, &revisions_v3(memory));
     let bytes = extended(bytes, &AuthorV4 { author: memory.author.as_deref() });
-    let bytes = extended(bytes, &ExpiryV5 { expires_at: memory.expires_at.map(|time| time.0) });
-    extended(bytes, &standing_v7(memory))
+    let expiry = ExpiryV5 { expires_at: memory.expires_at.map(|time| time.0) };
+    let mut bytes = extended(bytes, &expiry);
+    let standing = standing_v7(memory);
+    if standing == StandingV7::default() {
+        return bytes;
+    }
+    bytes[0] = VERSION_7;
+    extended(bytes, &standing)
 }
 
 fn extended(bytes: Vec<u8>, record: &impl Serialize) -> Vec<u8> {
@@ -299,7 +311,7 @@ struct MemoryV1<'a> {
 
 type Uuid16 = [u8; 16];
 
-#[derive(Serialize, Deserialize)]
+#[derive(PartialEq, Serialize, Deserialize)]
 struct PositionV1<'a> {
     topic: &'a str,
     partition: i32,
@@ -429,7 +441,7 @@ struct ExpiryV5 {
     expires_at: Option<i64>,
 }
 
-#[derive(Default, Serialize, Deserialize)]
+#[derive(Default, PartialEq, Serialize, Deserialize)]
 struct StandingV7<'a> {
     compressed_by: Option<Uuid16>,
     disabled: bool,
@@ -840,7 +852,8 @@ struct IdentityV1<'a> {
     dimensions: u32,
 }
 
-pub fn identity_bytes(identity: &Identity) -> Vec<u8> {
+/// The identity of a shard whose newest record has this version.
+pub fn identity_bytes(identity: &Identity, version: u8) -> Vec<u8> {
     let record = IdentityV1 {
         cluster: &identity.cluster,
         topic: &identity.topic,
@@ -849,7 +862,9 @@ pub fn identity_bytes(identity: &Identity) -> Vec<u8> {
         model: &identity.model,
         dimensions: identity.dimensions,
     };
-    encode(&record, 128)
+    let mut bytes = encode(&record, 128);
+    bytes[0] = version;
+    bytes
 }
 
 pub fn identity(bytes: &[u8]) -> Result<Identity> {
@@ -907,6 +922,26 @@ mod tests {
         };
         for was in [full, bare] {
             assert_eq!(read(&memory_bytes(&was, None).unwrap()), (Some(was), None));
+        }
+    }
+
+    #[test]
+    fn a_record_has_the_oldest_version_that_can_hold_it() {
+        let plain = before_format_7("one");
+        assert_eq!(memory_bytes(&plain, None).unwrap()[0], VERSION_6);
+        let newer: [fn(&mut Memory); 4] = [
+            |memory| memory.compressed_by = Some(memory.id),
+            |memory| memory.disabled = true,
+            |memory| memory.stability = Some(0.0),
+            |memory| memory.sources.push(memory.source.clone()),
+        ];
+        for change in newer {
+            let mut memory = plain.clone();
+            change(&mut memory);
+            let bytes = memory_bytes(&memory, None).unwrap();
+            assert_eq!((bytes[0], read(&bytes).0), (VERSION_7, Some(memory)));
+            let back = memory_bytes(&plain, Some(&bytes)).unwrap();
+            assert_eq!((back[0], read(&back).0), (VERSION_6, Some(plain.clone())));
         }
     }
 
@@ -1106,7 +1141,7 @@ mod tests {
         for version in [1, 2, 3, 4, 5, 6, 7] {
             assert_eq!(session(&[version, 0xac, 0x02, 0x01, 0x80, 0x01, 0x00]).unwrap(), was);
         }
-        assert_eq!(session_bytes(&was), [7, 0xac, 0x02, 0x01, 0x80, 0x01, 0x00]);
+        assert_eq!(session_bytes(&was), [6, 0xac, 0x02, 0x01, 0x80, 0x01, 0x00]);
         let vector = Vector { scale: 1.0, values: [-1, 2].into() };
         let with_vector = memory_and_vector_bytes(&a_memory(7, "one"), &vector);
         assert_eq!(with_vector[..8], [7, 0, 0, 0x80, 0x3f, 2, 0xff, 2]);
@@ -1114,7 +1149,7 @@ mod tests {
         let words = [2, 2, 0x02, 0x35, 0x01, 0x3e];
         assert_eq!(
             gate_bytes(&a_gate(130, &[0.001], &["tea", "boat", "tea"])),
-            [&[7, 0x82, 0x01, 2, 1, 0, 3, 4][..], &words[2..], &[0]].concat()
+            [&[6, 0x82, 0x01, 2, 1, 0, 3, 4][..], &words[2..], &[0]].concat()
         );
         let expiry = ExpiryV5 { expires_at: Some(64) };
         assert_eq!(postcard::to_stdvec(&expiry).unwrap(), [1, 0x80, 0x01]);

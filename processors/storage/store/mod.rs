@@ -46,7 +46,7 @@ use records::Records;
 use scrub::Scrub;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 use user_cache::UserCache;
 
 /// Limits of the caches of a store that ends with its process.
@@ -108,8 +108,8 @@ pub struct Store {
     live: LiveCounts,
     applied: AtomicI64,
     changelog: Mutex<Option<ChangelogPosition>>,
-    /// All records are of an older format so far.
-    is_older: AtomicBool,
+    /// The newest format of a record, as the identity says. Never falls.
+    format: AtomicU8,
     /// Records may be ahead of the checkpoint, because a restore has not ended.
     is_ahead: AtomicBool,
     /// Milliseconds since 1970 of the first erasure since the last rewrite; [`NEVER`] if there is
@@ -200,11 +200,11 @@ impl Store {
         (user_cache, memory_cache): (UserCache, MemoryCache),
         identity: &Identity,
     ) -> std::result::Result<Store, NotOpened> {
-        let mut is_older = false;
+        let mut format = format::WRITTEN;
         match damaged_if_unreadable(records.get(&keys::identity()))? {
             Some(bytes) => {
                 check_identity(&damaged_if_unreadable(format::identity(&bytes))?, identity)?;
-                is_older = format::is_older(&bytes);
+                format = format::version_of(&bytes).unwrap_or(format);
             }
             None if existed => {
                 return Err(NotOpened::Damaged("has no record of the log it is made from".into()));
@@ -241,7 +241,7 @@ impl Store {
             live: LiveCounts::default(),
             applied: AtomicI64::new(applied),
             changelog: Mutex::new(changelog),
-            is_older: AtomicBool::new(is_older),
+            format: AtomicU8::new(format),
             is_ahead: AtomicBool::new(ahead.is_some()),
             erased_since,
             erased_again: AtomicBool::new(false),
@@ -256,6 +256,14 @@ impl Store {
     /// The offset of the last event that the store has applied; -1 before the first.
     pub fn applied(&self) -> i64 {
         self.applied.load(Ordering::Acquire)
+    }
+
+    /// The newest format of a record after these changes.
+    pub fn format_after(&self, changes: &Changes) -> u8 {
+        let of_users = changes.records.iter().filter(|(key, _)| key.first() != Some(&keys::SHARD));
+        let versions = of_users.filter_map(|(_, value)| format::version_of(value.as_deref()?));
+        let newest = versions.max().unwrap_or_default().max(format::WRITTEN);
+        newest.max(self.format.load(Ordering::Acquire))
     }
 
     pub fn identity(&self) -> &Identity {
@@ -286,8 +294,9 @@ impl Store {
         if let Some(digest) = digest {
             changes.put(keys::digest(), self.digest_record(applied, digest));
         }
-        if self.is_older.load(Ordering::Acquire) {
-            changes.put(keys::identity(), format::identity_bytes(&self.identity));
+        let format = self.format_after(&changes);
+        if format > self.format.load(Ordering::Acquire) {
+            changes.put(keys::identity(), format::identity_bytes(&self.identity, format));
         }
         let is_erasing = holds_erasure(&changes);
         if is_erasing {
@@ -301,7 +310,7 @@ impl Store {
         *self.kept_digest.lock() = digest;
         drop(scrub);
         self.erased_again.fetch_or(is_erasing, Ordering::AcqRel);
-        self.is_older.store(false, Ordering::Release);
+        self.format.store(format, Ordering::Release);
         self.memory_cache.forget(changes.records.keys().map(Vec::as_slice));
         self.user_cache.applied(changes.records.keys().map(Vec::as_slice), windows, gates);
         self.live.applied(changes.records.keys().map(Vec::as_slice), live);
@@ -369,12 +378,11 @@ impl Store {
             self.records.apply(&Changes::of(keys::ahead(), Some(Vec::new())))?;
             self.is_ahead.store(true, Ordering::Release);
         }
-        if self.is_older.load(Ordering::Acquire) {
-            self.records.apply(&Changes::of(
-                keys::identity(),
-                Some(format::identity_bytes(&self.identity)),
-            ))?;
-            self.is_older.store(false, Ordering::Release);
+        let format = self.format_after(changes);
+        if format > self.format.load(Ordering::Acquire) {
+            let identity = format::identity_bytes(&self.identity, format);
+            self.records.apply(&Changes::of(keys::identity(), Some(identity)))?;
+            self.format.store(format, Ordering::Release);
         }
         if holds_erasure(changes) {
             self.note_erased()?;
@@ -520,7 +528,7 @@ fn holds_erasure(changes: &Changes) -> bool {
 /// identity count as damaged.
 fn write_identity(records: &dyn Records, identity: &Identity) -> Result<()> {
     let mut changes = Changes::default();
-    changes.put(keys::identity(), format::identity_bytes(identity));
+    changes.put(keys::identity(), format::identity_bytes(identity, format::WRITTEN));
     records.apply(&changes)?;
     records.flush()
 }

@@ -855,13 +855,34 @@ fn a_newer_store_stops_by_name_and_stays_as_it_was() {
 fn an_older_store_has_the_new_format_from_the_first_batch_on() {
     let below = InMemory::default();
     let mut older = Changes::default();
-    let mut bytes = format::identity_bytes(&identity());
+    let mut bytes = format::identity_bytes(&identity(), format::WRITTEN);
     bytes[0] = 1;
     older.put(keys::identity(), bytes);
     below.apply(&older).unwrap();
     let store = Store::over(below, &identity()).unwrap();
     assert_eq!(version_of(&store), 1, "opening and reading changes nothing");
     write(&store, 0, |staged| write_all(staged, &key("zoe"), 0));
+    assert_eq!(version_of(&store), format::VERSION);
+    store.apply(EncodedBatch::default(), mark(9)).unwrap();
+    assert_eq!(version_of(&store), format::VERSION, "the format never falls");
+}
+
+/// What a program of the last release can read is written so that it can read it.
+#[test]
+fn a_store_without_anything_new_keeps_the_format_of_the_last_release() {
+    let store = Store::over(InMemory::default(), &identity()).unwrap();
+    assert_eq!(version_of(&store), format::WRITTEN);
+    let plain = Memory {
+        compressed_by: None,
+        disabled: false,
+        stability: None,
+        sources: vec![],
+        ..a_memory(1, "I live in Porto")
+    };
+    write(&store, 0, |staged| staged.put_memory(plain.clone()));
+    assert_eq!(version_of(&store), format::WRITTEN);
+    let changed = Memory { disabled: true, ..plain };
+    write(&store, 1, |staged| staged.put_memory(changed.clone()));
     assert_eq!(version_of(&store), format::VERSION);
 }
 
@@ -872,7 +893,7 @@ fn version_of(store: &Store) -> u8 {
 #[test]
 fn an_older_store_gets_the_new_format_before_the_first_record_applied_ahead() {
     let below = InMemory::default();
-    let mut older = format::identity_bytes(&identity());
+    let mut older = format::identity_bytes(&identity(), format::WRITTEN);
     older[0] = 1;
     below.apply(&Changes::of(keys::identity(), Some(older))).unwrap();
     below.flush().unwrap();

@@ -57,6 +57,7 @@ impl Topic {
             group: Some(self.group.clone()),
             epoch: Some(self.epoch),
             digest: self.writer.kept_digest(),
+            format: crate::store::format::WRITTEN,
         };
         let identity = identity();
         let to = Destination { topic: "memories", partition: identity.partition };
@@ -365,7 +366,7 @@ fn digest(sum: u128) -> Digest {
 
 fn meta(epoch: impl Into<Option<u64>>, sum: impl Into<Option<u128>>) -> Meta {
     let digest = sum.into().map(digest);
-    Meta { applied: 1, group: Some("ours".to_owned()), epoch: epoch.into(), digest }
+    Meta { applied: 1, group: Some("ours".to_owned()), epoch: epoch.into(), digest, format: 0 }
 }
 
 fn after(before: Option<u128>, metas: &[Meta]) -> Witness {
