@@ -21,6 +21,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 mod three_brokers;
+mod versions;
 
 /// Interruptions, each of which one is enough to lose an event or to apply it twice.
 const BLOWS: usize = 20;

@@ -9,12 +9,20 @@ use std::process::{Command, Output};
 /// Exit code, standard output and standard error of a program that has ended.
 pub type Printed = (Option<i32>, String, String);
 
+/// The program that these tests are built with.
+const THIS: &str = env!("CARGO_BIN_EXE_keepsake");
+
 /// The program with the options of `place`. Runs in an empty directory, so that no configuration
 /// file of this repository is found by chance.
 pub fn command(place: &Place) -> Command {
+    command_of(Path::new(THIS), place)
+}
+
+/// Another program, such as an older version, with the options of `place`.
+pub fn command_of(program: &Path, place: &Place) -> Command {
     std::fs::create_dir_all(&place.dir)
         .unwrap_or_else(|e| panic!("makes {}: {e}", place.dir.display()));
-    let mut command = bare_command(&place.dir);
+    let mut command = bare_command_of(program, &place.dir);
     for (path, value) in place.options() {
         command.arg("--set").arg(format!("{path}={value}"));
     }
@@ -23,7 +31,11 @@ pub fn command(place: &Place) -> Command {
 
 /// The program without any `KEEPSAKE_` variable of this process.
 pub fn bare_command(dir: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_keepsake"));
+    bare_command_of(Path::new(THIS), dir)
+}
+
+fn bare_command_of(program: &Path, dir: &Path) -> Command {
+    let mut command = Command::new(program);
     command.current_dir(dir).env("NO_COLOR", "1");
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("KEEPSAKE_")) {
         command.env_remove(name);

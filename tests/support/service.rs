@@ -1,14 +1,14 @@
 //! Running services: [`Running`] in this process, for tests that look inside or share one;
 //! [`Child`] as a process of its own, for tests that kill it.
 
-use super::program::command;
+use super::program::{command, command_of};
 use super::{Client, PATIENCE, eventually, kafka, scratch};
 use service::config::{Config, Layers};
 use service::run::Service;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child as Process, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -178,7 +178,15 @@ pub struct Child {
 
 impl Child {
     pub fn start(place: &Place) -> Child {
-        let mut serve = command(place);
+        Child::serve(command(place), place)
+    }
+
+    /// Starts another program, such as an older version.
+    pub fn start_program(program: &Path, place: &Place) -> Child {
+        Child::serve(command_of(program, place), place)
+    }
+
+    fn serve(mut serve: Command, place: &Place) -> Child {
         serve.arg("serve").env("KEEPSAKE_LOG", "info");
         Child::run(serve, place)
     }

@@ -17,8 +17,7 @@ on_kafka! { law_nothing_twice_when_one_of_three_brokers_fails }
 
 fn law_nothing_twice_when_one_of_three_brokers_fails() {
     let Some(blows) = number_from_env("KEEPSAKE_TORTURE_BROKERS") else {
-        let why =
-            "three brokers that fail (make torture and make test-all set KEEPSAKE_TORTURE_BROKERS)";
+        let why = "three brokers that fail (make torture sets KEEPSAKE_TORTURE_BROKERS)";
         skipped("torture::three_brokers", why);
         return;
     };
