@@ -68,10 +68,12 @@ ifeq ($(KEEPSAKE_TEST_KAFKA),skip)
 	@$(skipped)
 endif
 
-test-all: check-build check-kafka ## the tests of the multilingual encoder, after its set-up (91 MB more), and of three brokers that fail
+test-all: check-build check-kafka ## the tests of the multilingual encoder, after its set-up (91 MB more), the deployment, and three brokers that fail
 	$(call step,model,deploy/model/setup.sh)
 	$(call step,multilingual model,deploy/model/setup.sh --multilingual)
 	$(call step,multilingual tests,KEEPSAKE_TEST_MODEL='$(MODEL)' KEEPSAKE_TEST_MULTILINGUAL='$(MODEL)-multilingual' cargo test --locked multilingual -- --nocapture)
+	$(call step,build,cargo test --locked --test integration --no-run)
+	$(call step,deployment,tests/deploy/run.sh)
 	$(call step,Apache Kafka,deploy/kafka/kafka.sh jars)
 	$(call step,three brokers,KEEPSAKE_TORTURE_BROKERS=10 cargo test --locked --test integration torture::three_brokers -- --nocapture)
 
