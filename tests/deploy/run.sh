@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Tests the deployment: chart and Compose file. KEEPSAKE names the program, by default the
+# Tests the deployment: chart, Compose file and image. KEEPSAKE names the program, by default the
 # debug build. A test whose package is missing is skipped, loudly; the others still run.
 #
-#   run.sh [chart | compose]…
+#   run.sh [chart | compose | image]…
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -15,12 +15,13 @@ passed=0 failed=0 skipped=0
 
 chart() { "$here/tools.sh" helm && "$here/tools.sh" schemas && "$python" "$here/chart.py"; }
 compose() { "$here/tools.sh" compose && "$python" "$here/compose.py"; }
+image() { "$here/tools.sh" schemas && "$python" "$here/image.py"; }
 
 if [[ ! -x $KEEPSAKE ]]; then
   printf 'deploy: no program at %s; run: cargo build --locked\n' "$KEEPSAKE" >&2
   exit 1
 fi
-if [[ $# -eq 0 ]]; then set -- chart compose; fi
+if [[ $# -eq 0 ]]; then set -- chart compose image; fi
 for test; do
   code=0
   "$test" || code=$?
