@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Tests the deployment: chart, Compose file and image. KEEPSAKE names the program, by default the
+# Tests the deployment: chart, Compose file, image, release. KEEPSAKE names the program, by default the
 # debug build. A test whose package is missing is skipped, loudly; the others still run.
 #
-#   run.sh [chart | compose | image]…
+#   run.sh [chart | compose | image | release]…
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -16,12 +16,13 @@ passed=0 failed=0 skipped=0
 chart() { "$here/tools.sh" helm && "$here/tools.sh" schemas && "$python" "$here/chart.py"; }
 compose() { "$here/tools.sh" compose && "$python" "$here/compose.py"; }
 image() { "$here/tools.sh" schemas && "$python" "$here/image.py"; }
+release() { "$here/tools.sh" schemas && "$python" "$here/release.py"; }
 
 if [[ ! -x $KEEPSAKE ]]; then
   printf 'deploy: no program at %s; run: cargo build --locked\n' "$KEEPSAKE" >&2
   exit 1
 fi
-if [[ $# -eq 0 ]]; then set -- chart compose image; fi
+if [[ $# -eq 0 ]]; then set -- chart compose image release; fi
 for test; do
   code=0
   "$test" || code=$?
