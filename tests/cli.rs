@@ -38,6 +38,7 @@ fn every_command_has_a_help_text() {
         vec!["eval", "gate"],
         vec!["eval", "change"],
         vec!["whatif"],
+        vec!["plan"],
     ]);
     for mut command in commands {
         if command != ["help"] {
@@ -72,6 +73,28 @@ fn a_wrong_value_is_refused_before_anything_is_sent() {
         arguments.extend(wrong.split(' '));
         let (code, _, stderr) = run_bare(&arguments);
         assert_eq!(code, Some(2), "{wrong}: {stderr}");
+    }
+}
+
+#[test]
+fn a_plan_prints_its_assumptions_and_refuses_nonsense_by_name() {
+    let plan = |more: &[&str]| run_bare(&[&["plan", "--turns-per-day", "30"], more].concat());
+    let (code, out, _) = plan(&["--users", "100000", "--days", "90"]);
+    assert_eq!(code, Some(0));
+    for words in ["partitions", "--memories-per-turn", "--days", "given"] {
+        assert!(out.contains(words), "{out}");
+    }
+    let rows = |users: &str| parsed(&plan(&["--users", users, "--json"]))["plan"].clone();
+    let (few, many) = (rows("1000"), rows("100000"));
+    assert_eq!(few["memories"].as_f64().map(|n| n * 100.0), many["memories"].as_f64());
+    for (wrong, name) in [
+        (vec!["--users", "-1"], "--users"),
+        (vec!["--users", "1", "--utilisation", "2"], "--utilisation"),
+        (vec!["--users", "9000000000"], "topics.partitions"),
+    ] {
+        let (code, _, stderr) = plan(&wrong);
+        assert_eq!(code, Some(2), "{wrong:?}");
+        assert!(stderr.contains(&format!("{name}: ")), "{wrong:?}: {stderr}");
     }
 }
 

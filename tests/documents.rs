@@ -2,6 +2,7 @@
 //! example holds, and generated documents are up to date.
 
 use crate::support::client::outcome;
+use crate::support::program::{parsed, run_bare};
 use crate::support::skips::model_or_skip;
 use crate::support::{Broker, Running, files_below, root};
 use domain::fault::{RejectCode, StopName};
@@ -10,11 +11,12 @@ use service::config::{DEFAULTS, Layers};
 use service::metrics::Metrics;
 use std::collections::{BTreeMap, BTreeSet};
 
-const DOCUMENTS: [&str; 7] = [
+const DOCUMENTS: [&str; 8] = [
     "README.md",
     "processors/README.md",
     "deploy/README.md",
     "deploy/RUNBOOK.md",
+    "deploy/SIZING.md",
     "deploy/model/README.md",
     "schemas/README.md",
     "config/REFERENCE.md",
@@ -249,6 +251,34 @@ fn the_reference_equals_the_defaults() {
             "config/REFERENCE.md differed from config/default.toml and has been rewritten. First \
              difference: {different:#?}"
         );
+    }
+}
+
+/// `deploy/SIZING.md` says where each assumption of `keepsake plan` comes from, with its value, and
+/// shows the plan for 100,000 users.
+#[test]
+fn the_page_on_sizes_has_the_assumptions_of_the_plan() {
+    let plan = parsed(&run_bare(&["plan", "--users", "1", "--turns-per-day", "1", "--json"]));
+    let row = regex(r"(?m)^\| `--([a-z-]+)` \| ([0-9.,]+) \|");
+    let written: BTreeMap<String, f64> = row
+        .captures_iter(&read("deploy/SIZING.md"))
+        .map(|found| {
+            let value = found[2].replace(',', "").parse().expect("a number");
+            (found[1].replace('-', "_"), value)
+        })
+        .collect();
+    let assumed: BTreeMap<String, f64> = plan["assumptions"]
+        .as_object()
+        .expect("the plan has its assumptions")
+        .iter()
+        .map(|(name, value)| (name.clone(), value.as_f64().expect("a number")))
+        .collect();
+    assert_eq!(written, assumed);
+
+    let (_, plan, _) = run_bare(&["plan", "--users", "100000", "--turns-per-day", "30"]);
+    for line in plan.lines().take_while(|line| !line.is_empty()) {
+        let page = read("deploy/SIZING.md");
+        assert!(page.contains(&format!("    {line}\n")), "deploy/SIZING.md does not show: {line}");
     }
 }
 

@@ -1,6 +1,6 @@
 //! Command line: parses the arguments, loads the configuration, runs one command and returns its
-//! exit code. Each command is a file of this folder; `demo`, `bench`, `eval` and `whatif` are the
-//! crate `lab`.
+//! exit code. Each command is a file of this folder; `demo`, `bench`, `eval`, `whatif` and `plan` are
+//! the crate `lab`.
 
 mod compact;
 mod config;
@@ -18,7 +18,7 @@ mod verify;
 use clap::{Args, Parser, Subcommand};
 use client::show::{self, Output};
 use domain::fault::Result;
-use lab::{bench, demo, eval, whatif};
+use lab::{bench, demo, eval, plan, whatif};
 use service::config::{Config, Layers};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -113,6 +113,9 @@ enum Command {
     /// Measure speed, as ratios to the bare parts measured in the same run
     #[command(subcommand)]
     Bench(bench::BenchCommand),
+    /// Compute the partitions, processes, memory and disks that a number of users needs
+    #[command(after_help = plan::EXAMPLES)]
+    Plan(plan::PlanCommand),
 }
 
 pub fn main() -> ExitCode {
@@ -175,6 +178,7 @@ fn run(typed: CommandLine) -> Result<ExitCode> {
         Command::Eval(eval) => eval.run(&config, output),
         Command::Whatif(whatif) => whatif.run(&config, output),
         Command::Bench(bench) => bench.run(&config, output),
+        Command::Plan(plan) => plan.run(&config, output),
     }
 }
 
