@@ -28,10 +28,10 @@ const RATE: (f64, f64) = (0.01, 1e6);
 /// Sizes and rates were measured as `deploy/SIZING.md` describes, which has the same values: a test
 /// compares them.
 pub const ASSUMPTIONS: [Assumption; 19] = [
-    assume("turn-bytes", 2800.0, (1.0, 1e6), "text of a turn, the mean of questions and answers"),
+    assume("turn-bytes", 2000.0, (1.0, 1e6), "text of a turn, the mean of questions and answers"),
     assume(
         "memories-per-turn",
-        4.7,
+        4.0,
         (0.0, 64.0),
         "memories that a turn leaves, repetitions merged",
     ),
@@ -54,10 +54,10 @@ pub const ASSUMPTIONS: [Assumption; 19] = [
     assume("utilisation", 0.6, (0.01, 1.0), "share of cores and disks that is used at the peak"),
     assume("cores-per-process", 2.0, (0.1, 1024.0), "cores of one process"),
     assume("spare-processes", 1.0, (0.0, 1024.0), "processes that may be away at the peak"),
-    assume("store-bytes-per-memory", 5200.0, BYTES, "store and index, on the disk of a process"),
-    assume("changelog-bytes-per-memory", 3600.0, BYTES, "its records of the memories topic"),
-    assume("event-overhead-bytes", 140.0, BYTES, "an event besides its text"),
-    assume("decision-bytes-per-turn", 6400.0, BYTES, "records of the decisions topic, kept a week"),
+    assume("store-bytes-per-memory", 5000.0, BYTES, "store and index, on the disk of a process"),
+    assume("changelog-bytes-per-memory", 3500.0, BYTES, "its records of the memories topic"),
+    assume("event-overhead-bytes", 150.0, BYTES, "an event besides its text"),
+    assume("decision-bytes-per-turn", 5000.0, BYTES, "records of the decisions topic, kept a week"),
     assume("replication", 3.0, (1.0, 100.0), "copies of each topic"),
     assume(
         "process-bytes",
