@@ -68,12 +68,15 @@ ifeq ($(KEEPSAKE_TEST_KAFKA),skip)
 	@$(skipped)
 endif
 
-test-all: check-build ## the tests of the multilingual encoder, after its set-up (91 MB more), and of the deployment
+test-all: check-build check-kafka ## the multilingual encoder, after its set-up (91 MB more); three brokers that fail; the deployment; the dashboards
 	$(call step,model,deploy/model/setup.sh)
 	$(call step,multilingual model,deploy/model/setup.sh --multilingual)
 	$(call step,multilingual tests,KEEPSAKE_TEST_MODEL='$(MODEL)' KEEPSAKE_TEST_MULTILINGUAL='$(MODEL)-multilingual' cargo test --locked multilingual -- --nocapture)
+	$(call step,Apache Kafka,deploy/kafka/kafka.sh jars)
+	$(call step,three brokers,KEEPSAKE_TORTURE_BROKERS=10 cargo test --locked --test integration torture::three_brokers -- --nocapture)
 	$(call step,build,cargo test --locked --test integration --no-run)
 	$(call step,deployment,tests/deploy/run.sh)
+	$(call step,dashboards,deploy/grafana/check.sh)
 
 sim: check-build ## 10,000 simulated runs with fault injection (KEEPSAKE_SIM_SEEDS sets the number; KEEPSAKE_SIM_SEED repeats one)
 	$(call step,simulator,KEEPSAKE_SIM_SEEDS=$(or $(KEEPSAKE_SIM_SEEDS),10000) cargo test --locked --test integration sim:: -- --nocapture)

@@ -25,6 +25,7 @@ mod languages;
 mod laws;
 mod layers;
 mod old_events;
+mod prometheus;
 mod quality;
 mod readable;
 mod recall;

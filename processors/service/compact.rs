@@ -70,6 +70,8 @@ pub struct Compact {
     resume: BTreeMap<i32, UserKey>,
     /// The shard at which the previous round ended early.
     first: i32,
+    /// The types of the proposals that are not in the log yet.
+    proposed: Vec<&'static str>,
 }
 
 /// The proposals of one round, and the limits at which the round ends.
@@ -102,6 +104,7 @@ impl Compact {
             asking: None,
             resume: BTreeMap::new(),
             first: 0,
+            proposed: Vec::new(),
         }
     }
 
@@ -155,6 +158,13 @@ impl Compact {
             self.propose_answered(answered, now, &mut events);
         }
         events
+    }
+
+    /// Counts the proposals returned so far: all of them are in the log now.
+    pub fn delivered(&mut self) {
+        for kind in self.proposed.drain(..) {
+            self.metrics.proposed(kind);
+        }
     }
 
     /// Returns whether a round left summaries to ask for, and all answers have come.
@@ -259,7 +269,7 @@ impl Compact {
         Ok(())
     }
 
-    fn propose_answered(&self, answered: Answered, now: Now, events: &mut Vec<OutgoingRecord>) {
+    fn propose_answered(&mut self, answered: Answered, now: Now, events: &mut Vec<OutgoingRecord>) {
         match answered {
             Answered::Summary { partition, key, summary } => {
                 self.metrics.language.wrote(summary.made.as_ref());
@@ -268,13 +278,13 @@ impl Compact {
             Answered::Facts { partition, key, id, session, at, found } => {
                 let proposal = Proposal { at, ..self.proposal(partition, &key, &id, now) };
                 events.push(reply::proposal_extracted(&proposal, &session, &found));
-                self.metrics.proposed("extracted");
+                self.proposed.push("extracted");
             }
         }
     }
 
     fn propose_summary(
-        &self,
+        &mut self,
         partition: i32,
         key: &UserKey,
         summary: &PlannedSummary,
@@ -287,11 +297,11 @@ impl Compact {
         let (compresses_as, made) = (compresses_as.as_deref(), made.as_ref());
         let summary = NewSummary { session, content, covers, compresses_as, made };
         events.push(reply::proposal_summary(&proposal, &summary));
-        self.metrics.proposed("summary");
+        self.proposed.push("summary");
     }
 
     fn propose(
-        &self,
+        &mut self,
         partition: i32,
         key: &UserKey,
         plan: Plan,
@@ -303,7 +313,7 @@ impl Compact {
             let id = id_of("erase", &erasure.memories);
             let proposal = self.proposal(partition, key, &id, now);
             events.push(reply::proposal_erase(&proposal, &erasure.memories, &erasure.reason));
-            self.metrics.proposed("erase");
+            self.proposed.push("erase");
         }
         for prune in plan.prunes {
             let name = if prune.erases { "erase" } else { "prune" };
@@ -311,7 +321,7 @@ impl Compact {
             let proposal = self.proposal(partition, key, &id, now);
             let publish = if prune.erases { reply::proposal_erase } else { reply::proposal_prune };
             events.push(publish(&proposal, &prune.memories, &prune.reason));
-            self.metrics.proposed(name);
+            self.proposed.push(name);
         }
         for summary in &plan.summaries {
             self.propose_summary(partition, key, summary, now, events);
@@ -320,7 +330,7 @@ impl Compact {
             let id = id_of("revise", &[&[revise.memory], &revise.revises[..]].concat());
             let proposal = self.proposal(partition, key, &id, now);
             events.push(reply::proposal_revise(&proposal, &revise));
-            self.metrics.proposed("revise");
+            self.proposed.push("revise");
         }
     }
 

@@ -31,6 +31,7 @@ pub struct Config {
     pub store: Store,
     pub embedder: Embedder,
     pub http: Http,
+    pub metrics: Metrics,
     pub ingest: Ingest,
     pub recall: Recall,
     pub quota: Quota,

@@ -10,6 +10,7 @@
 
 mod batch;
 pub mod breaker;
+mod changes;
 mod copies;
 pub mod erasures;
 pub mod event_rate;
@@ -399,6 +400,12 @@ impl Ingest {
                     reply::applied(to, decisions, draft.record.partition, offset, &freshness)
                 }
             });
+        }
+        // The copy of an event that is applied in its tenant's order makes no decision.
+        if let Command::Feedback { signal, .. } = &event.action
+            && !handled.decisions.is_empty()
+        {
+            batch.counts.push(Count::Feedback(*signal));
         }
         batch.add(handled);
         Ok(None)

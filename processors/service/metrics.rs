@@ -1,27 +1,47 @@
 //! Registers every metric and offers one function for each thing that is measured.
 //!
 //! A function records all metrics of one event with the same labels, so that callers cannot let
-//! them drift apart. Names and labels never change: alerts and dashboards in `deploy/` use them.
+//! them drift apart. Alerts and dashboards in `deploy/` use the names and labels, so a change here is
+//! a line in the changelog. The last word of a name is its unit or `total`, as in
+//! <https://prometheus.io/docs/practices/naming/>.
 //!
 //! Invariant: no label holds a user, a session or any other text of a record. Every label is a
-//! partition number, a configured topic or a word from this code, so time series are bounded.
+//! partition number, a configured topic or tenant, or a word from this code, so time series are
+//! bounded.
+//!
+//! A counter with a label begins at 0 for every value that is an outcome, a reason or a kind of this
+//! code: Prometheus computes no increase of a series that appears with its first occurrence.
 
 mod language;
+mod memory;
 mod registered;
 
+use domain::fault::RejectCode;
 use domain::{Decision, Match, Outcome};
 use language::LanguageMetrics;
+use memory::MemoryMetrics;
+pub use memory::{Changes, Recalled};
 use prometheus::{
     Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, TextEncoder,
 };
-use registered::{COUNTS, POINTS, Registered, SECONDS, TOKENS};
+use registered::{COUNTS, POINTS, Registered, SECONDS, TOKENS, from_zero};
 use std::time::Duration;
+
+/// The distance of a shard from the end of its events partition.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lag {
+    /// Offsets from the applied one to the end.
+    pub events: i64,
+    /// Seconds since the time of the oldest event that is not applied; 0 if there is none.
+    pub oldest_seconds: i64,
+}
 
 pub struct Metrics {
     registered: Registered,
     // Keeping up with the log
     events: IntCounterVec,
-    event_lag: IntGaugeVec,
+    events_behind: IntGaugeVec,
+    oldest_event: IntGaugeVec,
     applied_offset: IntGaugeVec,
     batch_records: Histogram,
     batch_seconds: Histogram,
@@ -57,6 +77,7 @@ pub struct Metrics {
     conflict_seconds: Histogram,
     compaction_seconds: Histogram,
     pub language: LanguageMetrics,
+    pub memory: MemoryMetrics,
     // Requests
     requests: IntCounterVec,
     recall_seconds: HistogramVec,
@@ -72,7 +93,9 @@ pub struct Metrics {
     settle_seconds: Histogram,
     rewrite_seconds: Histogram,
     erased_pending: IntGaugeVec,
-    vector_cache: IntGaugeVec,
+    vector_cache_bytes: IntGauge,
+    vector_cache_hits: IntCounter,
+    vector_cache_misses: IntCounter,
     store_bytes: IntGaugeVec,
     store_free: IntGauge,
     start_seconds: IntGauge,
@@ -86,20 +109,32 @@ impl Default for Metrics {
 
 impl Metrics {
     pub fn new() -> Metrics {
+        Metrics::with_tenants(&[])
+    }
+
+    /// `tenants`: the tenants that are a label of their own.
+    pub fn with_tenants(tenants: &[String]) -> Metrics {
         let mut r = Registered::default();
         // Fails only on a system without /proc; the page then has no process metrics.
         let _ = r
             .registry()
             .register(Box::new(prometheus::process_collector::ProcessCollector::for_self()));
-        Metrics {
+        let metrics = Metrics {
             events: r.counters(
                 "keepsake_events_total",
                 "Records read from the events topic, by type",
                 &["type"],
             ),
-            event_lag: r.gauges(
+            events_behind: r.gauges(
                 "keepsake_events_behind",
-                "Events known to be in the partition and not applied yet, by partition",
+                "Offsets from the last event that is applied to the end of the committed records, \
+                 by partition; 0 if no event is between them. Looked up every metrics.lag_ms",
+                &["partition"],
+            ),
+            oldest_event: r.gauges(
+                "keepsake_oldest_event_seconds",
+                "Age of the oldest event that is not applied, by the time of its record, by \
+                 partition; 0 if there is none",
                 &["partition"],
             ),
             applied_offset: r.gauges(
@@ -178,7 +213,7 @@ impl Metrics {
             ),
             broker_errors: r.counter(
                 "keepsake_broker_errors_total",
-                "Errors of the Kafka client that led to a retry",
+                "Calls to Kafka that failed and are repeated",
             ),
             last_poll_seconds: r.gauges(
                 "keepsake_last_turn_timestamp_seconds",
@@ -242,7 +277,7 @@ impl Metrics {
             ),
             proposals: r.counters(
                 "keepsake_proposals_total",
-                "Events published by the compaction worker, by type",
+                "Proposals of the compaction worker that are in the events topic, by type",
                 &["type"],
             ),
             conflicts: r.counters(
@@ -262,6 +297,7 @@ impl Metrics {
                 SECONDS,
             ),
             language: LanguageMetrics::new(&mut r),
+            memory: MemoryMetrics::new(&mut r, tenants),
             requests: r.counters(
                 "keepsake_requests_total",
                 "Requests answered, by type and status",
@@ -292,7 +328,8 @@ impl Metrics {
             ),
             matches: r.counters(
                 "keepsake_recall_matches_total",
-                "Replies to recalls, by match: strong, weak, none, unknown",
+                "Replies to recalls, by match: good, weak or none; unknown if the policy computes \
+                 no relevance",
                 &["match"],
             ),
             prompt_tokens: r.histogram(
@@ -331,10 +368,14 @@ impl Metrics {
                  partition; 0 if there are none",
                 &["partition"],
             ),
-            vector_cache: r.gauges(
-                "keepsake_vector_cache",
-                "Vector cache: its size in bytes, and its hits and misses since start",
-                &["what"],
+            vector_cache_bytes: r.gauge("keepsake_vector_cache_bytes", "Size of the vector cache"),
+            vector_cache_hits: r.counter(
+                "keepsake_vector_cache_hits_total",
+                "Reads of a user's vectors that the vector cache answered",
+            ),
+            vector_cache_misses: r.counter(
+                "keepsake_vector_cache_misses_total",
+                "Reads of a user's vectors that went to the store",
             ),
             store_bytes: r.gauges(
                 "keepsake_store_bytes",
@@ -350,7 +391,24 @@ impl Metrics {
                 "Unix time at which the process began to serve",
             ),
             registered: r,
+        };
+        metrics.begin();
+        metrics
+    }
+
+    /// Creates the series of all known labels.
+    fn begin(&self) {
+        from_zero(&self.decisions, Outcome::ALL.map(Outcome::as_str));
+        from_zero(&self.dead_letters, RejectCode::ALL.map(RejectCode::as_str));
+        from_zero(&self.transactions, ["committed", "aborted", "unknown", "fenced", "fault"]);
+        let matches = Match::ALL.map(Match::as_str).into_iter().chain(["unknown"]);
+        from_zero(&self.matches, matches);
+        for asked in ["recall", "list", "get", "explain", "stats", "unreadable"] {
+            for status in RejectCode::ALL.map(RejectCode::status).into_iter().chain(["ok"]) {
+                self.requests.with_label_values(&[asked, status]);
+            }
         }
+        from_zero(&self.proposals, ["erase", "extracted", "prune", "revise", "summary"]);
     }
 
     /// Renders the page of `GET /metrics`.
@@ -377,8 +435,18 @@ impl Metrics {
         self.events.with_label_values(&[kind]).inc();
     }
 
-    pub fn behind(&self, partition: i32, records: i64) {
-        self.event_lag.with_label_values(&[&partition.to_string()]).set(records);
+    pub fn lag(&self, partition: i32, lag: Lag) {
+        let partition = partition.to_string();
+        self.events_behind.with_label_values(&[&partition]).set(lag.events);
+        self.oldest_event.with_label_values(&[&partition]).set(lag.oldest_seconds);
+    }
+
+    /// Removes the lag of a partition that this process has no open shard of.
+    pub fn no_lag(&self, partition: i32) {
+        let partition = partition.to_string();
+        for gauge in [&self.events_behind, &self.oldest_event] {
+            let _ = gauge.remove_label_values(&[&partition]);
+        }
     }
 
     pub fn batch_applied(&self, records: usize, took: Duration) {
@@ -440,7 +508,8 @@ impl Metrics {
     /// Removes the gauges of a partition that another process may own from now on.
     pub fn shard_closed(&self, partition: i32) {
         let partition = partition.to_string();
-        for gauge in [&self.event_lag, &self.applied_offset, &self.memories_tail, &self.store_bytes]
+        for gauge in
+            [&self.applied_offset, &self.memories_tail, &self.store_bytes, &self.erased_pending]
         {
             let _ = gauge.remove_label_values(&[&partition]);
         }
@@ -452,6 +521,7 @@ impl Metrics {
 
     pub fn decided(&self, decision: &Decision) {
         self.decisions.with_label_values(&[decision.outcome.as_str()]).inc();
+        self.memory.decided(decision.key.tenant(), decision.outcome);
         if let Some(surprise) = &decision.surprise {
             self.surprise.observe(f64::from(surprise.total));
         }
@@ -526,11 +596,12 @@ impl Metrics {
         self.rerank_seconds.observe(took.as_secs_f64());
     }
 
-    /// `matched` is `None` if the policy computes no relevance.
-    pub fn recalled(&self, memories: usize, tokens: usize, matched: Option<Match>) {
-        self.matches.with_label_values(&[matched.map_or("unknown", Match::as_str)]).inc();
-        self.recalled_memories.observe(memories as f64);
-        self.prompt_tokens.observe(tokens as f64);
+    pub fn recalled(&self, recalled: &Recalled<'_>) {
+        let matched = recalled.matched.map_or("unknown", Match::as_str);
+        self.matches.with_label_values(&[matched]).inc();
+        self.recalled_memories.observe(recalled.memories as f64);
+        self.prompt_tokens.observe(recalled.tokens as f64);
+        self.memory.recalled(recalled.tenant, matched, recalled.relevance);
     }
 
     pub fn waiting(&self, requests: usize) {
@@ -550,9 +621,13 @@ impl Metrics {
         self.erased_pending.with_label_values(&[&partition.to_string()]).set(seconds);
     }
 
+    /// Takes the size of the vector cache, and its hits and misses since the process started.
     pub fn vector_cache(&self, bytes: u64, hits: u64, misses: u64) {
-        for (what, value) in [("bytes", bytes), ("hits", hits), ("misses", misses)] {
-            self.vector_cache.with_label_values(&[what]).set(value as i64);
+        self.vector_cache_bytes.set(i64::try_from(bytes).unwrap_or(i64::MAX));
+        for (counter, count) in
+            [(&self.vector_cache_hits, hits), (&self.vector_cache_misses, misses)]
+        {
+            counter.inc_by(count.saturating_sub(counter.get()));
         }
     }
 
@@ -579,5 +654,69 @@ mod tests {
         assert!(names.iter().all(|(_, help)| !help.is_empty() && !help.contains("  ")));
         metrics.event_read("turn");
         assert!(metrics.page().contains("keepsake_events_total{type=\"turn\"} 1"));
+    }
+
+    /// <https://prometheus.io/docs/practices/naming/>
+    #[test]
+    fn a_counter_ends_in_total_and_everything_else_in_its_unit() {
+        // Things that are counted one by one are a unit, too. An offset is a place, not a quantity.
+        const UNITS: [&str; 12] = [
+            "seconds",
+            "bytes",
+            "ratio",
+            "records",
+            "points",
+            "memories",
+            "tokens",
+            "documents",
+            "shards",
+            "requests",
+            "owned",
+            "behind",
+        ];
+        for (name, kind) in Metrics::new().registered.kinds() {
+            let last = name.rsplit('_').next().unwrap_or_default();
+            match kind {
+                "counter" => assert_eq!(last, "total", "{name}"),
+                _ => assert!(
+                    UNITS.contains(&last) || name == "keepsake_applied_offset",
+                    "{name} is a {kind} and does not name its unit"
+                ),
+            }
+        }
+    }
+
+    #[test]
+    fn what_happens_for_the_first_time_is_an_increase() {
+        let page = Metrics::new().page();
+        for series in [
+            "keepsake_decisions_total{outcome=\"outdated\"} 0",
+            "keepsake_dead_letters_total{reason=\"not-json\"} 0",
+            "keepsake_recall_matches_total{match=\"none\"} 0",
+            "keepsake_requests_total{status=\"stale\",type=\"recall\"} 0",
+            "keepsake_transactions_total{outcome=\"aborted\"} 0",
+            "keepsake_links_total{kind=\"revises\"} 0",
+            "keepsake_feedback_total{signal=\"wrong\"} 0",
+        ] {
+            assert!(page.contains(series), "{series}\n{page}");
+        }
+    }
+
+    #[test]
+    fn the_counters_of_the_vector_cache_follow_its_counts_and_never_fall() {
+        let metrics = Metrics::new();
+        for (hits, misses) in [(7, 2), (9, 2), (9, 2)] {
+            metrics.vector_cache(1000, hits, misses);
+        }
+        let page = metrics.page();
+        for line in [
+            "keepsake_vector_cache_bytes 1000",
+            "keepsake_vector_cache_hits_total 9",
+            "keepsake_vector_cache_misses_total 2",
+        ] {
+            assert!(page.lines().any(|found| found == line), "{line}\n{page}");
+        }
+        metrics.vector_cache(0, 1, 0);
+        assert!(metrics.page().contains("keepsake_vector_cache_hits_total 9\n"));
     }
 }

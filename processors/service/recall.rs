@@ -24,7 +24,7 @@ pub mod rerank;
 pub mod returned;
 pub mod word_vectors;
 
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, Recalled};
 use crate::ownership::Shards;
 use crate::profile::Profiles;
 use crate::quota::{self, Rate};
@@ -418,8 +418,15 @@ impl Recall {
                     misrouted: pending.misrouted,
                 };
                 if let Answer::Recalled { memories, tokens, matched, .. } = &answer {
-                    self.metrics.recalled(memories.len(), *tokens, *matched);
                     let key = &pending.request.key;
+                    let found = memories.iter().filter_map(|found| found.relevance);
+                    self.metrics.recalled(&Recalled {
+                        tenant: key.tenant(),
+                        memories: memories.len(),
+                        tokens: *tokens,
+                        matched: *matched,
+                        relevance: found.max_by(f32::total_cmp),
+                    });
                     let rules = &self.profiles.of(key).rules;
                     let is_use = matches!(&pending.request.ask, RequestKind::Recall(asked)
                         if rules.policy.complete(asked).purpose == Purpose::Tool);

@@ -27,6 +27,7 @@ mod assemble;
 mod dir;
 mod http;
 pub mod ingesting;
+mod lag;
 pub mod loops;
 mod marks;
 pub mod old_events;

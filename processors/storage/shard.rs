@@ -28,7 +28,7 @@ use domain::fault::Result;
 use domain::{Decision, MemoryId, Position, Time, UserKey, Vector};
 use memory::reads::{Neighbours, Reads, StagedVectors};
 use memory::staged::StagedChanges;
-use parking_lot::{RwLock, RwLockReadGuard};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use recent::RecentDecisions;
 use searched::has_same_words;
 use std::collections::BTreeMap;
@@ -63,6 +63,8 @@ pub struct Shard {
     applied: AtomicI64,
     /// The newest event offset known to be in the log.
     newest: AtomicI64,
+    /// Offset and time of the oldest event that was polled and not applied when it was noted.
+    oldest: Mutex<Option<(i64, Time)>>,
     /// The reader of the events partition is at its end.
     reached_end: AtomicBool,
     /// The reader has been at the end at least once, which makes the shard ready.
@@ -91,6 +93,7 @@ impl Shard {
             view: RwLock::new(()),
             applied: AtomicI64::new(applied),
             newest: AtomicI64::new(applied),
+            oldest: Mutex::default(),
             reached_end: AtomicBool::new(false),
             was_caught_up: AtomicBool::new(false),
             known_end: AtomicI64::new(i64::MAX),
@@ -177,9 +180,20 @@ impl Shard {
         self.applied() >= offset && !self.store.awaits(key, offset).unwrap_or(true)
     }
 
-    /// Notes that the log holds an event at this offset.
-    pub fn saw(&self, offset: i64) {
+    /// Notes that the log holds an event at this offset, of this time.
+    pub fn saw(&self, offset: i64, at: Time) {
         self.newest.fetch_max(offset, Ordering::AcqRel);
+        let applied = self.applied();
+        let mut oldest = self.oldest.lock();
+        if offset > applied && !oldest.is_some_and(|(known, _)| known > applied) {
+            *oldest = Some((offset, at));
+        }
+    }
+
+    /// The time of the oldest event that was polled and is not applied yet.
+    pub fn oldest_polled(&self) -> Option<Time> {
+        let oldest = *self.oldest.lock();
+        oldest.filter(|(offset, _)| *offset > self.applied()).map(|(_, at)| at)
     }
 
     pub fn reached_end(&self) {

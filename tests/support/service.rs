@@ -209,7 +209,7 @@ impl Child {
     }
 
     /// The address of the HTTP server, from the log.
-    fn http_address(&self) -> Option<String> {
+    pub fn http_address(&self) -> Option<String> {
         let log = self.log();
         let line = log.lines().find(|line| line.contains("keepsake serves"))?;
         let from = line.find(" http=")? + " http=".len();

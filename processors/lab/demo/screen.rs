@@ -226,8 +226,11 @@ impl Screen {
         let url = format!("http://{http}/metrics");
         self.chapter("Metrics", &url);
         let decisions = metrics.by_label("keepsake_decisions_total");
-        let words: Vec<String> =
-            decisions.iter().map(|(outcome, count)| format!("{count} {outcome}")).collect();
+        let words: Vec<String> = decisions
+            .iter()
+            .filter(|(_, count)| *count > 0.0)
+            .map(|(outcome, count)| format!("{count} {outcome}"))
+            .collect();
         let encode_ms = metrics.mean_ms("keepsake_encode_seconds");
         let apply_ms = metrics.mean_ms("keepsake_apply_seconds");
         let bytes = metrics.sum("process_resident_memory_bytes");

@@ -54,6 +54,7 @@ pub fn check(config: &Config) -> Result<(), String> {
         ("embedder.tokens_max", config.embedder.tokens_max),
         ("embedder.queue", config.embedder.queue),
         ("http.connections_max", config.http.connections_max),
+        ("metrics.lag_ms", config.metrics.lag_ms as usize),
         ("http.connection_ms_max", config.http.connection_ms_max as usize),
         ("limits.forget_memories_max", config.limits.forget_memories_max),
         ("limits.message_bytes_max", config.limits.message_bytes_max),

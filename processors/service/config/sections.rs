@@ -163,6 +163,13 @@ pub struct Http {
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
+pub struct Metrics {
+    pub lag_ms: u64,
+    pub tenants: Vec<String>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Ingest {
     pub batch_records_max: usize,
     pub batch_bytes_max: usize,

@@ -1,10 +1,10 @@
 //! Collects the part of a batch that belongs to one shard: staged records, decisions, records to
 //! publish, and counts for the metrics.
 
-use super::Write;
-use crate::metrics::Metrics;
+use super::{Write, changes};
+use crate::metrics::{Changes, Metrics};
 use domain::fault::{RejectCode, Result};
-use domain::{Decision, Erasure, Outcome, Time};
+use domain::{Decision, Erasure, Outcome, Signal, Time};
 use log::broker::OutgoingRecord;
 use log::decode::Hop;
 use memory::{Forgotten, Handled, Reads, Staged};
@@ -48,6 +48,8 @@ pub enum Count {
     /// Refused for the quota of this name.
     OverQuota(&'static str),
     Judged(Outcome, &'static str),
+    Changed(Changes),
+    Feedback(Signal),
     Shadowed {
         outcome: Outcome,
         agrees: bool,
@@ -64,6 +66,8 @@ impl Count {
             Count::DeadLetter(code) => metrics.dead_letter(code.as_str()),
             Count::OverQuota(quota) => metrics.over_quota(quota),
             Count::Judged(outcome, class) => metrics.judged(*outcome, class),
+            Count::Changed(changes) => metrics.memory.changed(changes),
+            Count::Feedback(signal) => metrics.memory.feedback(*signal),
             Count::Shadowed { outcome, agrees } => metrics.shadowed(*outcome, *agrees),
         }
     }
@@ -138,6 +142,7 @@ impl<'a> Batch<'a> {
     pub fn into_write(mut self, shard: Arc<Shard>, metrics: Arc<Metrics>) -> Result<Write> {
         self.staged.count_live_memories()?;
         let effects = BatchChanges::encode(&shard.store, self.staged.into_changes())?;
+        self.counts.push(Count::Changed(changes::of(&shard, &effects.touched)?));
         Ok(Write {
             effects,
             shard,

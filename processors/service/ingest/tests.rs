@@ -2,6 +2,7 @@
 
 mod compaction;
 mod compression;
+mod counts;
 mod expiry;
 mod faults;
 mod forgotten;

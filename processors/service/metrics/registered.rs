@@ -14,6 +14,8 @@ pub const SECONDS: &[f64] = &[
 ];
 /// Buckets for seconds of a call to another service, up to the default of `llm.timeout_ms`.
 pub const CALLS: &[f64] = &[0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 45.0, 60.0];
+/// Buckets for relevance, which is a probability. The replies' `match` changes at .5.
+pub const RATIOS: &[f64] = &[0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0];
 /// Buckets for totals of surprise.
 pub const POINTS: &[f64] = &[-0.4, -0.2, 0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0];
 /// Buckets for tokens of a prompt block.
@@ -25,11 +27,20 @@ pub const COUNTS: &[f64] =
 
 const VALID: &str = "names and labels are constants of `metrics.rs`, and a test registers them all";
 
+/// Creates the series of these values of the only label.
+pub fn from_zero(counters: &IntCounterVec, values: impl IntoIterator<Item = &'static str>) {
+    for value in values {
+        counters.with_label_values(&[value]);
+    }
+}
+
 /// A registry, and the name and help of every metric registered there.
 #[derive(Default)]
 pub struct Registered {
     registry: Registry,
     names: Vec<(String, String)>,
+    #[cfg(test)]
+    kinds: Vec<(String, &'static str)>,
 }
 
 impl Registered {
@@ -39,6 +50,12 @@ impl Registered {
 
     pub fn names(&self) -> &[(String, String)] {
         &self.names
+    }
+
+    /// Name and type of every metric.
+    #[cfg(test)]
+    pub fn kinds(&self) -> impl Iterator<Item = (&str, &'static str)> {
+        self.kinds.iter().map(|(name, kind)| (name.as_str(), *kind))
     }
 
     pub fn counter(&mut self, name: &str, help: &str) -> IntCounter {
@@ -78,6 +95,15 @@ impl Registered {
         for described in collector.desc() {
             self.names.push((described.fq_name.clone(), described.help.clone()));
         }
+        #[cfg(test)]
+        self.kinds.extend(collector.collect().iter().map(|family| {
+            let kind = match family.get_field_type() {
+                prometheus::proto::MetricType::COUNTER => "counter",
+                prometheus::proto::MetricType::GAUGE => "gauge",
+                _ => "histogram",
+            };
+            (family.name().to_owned(), kind)
+        }));
         self.registry.register(Box::new(collector.clone())).expect(VALID);
         collector
     }

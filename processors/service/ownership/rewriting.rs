@@ -20,10 +20,11 @@ impl Shards {
     pub fn rewrite_due(&self, after_ms: i64, goes_on: &dyn Fn() -> bool) -> Result<()> {
         for partition in self.all_partitions() {
             let Some(shard) = self.get(partition) else { continue };
-            let now = self.clock.wall();
-            let since = shard.store.erased_since().map_or(0, |since| now.ms_since(since).max(0));
-            self.metrics.erased_pending(shard.partition, since / 1000);
-            if goes_on() && shard.is_rewrite_due(now, after_ms) && self.has_room_for(&shard) {
+            self.measure_erased(&shard);
+            if goes_on()
+                && shard.is_rewrite_due(self.clock.wall(), after_ms)
+                && self.has_room_for(&shard)
+            {
                 self.rewriting.lock().insert(shard.partition);
                 let outcome = self.rewrite(&shard, goes_on);
                 self.rewriting.lock().remove(&shard.partition);
@@ -31,6 +32,12 @@ impl Shards {
             }
         }
         Ok(())
+    }
+
+    pub fn measure_erased(&self, shard: &Shard) {
+        let now = self.clock.wall();
+        let since = shard.store.erased_since().map_or(0, |since| now.ms_since(since).max(0));
+        self.metrics.erased_pending(shard.partition, since / 1000);
     }
 
     /// Returns whether a copy of the shard's store fits on the disk. A rewrite that fills the disk

@@ -5,6 +5,7 @@
 
 use super::dir::{begin_empty, instance_id, lock_dir, store_dir};
 use super::ingesting::{Durability, IngestLoop};
+use super::lag::{Ends, LagLoop};
 use super::old_events::OldEvents;
 use super::pace::BatchSize;
 use super::replier::{Replier, WhenMissing};
@@ -25,7 +26,7 @@ use crossbeam_channel::{Receiver, Sender};
 use domain::Time;
 use domain::fault::Result;
 use kafka::{Connection, Embedded};
-use log::broker::Broker;
+use log::broker::{Broker, Log};
 use log::clock::{Clock, SystemClock};
 use models::cross_encoder::{JudgeModel, RerankerModel};
 use models::embedder::Model;
@@ -44,6 +45,8 @@ struct Parts<'a> {
     connection: Connection,
     /// Joins the group of the events.
     member: Connection,
+    /// The events topic, for offsets and for the records that nobody has polled yet.
+    events: Arc<dyn Log>,
     profiles: Profiles,
     models: Models,
     shards: Arc<Shards>,
@@ -103,7 +106,7 @@ impl Service {
         let changelog = changelog(config, &connection, wanted)?;
         let durability = durability(config, &connection, &dir)?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let metrics = Arc::new(Metrics::new());
+        let metrics = Arc::new(Metrics::with_tenants(&config.metrics.tenants));
         let shard_options = options::shard(config, place.partitions);
         let shards =
             Arc::new(Shards::new(place, shard_options, changelog, clock.clone(), metrics.clone()));
@@ -133,10 +136,12 @@ impl Service {
         let (reply_topics, to_look_up) =
             ReplyTopics::new(options::reply_topics(config), clock.clone());
         let member = member(config, &connection, &dir)?;
+        let events = connection.impatient_log(&config.topics.events())?;
         let parts = Parts {
             config,
             connection,
             member,
+            events,
             profiles,
             models,
             shards,
@@ -152,6 +157,7 @@ impl Service {
         service.spawn_recall(&parts)?;
         service.spawn_compact(&parts, compact_now)?;
         service.spawn_index(&parts)?;
+        service.spawn_lag(&parts)?;
         service.spawn_old_events(&parts)?;
         let shards = parts.shards;
         service.spawn("http", move |shared| page.serve(shared, shards))?;
@@ -224,7 +230,7 @@ impl Service {
         let ingest_loop = IngestLoop {
             consumer: parts.member.join(&config.kafka.group_id, &events, shards.clone())?,
             durability,
-            events: connection.impatient_log(&events)?,
+            events: parts.events.clone(),
             replier: Replier::new(
                 connection.producer("keepsake-receipts")?,
                 parts.reply_topics.clone(),
@@ -330,6 +336,15 @@ impl Service {
         let within = Duration::from_millis(parts.config.forget.within_ms);
         let keep_copies = parts.config.store.standby;
         self.spawn("rewrite", move |shared| loops::rewrite(&shards, within, keep_copies, &shared))
+    }
+
+    fn spawn_lag(&mut self, parts: &Parts<'_>) -> Result<()> {
+        let lag_loop = LagLoop {
+            shards: parts.shards.clone(),
+            every: Duration::from_millis(parts.config.metrics.lag_ms),
+            ends: Ends::new(parts.events.clone()),
+        };
+        self.spawn("lag", move |shared| lag_loop.run(&shared))
     }
 
     fn spawn_old_events(&mut self, parts: &Parts<'_>) -> Result<()> {

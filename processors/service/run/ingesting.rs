@@ -265,7 +265,7 @@ impl IngestLoop {
             match self.consumer.poll(wait) {
                 Ok(Polled::Record(record)) => {
                     if let Some(shard) = ingest.shards.get(record.partition) {
-                        shard.saw(record.offset);
+                        shard.saw(record.offset, Time(record.timestamp_ms));
                     }
                     bytes += record.bytes();
                     records.push(record);
@@ -312,7 +312,6 @@ impl IngestLoop {
             if records >= self.pace.records() && shard.behind() > 0 {
                 shard.left_end();
             }
-            ingest.metrics.behind(shard.partition, shard.behind());
         }
     }
 
@@ -345,7 +344,6 @@ impl IngestLoop {
                 shard.index.text.pending(),
                 took,
             );
-            ingest.metrics.behind(shard.partition, shard.behind());
             read.push((shard.partition, applied + 1));
             if shard.index.text.is_flush_due() {
                 shard.settle()?;

@@ -215,6 +215,7 @@ impl CompactLoop {
             let asked = self.asked.recv_timeout(LOOK_UP).ok();
             let answered = compact.answered(shared.now());
             deliver(self.producer.as_mut(), answered, self.acknowledge, shared, "compact")?;
+            compact.delivered();
             if asked.is_none() && Instant::now() < next && !compact.wants_round() {
                 continue;
             }
@@ -235,7 +236,9 @@ impl CompactLoop {
         now.events = asked.unwrap_or(now.events);
         let events = compact.step(now)?;
         tracing::debug!(proposals = events.len(), "compaction round");
-        deliver(self.producer.as_mut(), events, self.acknowledge, shared, "compact")
+        deliver(self.producer.as_mut(), events, self.acknowledge, shared, "compact")?;
+        compact.delivered();
+        Ok(())
     }
 }
 
@@ -272,6 +275,7 @@ impl FlushLoop {
     fn measure(&self, shared: &Shared) {
         for shard in self.shards.all() {
             shared.metrics.store_size(shard.partition, shard.store.bytes_on_disk());
+            self.shards.measure_erased(&shard);
         }
         if let Some(bytes) = self.shards.free_bytes() {
             shared.metrics.store_free(bytes);

@@ -209,5 +209,5 @@ fn a_shadow_is_neither_explained_nor_counted_as_a_decision() {
     ] {
         assert!(page.contains(line), "{line}: {page}");
     }
-    assert!(!page.contains("keepsake_decisions_total{outcome=\"dropped\"}"));
+    assert!(page.contains("keepsake_decisions_total{outcome=\"dropped\"} 0\n"), "{page}");
 }

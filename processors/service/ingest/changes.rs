@@ -1,0 +1,67 @@
+//! Counts the effect of a batch on the memories of a shard, by comparing each changed memory with
+//! the stored one.
+
+use crate::metrics::Changes;
+use domain::fault::Result;
+use domain::{Memory, MemoryId, UserKey};
+use memory::Reads;
+use storage::shard::Shard;
+use storage::store::{TouchedMemories, Upserted};
+
+/// Called before the batch is applied, while the store still holds the earlier states.
+pub fn of(shard: &Shard, touched: &TouchedMemories) -> Result<Changes> {
+    let mut changes = Changes::default();
+    let counts_here = |key: &UserKey| {
+        let partitions = shard.store.identity().partitions;
+        !key.is_tenant() || key.partition(partitions) == shard.partition
+    };
+    for Upserted { memory, was } in &touched.upserted {
+        if !counts_here(&memory.key) {
+            continue;
+        }
+        match was {
+            Some(was) => compare(was, memory, &mut changes),
+            // A new memory has the version 1, unless a later event of the batch changed it.
+            None if memory.version == 1 => begin(memory, &mut changes),
+            None => match shard.store.memory(&memory.key, memory.id)? {
+                Some(was) => compare(&was, memory, &mut changes),
+                None => begin(memory, &mut changes),
+            },
+        }
+    }
+    for (key, id) in &touched.removed {
+        // A batch may remove a memory that it created.
+        if counts_here(key) && shard.store.memory(key, *id)?.is_some() {
+            changes.erased += 1;
+        }
+    }
+    Ok(changes)
+}
+
+fn begin(memory: &Memory, changes: &mut Changes) {
+    changes.created += 1;
+    changes.superseded += u64::from(memory.valid_to.is_some());
+    changes.archived += u64::from(memory.archived);
+    link(&|_| &[], memory, changes);
+}
+
+fn compare(was: &Memory, memory: &Memory, changes: &mut Changes) {
+    changes.superseded += u64::from(was.valid_to.is_none() && memory.valid_to.is_some());
+    changes.archived += u64::from(!was.archived && memory.archived);
+    changes.unarchived += u64::from(was.archived && !memory.archived);
+    link(&|links| links(was), memory, changes);
+}
+
+type Links = fn(&Memory) -> &[MemoryId];
+
+fn link<'a>(was: &dyn Fn(Links) -> &'a [MemoryId], memory: &Memory, changes: &mut Changes) {
+    let new = |links: Links| {
+        let was = was(links);
+        links(memory).iter().filter(|id| !was.contains(id)).collect::<Vec<_>>()
+    };
+    changes.supersedes += new(|memory| &memory.supersedes).len() as u64;
+    changes.revises += new(|memory| &memory.revises).len() as u64;
+    // Both memories of a conflict name each other. One of them counts the pair.
+    let conflicts = new(|memory| &memory.conflicts_with);
+    changes.conflicts += conflicts.into_iter().filter(|other| **other < memory.id).count() as u64;
+}
