@@ -68,12 +68,10 @@ ifeq ($(KEEPSAKE_TEST_KAFKA),skip)
 	@$(skipped)
 endif
 
-test-all: check-build check-kafka ## the multilingual encoder, after its set-up (91 MB more); three brokers that fail; the deployment; the dashboards
+test-all: check-build ## the multilingual encoder, after its set-up (91 MB more); the deployment; the dashboards
 	$(call step,model,deploy/model/setup.sh)
 	$(call step,multilingual model,deploy/model/setup.sh --multilingual)
 	$(call step,multilingual tests,KEEPSAKE_TEST_MODEL='$(MODEL)' KEEPSAKE_TEST_MULTILINGUAL='$(MODEL)-multilingual' cargo test --locked multilingual -- --nocapture)
-	$(call step,Apache Kafka,deploy/kafka/kafka.sh jars)
-	$(call step,three brokers,KEEPSAKE_TORTURE_BROKERS=10 cargo test --locked --test integration torture::three_brokers -- --nocapture)
 	$(call step,build,cargo test --locked --test integration --no-run)
 	$(call step,deployment,tests/deploy/run.sh)
 	$(call step,dashboards,deploy/grafana/check.sh)
