@@ -6,6 +6,7 @@
 mod subject;
 mod support;
 
+mod backup;
 mod broker;
 mod cli;
 mod conflict;

@@ -1,8 +1,8 @@
-//! `keepsake export`: everything about one user, as JSON Lines.
+//! `keepsake export`: everything about one user, a tenant's users or all, as JSON Lines.
 //!
 //! In this order, each line with its part: (1) memories with their history, from the service, a
 //! page at a time; (2) decisions and (3) events, from the topics, by the user's key. Memory is
-//! bounded by one page; nothing is sorted or collected.
+//! bounded by one page and by the names of the users; nothing is sorted or collected.
 
 use super::events::UserArgs;
 use clap::Args;
@@ -14,24 +14,30 @@ use log::broker::Record;
 use log::decode::VIA;
 use serde_json::{Value, json};
 use service::config::Config;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 const EXAMPLES: &str = "\
-Writes one JSON object on each line: first {\"part\":\"user\"}, then each memory with its earlier \
-contents ({\"part\":\"memory\"}; archived ones, those of every session, and the tenant's memories that \
-this user created), each decision ({\"part\":\"decision\"}) and each event ({\"part\":\"event\"}) that \
-the topics still hold, and last {\"part\":\"end\"} with the numbers of each. A file without the last \
-line is incomplete. The service must be running. Progress is on standard error.
+Writes one JSON object on each line: for each user first {\"part\":\"user\"}, then each memory with its \
+earlier contents ({\"part\":\"memory\"}; archived ones, those of every session, and the tenant's memories \
+that this user created), then each decision ({\"part\":\"decision\"}) and each event \
+({\"part\":\"event\"}) that the topics still hold, and last {\"part\":\"end\"} with the numbers of each. A \
+file without the last line is incomplete. The service must be running. Progress is on standard error.
+
+With --tenant alone, everything about each user of the tenant; with --all, about every user. The users \
+are those who have a record on the memories topic. --memories leaves decisions and events out, and is \
+what `keepsake import` reads.
 
 Not included: vectors, which are computed from the texts, and dead letters; see `keepsake dlq list`.
 
 Examples:
   keepsake export --user acme/ada --out ada.jsonl
-  keepsake export --user acme/ada | jq -r 'select(.part == \"memory\") | .memory.content'
-  keepsake export --user acme/ada | gzip > ada.jsonl.gz";
+  keepsake export --tenant acme --memories --out acme.jsonl
+  keepsake export --all --memories | gzip > all.jsonl.gz
+  keepsake export --user acme/ada | jq -r 'select(.part == \"memory\") | .memory.content'";
 
 /// Memories asked for at once. The service may return fewer.
 const PAGE: usize = 100;
@@ -42,11 +48,17 @@ const PROGRESS_EVERY: u64 = 100_000;
 #[command(after_help = EXAMPLES)]
 pub struct ExportCommand {
     /// user, or tenant/user
-    #[arg(long, short, value_name = "USER")]
-    user: String,
-    /// Tenant of the user, instead of tenant/user in --user
+    #[arg(long, short, value_name = "USER", required_unless_present_any = ["tenant", "all"])]
+    user: Option<String>,
+    /// Tenant of the user, instead of tenant/user in --user; alone, all users of the tenant
     #[arg(long, value_name = "TENANT")]
     tenant: Option<String>,
+    /// Every user
+    #[arg(long, conflicts_with_all = ["user", "tenant"])]
+    all: bool,
+    /// Only memories, without decisions and events
+    #[arg(long)]
+    memories: bool,
     /// File to write, which must not exist; without it, standard output
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -58,84 +70,150 @@ pub struct ExportCommand {
 /// Number of lines of each part.
 #[derive(Default)]
 struct Counts {
+    users: u64,
     memories: u64,
     decisions: u64,
     events: u64,
 }
 
+/// Whose records are written.
+enum Whose {
+    User(UserKey),
+    Tenant(String),
+    All,
+}
+
+impl Whose {
+    /// True for this user; a record of the tenant itself is of no user.
+    fn has(&self, key: &UserKey) -> bool {
+        match self {
+            Whose::User(user) => user == key,
+            Whose::Tenant(tenant) => tenant == key.tenant() && !key.is_tenant(),
+            Whose::All => !key.is_tenant(),
+        }
+    }
+}
+
 impl ExportCommand {
     pub fn run(self, config: &Config) -> Result<ExitCode> {
-        let key = key_of(&self.user, self.tenant.as_deref())?;
-        let user = UserArgs { user: key.as_str().to_owned(), session: None, timeout: self.timeout };
-        let mut memories = Memories { client: Client::connect(config)?, user };
+        let whose = match (&self.user, &self.tenant) {
+            (Some(user), tenant) => Whose::User(key_of(user, tenant.as_deref())?),
+            (None, Some(tenant)) => Whose::Tenant(tenant.clone()),
+            (None, None) => Whose::All,
+        };
+        let mut memories = Memories { client: Client::connect(config)?, timeout: self.timeout };
+        let users = match &whose {
+            Whose::User(key) => BTreeSet::from([key.clone()]),
+            _ => users(&memories.client, config, &whose)?,
+        };
         // The first request fails before a file is created.
-        let first = memories.page(None)?;
+        let first = users.first().map(|key| memories.page(key, None)).transpose()?;
+        drop(first);
         let mut out = Lines::open(self.out.as_ref())?;
-        let counts = memories.write(config, &key, first, &mut out)?;
+        let mut counts = Counts::default();
+        for key in &users {
+            memories.write(key, &mut counts, &mut out)?;
+            counts.users += 1;
+        }
+        if !self.memories {
+            let topics = [config.topics.decisions(), config.topics.events()];
+            let client = &memories.client;
+            counts.decisions = copy(client, config, &whose, "decision", &topics[0], &mut out)?;
+            counts.events = copy(client, config, &whose, "event", &topics[1], &mut out)?;
+        }
+        let Counts { users, memories, decisions, events } = counts;
+        let mut end = json!({"part": "end", "memories": memories, "decisions": decisions,
+            "events": events});
+        if !matches!(whose, Whose::User(_)) {
+            end["users"] = users.into();
+        }
+        out.line(&end)?;
         out.finish()?;
-        eprintln!(
-            "{key}: {} memories, {} decisions, {} events",
-            counts.memories, counts.decisions, counts.events
-        );
+        let name = match &whose {
+            Whose::User(key) => key.to_string(),
+            _ => format!("{users} users"),
+        };
+        eprintln!("{name}: {memories} memories, {decisions} decisions, {events} events");
         Ok(ExitCode::SUCCESS)
     }
 }
 
-/// The service, asked about one user.
-struct Memories {
-    client: Client,
-    user: UserArgs,
+/// The users with a record on the memories topic. Bounded by their names, not by their memories.
+fn users(client: &Client, config: &Config, whose: &Whose) -> Result<BTreeSet<UserKey>> {
+    let topic = config.topics.memories();
+    let ranges = reading::whole_topic(&client.connection, config, &topic)?;
+    let (mut users, mut read) = (BTreeSet::new(), 0);
+    reading::read(&client.connection, &topic, &ranges, &mut |record| {
+        read += 1;
+        if read % PROGRESS_EVERY == 0 {
+            eprintln!("{topic}: {read} records read, {} users", users.len());
+        }
+        let name = String::from_utf8_lossy(record.key.as_deref().unwrap_or_default()).into_owned();
+        let mut parts = name.splitn(3, '/');
+        let (tenant, user) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        if parts.next().is_some()
+            && record.value.is_some()
+            && let Ok(key) = UserKey::new(tenant, user)
+            && whose.has(&key)
+        {
+            users.insert(key);
+        }
+        Ok(())
+    })?;
+    Ok(users)
+}
+
+/// The service, asked about one user at a time.
+pub struct Memories {
+    pub client: Client,
+    pub timeout: f32,
 }
 
 impl Memories {
-    fn write(
-        &mut self,
-        config: &Config,
-        key: &UserKey,
-        first: Value,
-        out: &mut Lines,
-    ) -> Result<Counts> {
-        let mut counts = Counts::default();
+    fn write(&mut self, key: &UserKey, counts: &mut Counts, out: &mut Lines) -> Result<()> {
         out.line(&json!({"part": "user", "tenant": key.tenant(), "user": key.user()}))?;
-        let mut page = first;
+        let mut after = None;
         loop {
+            let page = self.page(key, after.as_deref())?;
             for memory in page["memories"].as_array().into_iter().flatten() {
                 // Forgotten since the page was made: nothing to export.
-                if let Some(line) = self.memory(memory)? {
+                if let Some(line) = self.memory(key, memory)? {
                     out.line(&line)?;
                     counts.memories += 1;
                 }
             }
-            eprintln!("{} memories", counts.memories);
-            let Some(after) = page["after"].as_str().map(str::to_owned) else { break };
-            page = self.page(Some(&after))?;
+            eprintln!("{key}: {} memories so far", counts.memories);
+            after = page["after"].as_str().map(str::to_owned);
+            if after.is_none() {
+                return Ok(());
+            }
         }
-        let client = &self.client;
-        counts.decisions = copy(client, config, key, "decision", &config.topics.decisions(), out)?;
-        counts.events = copy(client, config, key, "event", &config.topics.events(), out)?;
-        let Counts { memories, decisions, events } = counts;
-        out.line(&json!({"part": "end", "memories": memories, "decisions": decisions,
-            "events": events}))?;
-        Ok(counts)
     }
 
-    fn page(&mut self, after: Option<&str>) -> Result<Value> {
+    fn user(&self, key: &UserKey) -> UserArgs {
+        UserArgs { user: key.as_str().to_owned(), session: None, timeout: self.timeout }
+    }
+
+    /// A page of the user's memories, archived ones and those of sessions included.
+    pub fn page(&mut self, key: &UserKey, after: Option<&str>) -> Result<Value> {
+        let user = self.user(key);
         let page = json!({"everything": true, "limit": PAGE, "after": after});
-        let reply = self.client.ask(&self.user.message("list", &page)?, self.user.timeout())?;
+        let reply = self.client.ask(&user.message("list", &page)?, user.timeout())?;
         match reply.error() {
-            Some(error) => Err(Fault::retry(format!("list the memories: {error}"))),
+            Some(error) => Err(Fault::retry(format!("list the memories of {key}: {error}"))),
             None => Ok(reply.value),
         }
     }
 
-    fn memory(&mut self, listed: &Value) -> Result<Option<Value>> {
+    fn memory(&mut self, key: &UserKey, listed: &Value) -> Result<Option<Value>> {
+        let user = self.user(key);
         let memory = json!({"memory": listed["id"], "history": true});
-        let reply = self.client.ask(&self.user.message("get", &memory)?, self.user.timeout())?;
+        let reply = self.client.ask(&user.message("get", &memory)?, user.timeout())?;
         match (reply.value["status"].as_str(), reply.error()) {
             (Some("not_found"), _) => Ok(None),
             (_, Some(error)) => Err(Fault::retry(format!("get {}: {error}", listed["id"]))),
-            _ => Ok(Some(json!({"part": "memory", "memory": reply.value["memory"],
-                "history": reply.value["history"]}))),
+            _ => Ok(Some(json!({"part": "memory", "tenant": key.tenant(), "user": key.user(),
+                "memory": reply.value["memory"], "history": reply.value["history"]}))),
         }
     }
 }
@@ -152,12 +230,12 @@ pub fn key_of(user: &str, tenant: Option<&str>) -> Result<UserKey> {
     }
 }
 
-/// Writes the user's records of a topic as lines, and returns their number. Reads every partition:
+/// Writes the records of these users on a topic as lines, and returns their number. Reads every partition:
 /// another producer may place its records elsewhere than Kafka does by default.
 fn copy(
     client: &Client,
     config: &Config,
-    key: &UserKey,
+    whose: &Whose,
     part: &str,
     topic: &str,
     out: &mut Lines,
@@ -167,9 +245,9 @@ fn copy(
     reading::read(&client.connection, topic, &ranges, &mut |record| {
         read += 1;
         if read % PROGRESS_EVERY == 0 {
-            eprintln!("{topic}: {read} records read, {written} of this user");
+            eprintln!("{topic}: {read} records read, {written} written");
         }
-        if is_of(&record, key) {
+        if is_of(&record, whose) {
             out.line(&line_of(&record, part, topic))?;
             written += 1;
         }
@@ -178,24 +256,33 @@ fn copy(
     Ok(written)
 }
 
-/// True if the record is about the user: by its key or, if a sender gave another key or none, by
+/// True if the record is about one of them: by its key or, if a sender gave another key or none, by
 /// its value.
-fn is_of(record: &Record, key: &UserKey) -> bool {
+fn is_of(record: &Record, whose: &Whose) -> bool {
     // Keepsake's own copy of a record that is in the topic too.
     if record.header(VIA).is_some() {
         return false;
     }
-    if record.key.as_deref() == Some(key.as_str().as_bytes()) {
+    let key = std::str::from_utf8(record.key.as_deref().unwrap_or_default()).unwrap_or_default();
+    let key = key.split_once('/').and_then(|(tenant, user)| UserKey::new(tenant, user).ok());
+    if key.is_some_and(|key| whose.has(&key)) {
         return true;
     }
     let value = record.value.as_deref().unwrap_or_default();
     // Parsing every record of a topic would be slow; most do not contain the name.
-    let name = key.user().as_bytes();
-    value.windows(name.len()).any(|window| window == name)
+    let name = match whose {
+        Whose::User(key) => key.user().as_bytes(),
+        Whose::Tenant(tenant) => tenant.as_bytes(),
+        Whose::All => b"user",
+    };
+    // A record of the default tenant may leave the tenant out.
+    let may_lack_name = matches!(whose, Whose::Tenant(tenant) if tenant == "default");
+    (may_lack_name || value.windows(name.len()).any(|window| window == name))
         && serde_json::from_slice::<Value>(body(value)).is_ok_and(|value| {
             let value = if value["data"].is_object() { &value["data"] } else { &value };
-            value["user"] == key.user()
-                && value["tenant"].as_str().unwrap_or("default") == key.tenant()
+            let tenant = value["tenant"].as_str().unwrap_or("default");
+            let user = value["user"].as_str().unwrap_or_default();
+            UserKey::new(tenant, user).is_ok_and(|key| whose.has(&key))
         })
 }
 

@@ -2,14 +2,17 @@
 //! exit code. Each command is a file of this folder; `demo`, `bench`, `eval`, `whatif` and `plan` are
 //! the crate `lab`.
 
+mod backup;
 mod compact;
 mod config;
 mod dlq;
 mod duration;
 mod events;
 mod export;
+mod import;
 mod model;
 mod requests;
+mod restore;
 mod serve;
 mod tail;
 mod topics;
@@ -84,8 +87,14 @@ enum Command {
     Explain(requests::ExplainCommand),
     /// Count a user's memories
     Stats(requests::StatsCommand),
-    /// Write everything about one user as JSON Lines
+    /// Write everything about one user, a tenant or all as JSON Lines
     Export(export::ExportCommand),
+    /// Publish the memories of an export, each once
+    Import(import::ImportCommand),
+    /// Copy the memories of a service to a directory, or check such a copy
+    Backup(backup::BackupCommand),
+    /// Publish a backup into the topics of an empty service, on the same or another cluster
+    Restore(restore::RestoreCommand),
     /// Watch decisions live
     #[command(subcommand)]
     Tail(tail::TailCommand),
@@ -166,6 +175,9 @@ fn run(typed: CommandLine) -> Result<ExitCode> {
         Command::Explain(explain) => explain.run(&config, output),
         Command::Stats(stats) => stats.run(&config, output),
         Command::Export(export) => export.run(&config),
+        Command::Import(import) => import.run(&config, output),
+        Command::Backup(backup) => backup.run(&config, output),
+        Command::Restore(restore) => restore.run(&config, output),
         Command::Tail(tail) => tail.run(&config, output),
         Command::Compact(compact) => compact.run(&config, output),
         Command::Topics(topics) => topics.run(&config, output),

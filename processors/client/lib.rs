@@ -14,9 +14,12 @@ use log::clock::{Clock, SystemClock};
 use serde_json::Value;
 use service::config::Config;
 use service::run;
+use std::collections::BTreeMap;
 use std::mem::ManuallyDrop;
 use std::time::{Duration, Instant};
 use uuid::Uuid;
+
+const CORRELATION: &str = "kafka_correlationId";
 
 /// Producer and consumer of a command. They are never closed and end with the process: closing them
 /// would take longer than the reply.
@@ -95,6 +98,38 @@ impl Client {
     pub fn publish(&mut self, event: &Value, within: Duration) -> Result<ClientReply> {
         let outgoing = self.message(self.events.clone(), event);
         self.exchange(outgoing, within)
+    }
+
+    /// Publishes several events and waits for all receipts, in the order of the events.
+    pub fn publish_all(&mut self, events: &[Value], within: Duration) -> Result<Vec<Value>> {
+        let mut waiting = BTreeMap::new();
+        for (n, event) in events.iter().enumerate() {
+            let outgoing = self.message(self.events.clone(), event);
+            let correlation = header(&outgoing.headers, CORRELATION).unwrap_or_default().to_vec();
+            self.send(outgoing)?;
+            waiting.insert(correlation, n);
+        }
+        let mut receipts = vec![Value::Null; events.len()];
+        let mut last = Instant::now();
+        while !waiting.is_empty() {
+            if last.elapsed() > within {
+                return Err(Fault::retry(format!(
+                    "{} of {} events have no receipt within {} s: is `keepsake serve` running?",
+                    waiting.len(),
+                    events.len(),
+                    within.as_secs_f32()
+                )));
+            }
+            if let Polled::Record(record) = self.replies.poll(Duration::from_millis(20))?
+                && let Some(n) = record.header(CORRELATION).and_then(|it| waiting.remove(it))
+            {
+                last = Instant::now();
+                receipts[n] = serde_json::from_slice(&record.value.unwrap_or_default())
+                    .map_err(|e| Fault::retry(format!("read a reply: {e}")))?;
+            }
+            self.producer.outstanding()?;
+        }
+        Ok(receipts)
     }
 
     /// Publishes an event without asking for a receipt.
@@ -176,7 +211,7 @@ impl Client {
         let headers: Headers = vec![
             ("kafka_replyTopic".into(), self.reply_topic.clone().into_bytes()),
             ("kafka_replyPartition".into(), self.reply_partition.to_be_bytes().to_vec()),
-            ("kafka_correlationId".into(), Uuid::new_v4().into_bytes().to_vec()),
+            (CORRELATION.into(), Uuid::new_v4().into_bytes().to_vec()),
         ];
         OutgoingRecord {
             topic,
@@ -188,8 +223,7 @@ impl Client {
     }
 
     fn exchange(&mut self, outgoing: OutgoingRecord, within: Duration) -> Result<ClientReply> {
-        let correlation =
-            header(&outgoing.headers, "kafka_correlationId").unwrap_or_default().to_vec();
+        let correlation = header(&outgoing.headers, CORRELATION).unwrap_or_default().to_vec();
         let began = Instant::now();
         self.send(outgoing)?;
         loop {
@@ -204,7 +238,7 @@ impl Client {
             // between.
             if let Polled::Record(record) =
                 self.replies.poll(left.min(Duration::from_millis(20)))?
-                && record.header("kafka_correlationId") == Some(&correlation)
+                && record.header(CORRELATION) == Some(&correlation)
             {
                 let bytes = record.value.unwrap_or_default();
                 let value = serde_json::from_slice(&bytes)

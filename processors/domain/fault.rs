@@ -99,6 +99,12 @@ pub enum StopName {
     NoProgress,
     AddressTaken,
     ThreadDied,
+    BackupDamaged,
+    BackupOfAnotherLog,
+    TargetInUse,
+    TargetNotEmpty,
+    SigningKeyDiffers,
+    MirrorUnusable,
 }
 
 impl StopName {
@@ -126,7 +132,13 @@ impl StopName {
             | StopName::ModelChanged
             | StopName::DurabilityDiffers
             | StopName::DeadLetterFlood
-            | StopName::InstanceTaken => 3,
+            | StopName::InstanceTaken
+            | StopName::BackupDamaged
+            | StopName::BackupOfAnotherLog
+            | StopName::TargetInUse
+            | StopName::TargetNotEmpty
+            | StopName::SigningKeyDiffers
+            | StopName::MirrorUnusable => 3,
             _ => 1,
         }
     }

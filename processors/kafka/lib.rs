@@ -7,6 +7,7 @@
 //! beginning, `old_records.rs` deletes the oldest records. No module here knows events or memories.
 //! A changed setting needs a reason beside it.
 
+mod bulk;
 mod consumer;
 mod old_records;
 mod partition_log;
@@ -17,6 +18,7 @@ mod topic_facts;
 mod transactor;
 mod turns;
 
+pub use bulk::BulkWriter;
 use consumer::{ConsumerCallbacks, KafkaConsumer, known_offset};
 use domain::fault::{Fault, Result, StopName};
 use log::broker::{Broker, Consumer, Log, Producer, RebalanceListener, Transactor};

@@ -43,7 +43,7 @@ pub(crate) mod topics;
 pub use assemble::pool_size;
 pub use dir::{EMBEDDED_ADDRESS, lock_dir, store_dir};
 pub use shared::Shared;
-pub use topics::{check_topics, create_topics, topics};
+pub use topics::{check_topics, create_topics, ready_topics, topics};
 
 use crate::metrics::Metrics;
 use crate::ownership::Shards;

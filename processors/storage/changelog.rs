@@ -116,7 +116,7 @@ pub fn records(
             outputs.push(to.state(name, state.as_deref()));
         }
     }
-    outputs.push(to.record(META.to_owned(), "meta", Some(meta_bytes(identity, meta)), None));
+    outputs.push(to.meta(identity, meta));
     outputs
 }
 
@@ -124,6 +124,11 @@ impl Destination<'_> {
     /// The signing key of a service, which is no state of a shard.
     pub fn signing_key(&self, name: &str, key: &str) -> OutgoingRecord {
         self.state(format!("{SIGNING_KEY_PREFIX}{name}"), Some(key.as_bytes()))
+    }
+
+    /// The meta record of a shard.
+    pub fn meta(&self, identity: &Identity, meta: &Meta) -> OutgoingRecord {
+        self.record(META.to_owned(), "meta", Some(meta_bytes(identity, meta)), None)
     }
 
     /// The state of a memory; without a value a tombstone.
@@ -257,6 +262,14 @@ pub fn meta_bytes(identity: &Identity, meta: &Meta) -> Vec<u8> {
 
 /// Reads a meta record. An error if the record is of another log or encoder, or of a newer format.
 pub fn meta_of(meta: &[u8], ours: &Identity) -> Result<Meta> {
+    let (theirs, meta) = any_meta(meta)?;
+    check_identity(&theirs, ours).map_err(|fault| fault.about("the changelog"))?;
+    Ok(meta)
+}
+
+/// Reads the meta record of any log: the log and encoder, and the checkpoint. An error if the format
+/// is newer.
+pub fn any_meta(meta: &[u8]) -> Result<(Identity, Meta)> {
     let meta: WrittenMeta = serde_json::from_slice(meta)
         .map_err(|error| unknown(format!("the changelog's meta record: {error}")))?;
     if meta.format > format::VERSION {
@@ -270,15 +283,24 @@ pub fn meta_of(meta: &[u8], ours: &Identity) -> Result<Meta> {
         model: meta.model,
         dimensions: meta.dimensions,
     };
-    check_identity(&theirs, ours).map_err(|fault| fault.about("the changelog"))?;
     let sum = meta.digest.and_then(|digest| u128::from_str_radix(&digest, 16).ok());
-    Ok(Meta {
+    let read = Meta {
         applied: meta.applied_offset,
         group: meta.group,
         epoch: meta.epoch,
         digest: meta.records.zip(sum).map(|(records, sum)| Digest { records, sum }),
         format: meta.format,
-    })
+    };
+    Ok((theirs, read))
+}
+
+/// The fault of a record without the bytes of the store.
+pub fn without_state(offset: i64) -> Fault {
+    let what = format!(
+        "the changelog record at offset {offset} has no {STATE_HEADER} header: it was written \
+         without store.durability = \"changelog\""
+    );
+    Fault::stop(StopName::DurabilityDiffers, what)
 }
 
 fn unknown(what: String) -> Fault {

@@ -32,7 +32,7 @@ mod write;
 
 pub(crate) use proof::Witness;
 pub use proof::{Mismatch, Proof, Writers};
-pub use read::{Span, changed_since, each, first_named};
+pub use read::{Span, changed_since, each, each_whole, first_named};
 pub(crate) use write::change_of;
 
 use crate::store::{ChangelogPosition, Checkpoint, EncodedBatch, Store};
@@ -192,6 +192,7 @@ pub fn restore(
     let found = store.establish_digest()?;
     let proof = witness.proof(found, options.until.is_some());
     if !options.accept_incomplete {
+        witness.check_ended(options.until.is_some())?;
         witness.check_unknown(found, options.until.is_some())?;
     }
     if store.is_ahead() && !matches!(proof, Proof::Differs(_)) {

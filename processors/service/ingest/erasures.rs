@@ -56,7 +56,8 @@ pub fn places(config: &Config) -> Vec<Place> {
         place(
             "backups, mirrors and reply topics of applications".into(),
             None,
-            "outside of Keepsake, which neither knows nor reaches them",
+            "outside of Keepsake, which neither knows nor reaches them; `keepsake restore` applies this \
+             receipt if it is given the receipt",
         ),
     ]
 }

@@ -138,6 +138,20 @@ impl Witness {
         self.unknown.filter(|_| !is_complete).map_or(Ok(()), Err)
     }
 
+    /// Stops at records with no meta record behind them, and none with a digest before. Every batch
+    /// ends with one, and `keepsake restore` writes it last: a restore from a backup has not ended.
+    pub fn check_ended(&self, is_part: bool) -> Result<()> {
+        if is_part || self.expected.is_some() || self.behind == 0 {
+            return Ok(());
+        }
+        let what = format!(
+            "the changelog ends with {} records and no meta record behind them: a `keepsake restore` \
+             into it has not ended; run the same one again",
+            self.behind
+        );
+        Err(Fault::stop(StopName::ChangelogIncomplete, what))
+    }
+
     /// The digest that the shard should have after the records read so far, if they end with a meta
     /// record.
     pub fn claimed(&self) -> Option<Digest> {

@@ -3,7 +3,7 @@
 use super::Progress;
 use crate::changelog::{self, META, STATE_HEADER, is_signing_key};
 use domain::fault::Result;
-use log::broker::{Log, Polled, Record};
+use log::broker::{Consumer, Log, Polled, Record};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
@@ -61,11 +61,32 @@ pub fn first_named(
 }
 
 /// Passes every record of the span to `take`, in order, until the span ends or `progress` is
-/// cancelled.
+/// cancelled. Of a record with a state, only what a store needs is there.
 pub fn each(
     log: &dyn Log,
     span: &Span,
     progress: &Progress,
+    take: &mut dyn FnMut(Record) -> Result<()>,
+) -> Result<()> {
+    let open = |from| log.read_header(span.partition, from, STATE_HEADER);
+    each_opened(log, span, progress, &open, take)
+}
+
+/// Like `each`, with all parts of each record.
+pub fn each_whole(
+    log: &dyn Log,
+    span: &Span,
+    progress: &Progress,
+    take: &mut dyn FnMut(Record) -> Result<()>,
+) -> Result<()> {
+    each_opened(log, span, progress, &|from| log.read(span.partition, from), take)
+}
+
+fn each_opened(
+    log: &dyn Log,
+    span: &Span,
+    progress: &Progress,
+    open: &dyn Fn(i64) -> Result<Box<dyn Consumer>>,
     take: &mut dyn FnMut(Record) -> Result<()>,
 ) -> Result<()> {
     let &Span { partition, from, end, until } = span;
@@ -76,7 +97,7 @@ pub fn each(
     // Order matters: a reader may report an old end, of a time when a transaction was still open.
     // Only a reader that begins after all transactions are decided reports the end behind them.
     let mut is_decided = log.stable_end(partition)? >= end;
-    let mut reader = log.read_header(partition, next, STATE_HEADER)?;
+    let mut reader = open(next)?;
     let mut silent_since = None;
     while !progress.is_cancelled() {
         match reader.poll(POLL)? {
@@ -94,7 +115,7 @@ pub fn each(
             Polled::End { partition: ended } if ended == partition => {
                 is_decided = log.stable_end(partition)? >= end;
                 if is_decided {
-                    reader = log.read_header(partition, next, STATE_HEADER)?;
+                    reader = open(next)?;
                 }
             }
             Polled::End { .. } => {}
@@ -104,7 +125,7 @@ pub fn each(
                 // A transaction that was open may have been decided since, without a record for
                 // this reader. A new reader reports the end again.
                 is_decided = log.stable_end(partition)? >= end;
-                reader = log.read_header(partition, next, STATE_HEADER)?;
+                reader = open(next)?;
                 silent_since = None;
             }
         }
@@ -115,7 +136,7 @@ pub fn each(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use log::broker::{Consumer, Membership, Start};
+    use log::broker::{Membership, Start};
     use std::sync::Mutex;
 
     /// Returns what a reader has queued.

@@ -6,7 +6,7 @@ use crate::changelog::{self, META, STATE_HEADER, is_signing_key};
 use crate::store::{ChangelogPosition, Changes, Checkpoint, Claim, Store};
 use crossbeam_channel::Sender;
 use domain::Time;
-use domain::fault::{Fault, Result, StopName};
+use domain::fault::{Fault, Result};
 use log::broker::Record;
 use std::thread::{Scope, ScopedJoinHandle};
 
@@ -174,14 +174,7 @@ fn state_of(record: Record) -> Result<Option<Vec<u8>>> {
     match (record.value, state) {
         (None, _) => Ok(None),
         (Some(_), Some((_, state))) => Ok(Some(state)),
-        (Some(_), None) => {
-            let what = format!(
-                "the changelog record at offset {} has no {STATE_HEADER} header: it was written \
-                 without store.durability = \"changelog\"",
-                record.offset
-            );
-            Err(Fault::stop(StopName::DurabilityDiffers, what))
-        }
+        (Some(_), None) => Err(changelog::without_state(record.offset)),
     }
 }
 
@@ -190,6 +183,7 @@ mod tests {
     use super::*;
     use crate::store::Identity;
     use crate::store::records::{InMemory, Records, Visit};
+    use domain::fault::StopName;
 
     /// Records that can be read and not written, as on a full disk.
     struct ReadOnly(InMemory);

@@ -64,7 +64,7 @@ impl Digest {
         self.sum = self.sum.wrapping_add(hash);
     }
 
-    fn subtract(&mut self, hash: u128) {
+    pub fn subtract(&mut self, hash: u128) {
         self.records = self.records.wrapping_sub(1);
         self.sum = self.sum.wrapping_sub(hash);
     }

@@ -24,6 +24,7 @@ mod scrub;
 pub(crate) mod tests;
 mod user_cache;
 
+pub(crate) use digest::RecordHasher;
 pub use digest::{Claim, Digest};
 pub use disk::records_with_words;
 pub use disk::{Options, set_aside, set_aside_at, set_aside_of};

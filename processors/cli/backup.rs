@@ -1,0 +1,307 @@
+//! `keepsake backup`: copies the shards of a service from the memories topic to a directory, while
+//! the service runs, and checks such a copy.
+
+use clap::Args;
+use client::show::{self, Output};
+use domain::SigningKey;
+use domain::fault::{Fault, Result, StopName};
+use log::broker::Broker;
+use log::clock::{Clock, SystemClock};
+use serde_json::{Value, json};
+use service::config::Config;
+use service::run::{self, options};
+use std::fs::File;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+use storage::backup::manifest::{FORMAT, Manifest, Shard};
+use storage::backup::take::{Source, take};
+use storage::backup::{self, events, segment};
+
+const EXAMPLES: &str = "\
+Reads each partition of the memories topic to its present end and writes the newest record of each \
+key to a file, with the events that the shard has not applied yet. The service may run. Number and \
+digest of the records must be those that the service noted with its last batch; otherwise nothing is \
+written and the exit code is 3.
+
+A later backup into the same directory reads only what is new and adds a file; if the topic no longer \
+has what follows, it reads everything again and says why. An interrupted backup leaves the earlier one \
+as it was. Each backup reads the earlier files and finds a damaged one.
+
+The files hold the texts of all users and, unless topics.marks_key is set, the signing key of the \
+service: keep them as safe as the cluster. A `forget` does not reach them. The next backup removes the \
+memory, but the text stays in the earlier files until `--full` replaces them; a restore of an old \
+backup brings it back unless the restore knows of the `forget`, see `keepsake restore --help`.
+
+Not in a backup: decisions, replies, dead letters, erasure receipts, and events that were applied.
+
+Exit code: 0 the backup is whole; 1 Kafka or the disk failed, try again; 3 it would not be whole.
+
+Examples:
+  keepsake backup /backup/keepsake --brokers localhost:9092
+  keepsake backup /backup/keepsake --brokers localhost:9092 --full
+  keepsake backup /backup/keepsake --check --json | jq .equal";
+
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct BackupCommand {
+    /// Directory of the backup: a new one, or one of an earlier backup of this service
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+    /// Read everything again and remove the earlier files
+    #[arg(long, conflicts_with = "check")]
+    full: bool,
+    /// Compare the files with their checksums and digests, without a broker
+    #[arg(long)]
+    check: bool,
+}
+
+/// What one shard cost.
+struct Row<'a> {
+    shard: &'a Shard,
+    read: u64,
+    full_because: Option<&'static str>,
+}
+
+impl BackupCommand {
+    pub fn run(self, config: &Config, output: Output) -> Result<ExitCode> {
+        if self.check {
+            let _lock = lock(&self.dir)?;
+            return check(&self.dir, output);
+        }
+        if !options::has_changelog(config) {
+            let what = "with store.durability = \"local\", as on the embedded broker, the memories \
+                        topic is no changelog: there is nothing to back up; give a cluster with \
+                        --brokers host:port";
+            return Err(Fault::stop(StopName::ConfigInvalid, what));
+        }
+        let connection = client::connection(config)?;
+        let cluster =
+            connection.cluster_id(Duration::from_millis(config.kafka.connect_ms.min(10_000)))?;
+        let names: Vec<String> = run::topics(config).into_iter().map(|topic| topic.name).collect();
+        let partitions = run::check_topics(config, &connection.partitions(&names)?)?;
+        create(&self.dir)?;
+        let _lock = lock(&self.dir)?;
+        let mut manifest = Manifest {
+            format: FORMAT,
+            keepsake: env!("CARGO_PKG_VERSION").to_owned(),
+            began_at: show::rfc_3339(SystemClock.wall().0),
+            ended_at: String::new(),
+            cluster,
+            events_topic: config.topics.events(),
+            memories_topic: config.topics.memories(),
+            partitions,
+            state_format: 0,
+            model: String::new(),
+            dimensions: 0,
+            signing_key: fingerprint(&config.topics.marks_key),
+            shards: Vec::new(),
+        };
+        let earlier = Manifest::found(&self.dir)?;
+        if let Some(earlier) = &earlier {
+            check_same_log(&self.dir, earlier, &manifest)?;
+        }
+        let log = connection.log(&config.topics.memories())?;
+        let mut costs = Vec::new();
+        for partition in 0..partitions {
+            let source = Source { log: &*log, partition, dir: &self.dir };
+            let former = earlier.as_ref().filter(|_| !self.full);
+            let former = former.map(|earlier| &earlier.shards[partition as usize]);
+            let taken = take(&source, former)
+                .map_err(|fault| fault.about(format!("back up partition {partition}")))?;
+            note_shard(&mut manifest, &taken.fold)?;
+            eprintln!(
+                "partition {partition}: {} records read, {} memories",
+                taken.read, taken.shard.memories
+            );
+            costs.push((taken.read, taken.full_because));
+            manifest.shards.push(taken.shard);
+        }
+        // Order matters: behind all shards, so that no shard has seen an event behind this end.
+        let log = connection.log(&config.topics.events())?;
+        for shard in &mut manifest.shards {
+            let from = shard.applied_offset + 1;
+            shard.events = events::take(&*log, shard.partition, from, &self.dir)?;
+        }
+        manifest.ended_at = show::rfc_3339(SystemClock.wall().0);
+        manifest.store(&self.dir)?;
+        manifest.remove_others(&self.dir)?;
+        let rows: Vec<Row<'_>> = (manifest.shards.iter().zip(&costs))
+            .map(|(shard, &(read, full_because))| Row { shard, read, full_because })
+            .collect();
+        match output {
+            Output::Json => println!("{}", json_of(&manifest, &rows)),
+            Output::Person => print(&manifest, &rows),
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// The digest by which two signing keys are compared. `None` for no key.
+pub fn fingerprint(key: &str) -> Option<String> {
+    let digest = || SigningKey::of(key).secret_digest(&["backup"]);
+    (!key.is_empty()).then(|| digest()[..16].iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// Notes what a shard says about the whole service.
+fn note_shard(manifest: &mut Manifest, fold: &backup::Fold) -> Result<()> {
+    manifest.state_format = manifest.state_format.max(fold.format());
+    if manifest.signing_key.is_none() {
+        manifest.signing_key = fold.signing_key().and_then(fingerprint);
+    }
+    let Some((identity, _)) = fold.last() else { return Ok(()) };
+    if manifest.model.is_empty() {
+        manifest.model.clone_from(&identity.model);
+        manifest.dimensions = identity.dimensions;
+    }
+    if identity.model != manifest.model || identity.dimensions != manifest.dimensions {
+        let what = format!(
+            "the vectors of partition {} are from {}, those of others from {}: let the service \
+             apply an event of each partition first",
+            identity.partition, identity.model, manifest.model
+        );
+        return Err(Fault::stop(StopName::ModelChanged, what));
+    }
+    Ok(())
+}
+
+fn check_same_log(dir: &Path, earlier: &Manifest, now: &Manifest) -> Result<()> {
+    let of = |it: &Manifest| format!("{} of {}", it.memories_topic, it.cluster);
+    if of(earlier) == of(now) && earlier.partitions == now.partitions {
+        return Ok(());
+    }
+    let what = format!(
+        "{} holds a backup of {} with {} partitions, and this is {} with {}: give another directory",
+        dir.display(),
+        of(earlier),
+        earlier.partitions,
+        of(now),
+        now.partitions
+    );
+    Err(Fault::stop(StopName::BackupOfAnotherLog, what))
+}
+
+/// Creates the directory, for this account alone.
+fn create(dir: &Path) -> Result<()> {
+    let created = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
+    created.map_err(|error| segment::unwritable(dir, &error))
+}
+
+/// Locks the directory as long as the returned file is open.
+pub fn lock(dir: &Path) -> Result<File> {
+    let file = File::create(dir.join("LOCK")).map_err(|error| segment::unwritable(dir, &error))?;
+    file.try_lock().map_err(|_| {
+        let what = format!("another keepsake uses the backup in {}: wait for it", dir.display());
+        Fault::stop(StopName::StoreLocked, what)
+    })?;
+    Ok(file)
+}
+
+fn check(dir: &Path, output: Output) -> Result<ExitCode> {
+    let manifest = Manifest::read(dir)?;
+    check_files(dir, &manifest)?;
+    let rows: Vec<Row<'_>> =
+        manifest.shards.iter().map(|shard| Row { shard, read: 0, full_because: None }).collect();
+    match output {
+        Output::Json => println!("{}", json_of(&manifest, &rows)),
+        Output::Person => print(&manifest, &rows),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Reads every file of a backup. The fault names the first that is damaged.
+fn check_files(dir: &Path, manifest: &Manifest) -> Result<()> {
+    manifest.shards.iter().try_for_each(|shard| backup::fold(dir, shard).map(drop))?;
+    check_events(dir, manifest)
+}
+
+/// Reads the files with the events that the shards had not applied.
+pub fn check_events(dir: &Path, manifest: &Manifest) -> Result<()> {
+    let files = manifest.shards.iter().filter_map(|shard| shard.events.file.as_ref());
+    for file in files {
+        segment::each(&dir.join(&file.file), &file.facts, &mut |_| Ok(()))?;
+    }
+    Ok(())
+}
+
+fn waiting(shard: &Shard) -> u64 {
+    shard.events.file.as_ref().map_or(0, |file| file.facts.records)
+}
+
+fn json_of(manifest: &Manifest, rows: &[Row<'_>]) -> Value {
+    let shards: Vec<Value> = rows
+        .iter()
+        .map(|Row { shard, read, full_because }| {
+            json!({
+                "partition": shard.partition,
+                "applied_offset": shard.applied_offset,
+                "changelog_end": shard.changelog_end,
+                "records": shard.records,
+                "memories": shard.memories,
+                "digest": shard.digest,
+                "proven": shard.proven,
+                "superseded": shard.superseded,
+                "events_waiting": waiting(shard),
+                "files": shard.files.len(),
+                "bytes": shard.bytes(),
+                "records_read": read,
+                "full_because": full_because,
+            })
+        })
+        .collect();
+    json!({
+        "equal": true,
+        "cluster": manifest.cluster,
+        "memories_topic": manifest.memories_topic,
+        "began_at": manifest.began_at,
+        "ended_at": manifest.ended_at,
+        "memories": rows.iter().map(|row| row.shard.memories).sum::<u64>(),
+        "bytes": rows.iter().map(|row| row.shard.bytes()).sum::<u64>(),
+        "shards": shards,
+    })
+}
+
+fn print(manifest: &Manifest, rows: &[Row<'_>]) {
+    let head =
+        ["partition", "memories", "records", "digest", "applied", "waiting events", "files", "MB"];
+    let cells: Vec<Vec<String>> = rows
+        .iter()
+        .map(|Row { shard, .. }| {
+            vec![
+                shard.partition.to_string(),
+                shard.memories.to_string(),
+                shard.records.to_string(),
+                if shard.proven {
+                    shard.digest.clone()
+                } else {
+                    format!("{} unproven", shard.digest)
+                },
+                shard.applied_offset.to_string(),
+                waiting(shard).to_string(),
+                shard.files.len().to_string(),
+                format!("{:.1}", shard.bytes() as f64 / 1e6),
+            ]
+        })
+        .collect();
+    anstream::print!("{}", show::table(&head, &cells));
+    for Row { shard, full_because, .. } in rows {
+        if let Some(why) = full_because {
+            anstream::println!("partition {}: read everything again: {why}", shard.partition);
+        }
+    }
+    let superseded: u64 = rows.iter().map(|row| row.shard.superseded).sum();
+    if superseded > 0 {
+        anstream::println!(
+            "{superseded} memories were changed or removed since an earlier file, which still has \
+             their texts: --full replaces the earlier files"
+        );
+    }
+    let memories: u64 = rows.iter().map(|row| row.shard.memories).sum();
+    let (good, plain) = (show::GOOD, show::PLAIN);
+    anstream::println!(
+        "{good}{memories} memories of {} partitions are whole{plain}, as of {}",
+        rows.len(),
+        manifest.ended_at
+    );
+}

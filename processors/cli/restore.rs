@@ -1,0 +1,450 @@
+//! `keepsake restore`: publishes a backup into the topics of an empty service.
+//!
+//! The offsets of the events topic are kept, because everything depends on them: the ids of memories,
+//! the place from which a shard reads on, which forwarded copies are known, and `min-offset`. A new
+//! events topic is therefore numbered: ticks fill it up to the applied offset, then follow the events
+//! that the shard had not applied, each at its old offset.
+//!
+//! 1. Check everything that can be checked without writing.
+//! 2. Publish the records of all shards, without their meta records. A service that starts now stops
+//!    with changelog-incomplete.
+//! 3. Number the events topic, if it is new (`events.rs`).
+//! 4. Publish the meta record of each shard, with the names of this log: from here on the shard
+//!    counts.
+//! 5. Read the topic again and compare the digests.
+//!
+//! Every step continues where an interrupted restore of the same backup has ended.
+
+mod events;
+mod forgotten;
+mod mirror;
+
+use crate::backup::{check_events, fingerprint, lock};
+use clap::Args;
+use client::show::{self, Output};
+use domain::fault::{Fault, Result, StopName};
+use events::EventsPlan;
+use kafka::{BulkWriter, Connection};
+use log::broker::{Broker, Log, OutgoingRecord, Record};
+use models::embedder::Model;
+use serde_json::{Value, json};
+use service::config::Config;
+use service::run::{self, options};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+use storage::backup::manifest::{Manifest, Shard};
+use storage::backup::{self, Fold, Proven};
+use storage::changelog::{Destination, Meta};
+use storage::restore::{Progress, Span, each};
+use storage::store::Identity;
+
+const EXAMPLES: &str = "\
+The target is the cluster and the prefix of the configuration. Its memories topic must be empty, no \
+service may run on it, and it must have as many partitions as the backup; missing topics are created \
+so. All files are read and compared first; --dry-run ends there.
+
+The events topic is one of three:
+  the same log    recognised by its last records. The service reads on behind the backup, so every \
+event since then is applied, forgets included.
+  a new one       gets the offsets of the old one: ticks up to the applied offset, which are deleted \
+again, then the events that the shards had not applied. A min-offset of before is honoured.
+  a mirror        of other offsets, as of MirrorMaker 2: with --as-mirror TOPIC the events topic is new, \
+and the records of TOPIC behind the backup follow. A min-offset that the old cluster gave for one of \
+them is answered stale until as many events are here. An event that names a memory made behind the \
+backup stops the restore, because a mirror does not have the offset from which its id follows.
+
+An interrupted restore is continued by the same command. Afterwards all processes start with an empty \
+store.dir, and with the same topics.marks_key if there was one.
+
+Forgets: where the events topic is new, what was forgotten since the backup would come back. The \
+receipts on the erasures topic of the target, and those in --erasures FILE (one JSON value a line, as on \
+that topic), are read, and each forget behind the backup is published again as the first event after \
+it. A user's forget that neither knows of must be sent again.
+
+Examples:
+  keepsake restore /backup/keepsake --brokers other:9092 --dry-run
+  keepsake restore /backup/keepsake --brokers other:9092 --erasures receipts.jsonl
+  keepsake restore /backup/keepsake --brokers other:9092 --as-mirror main.keepsake.events";
+
+/// Records between two lines of progress, and two waits for acknowledgements.
+const PROGRESS_EVERY: u64 = 50_000;
+
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct RestoreCommand {
+    /// Directory of the backup
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+    /// Check everything and write nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Erasure receipts since the backup, one JSON value a line
+    #[arg(long, value_name = "FILE", conflicts_with = "as_mirror")]
+    erasures: Option<PathBuf>,
+    /// The mirror of the old events topic on this cluster: what it has behind the backup follows
+    #[arg(long, value_name = "TOPIC")]
+    as_mirror: Option<String>,
+    /// Leave out events of the mirror that name a memory made behind the backup, and list them
+    #[arg(long, requires = "as_mirror")]
+    leave_out_unknown: bool,
+}
+
+/// A backup and the topics into which it goes.
+struct Restore<'a> {
+    config: &'a Config,
+    dir: &'a Path,
+    manifest: &'a Manifest,
+    connection: &'a Connection,
+    memories: Arc<dyn Log>,
+    events: Arc<dyn Log>,
+    cluster: String,
+}
+
+/// What became of one shard.
+struct Restored {
+    partition: i32,
+    published: u64,
+    records: u64,
+    memories: u64,
+    digest: String,
+    applied: i64,
+    events: &'static str,
+}
+
+impl RestoreCommand {
+    pub fn run(self, config: &Config, output: Output) -> Result<ExitCode> {
+        if !options::has_changelog(config) {
+            let what = "the embedded broker and store.durability = \"local\" have no changelog to \
+                        restore into; give a cluster with --brokers host:port";
+            return Err(Fault::stop(StopName::ConfigInvalid, what));
+        }
+        let _lock = lock(&self.dir)?;
+        let manifest = Manifest::read(&self.dir)?;
+        check_events(&self.dir, &manifest)?;
+        let mut config = config.clone();
+        config.topics.partitions = manifest.partitions;
+        let config = &config;
+        check_model(config, &manifest)?;
+        check_key(config, &manifest)?;
+        let connection = client::connection(config)?;
+        let cluster =
+            connection.cluster_id(Duration::from_millis(config.kafka.connect_ms.min(10_000)))?;
+        if !self.dry_run {
+            run::ready_topics(config, &connection, None)?;
+        }
+        let names: Vec<String> = run::topics(config).into_iter().map(|topic| topic.name).collect();
+        check_partitions(config, &manifest, &connection, &names)?;
+        let restore = Restore {
+            config,
+            dir: &self.dir,
+            manifest: &manifest,
+            memories: connection.log(&config.topics.memories())?,
+            events: connection.log(&config.topics.events())?,
+            connection: &connection,
+            cluster,
+        };
+        restore.check_group()?;
+        let plan = restore.plan_events(&self)?;
+        let mirror = match &self.as_mirror {
+            Some(_) if plan.iter().any(|plan| matches!(plan, EventsPlan::Same)) => {
+                let what = "the events topic of the target is the log of the backup, with its offsets: \
+                            leave --as-mirror out";
+                return Err(Fault::stop(StopName::MirrorUnusable, what));
+            }
+            topic => {
+                let mirror = |topic| restore.mirror(topic, self.leave_out_unknown);
+                topic.as_deref().map(mirror).transpose()?
+            }
+        };
+        // Reads all files: the last thing before the first record is written.
+        for shard in &manifest.shards {
+            restore.remaining(shard)?;
+        }
+        if self.dry_run {
+            print_dry_run(&manifest, &plan, output);
+            return Ok(ExitCode::SUCCESS);
+        }
+        let published = restore.publish_records()?;
+        restore.number_events(&plan)?;
+        let mirrored = mirror.as_ref().map(|mirror| restore.append(mirror)).transpose()?;
+        restore.check_group()?;
+        restore.publish_metas()?;
+        let restored = restore.verified(&published, &plan)?;
+        match output {
+            Output::Json => println!("{}", json_of(&restored, mirrored)),
+            Output::Person => print(&restored, mirrored),
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn check_model(config: &Config, manifest: &Manifest) -> Result<()> {
+    if manifest.model.is_empty() {
+        return Ok(());
+    }
+    let model = Model::open(&options::embedder(config))?;
+    if model.name() == manifest.model && model.dimensions() as u32 == manifest.dimensions {
+        return Ok(());
+    }
+    let what = format!(
+        "the vectors of the backup are from {}, and embedder.model is {}: set the model of the backup",
+        manifest.model,
+        model.name()
+    );
+    Err(Fault::stop(StopName::ModelChanged, what))
+}
+
+/// A key of the configuration must be that of the backup: forgets are remembered under it.
+fn check_key(config: &Config, manifest: &Manifest) -> Result<()> {
+    let ours = fingerprint(&config.topics.marks_key);
+    if ours.is_none() || manifest.signing_key.is_none() || ours == manifest.signing_key {
+        return Ok(());
+    }
+    let what = "topics.marks_key is not the signing key of the backup: the service would refuse the \
+                records that it has signed, and would not recognise what is forgotten; set the old \
+                key, or none if the old service had none";
+    Err(Fault::stop(StopName::SigningKeyDiffers, what))
+}
+
+fn check_partitions(
+    config: &Config,
+    manifest: &Manifest,
+    connection: &Connection,
+    names: &[String],
+) -> Result<()> {
+    let partitions = run::check_topics(config, &connection.partitions(names)?)?;
+    if partitions == manifest.partitions {
+        return Ok(());
+    }
+    let what = format!(
+        "the backup has {} partitions and {} has {partitions}: users would be looked up on the wrong \
+         shards; delete the empty topics and run `keepsake restore` again, which creates them with {}, \
+         or set another topics.prefix",
+        manifest.partitions,
+        config.topics.events(),
+        manifest.partitions
+    );
+    Err(Fault::stop(StopName::PartitionsDiffer, what))
+}
+
+impl Restore<'_> {
+    fn identity(&self, partition: i32) -> Identity {
+        Identity {
+            cluster: self.cluster.clone(),
+            topic: self.config.topics.events(),
+            partition,
+            partitions: self.manifest.partitions,
+            model: self.manifest.model.clone(),
+            dimensions: self.manifest.dimensions,
+        }
+    }
+
+    fn check_group(&self) -> Result<()> {
+        let group = &self.config.kafka.group_id;
+        match self.connection.members(group)? {
+            0 => Ok(()),
+            members => {
+                let what = format!(
+                    "{members} processes of the group {group} run on the target: stop them, and \
+                     start them with an empty store.dir when the restore has ended"
+                );
+                Err(Fault::stop(StopName::TargetInUse, what))
+            }
+        }
+    }
+
+    /// What the memories topic has of the shard already. A fault if it has anything else.
+    fn remaining(&self, shard: &Shard) -> Result<(Fold, Fold)> {
+        let whole = backup::fold(self.dir, shard)?;
+        let there = self.found(shard.partition)?;
+        let is_ours = there.is_part_of(&whole)
+            && there.last().is_none_or(|(identity, meta)| {
+                *identity == self.identity(shard.partition) && *meta == self.meta(shard, &whole)
+            });
+        if is_ours {
+            return Ok((whole, there));
+        }
+        let what = format!(
+            "partition {} of {} has records that are not of this backup: a restore goes into an empty \
+             topic only; choose another topics.prefix, or stop the service of this one and delete its \
+             topics",
+            shard.partition,
+            self.config.topics.memories()
+        );
+        Err(Fault::stop(StopName::TargetNotEmpty, what))
+    }
+
+    fn found(&self, partition: i32) -> Result<Fold> {
+        let from = self.memories.beginning(partition)?;
+        let end = self.memories.end(partition)?;
+        let mut fold = Fold::default();
+        let span = Span { partition, from, end, until: Some(end - 1) };
+        each(&*self.memories, &span, &Progress::default(), &mut |record| fold.take(&record))?;
+        Ok(fold)
+    }
+
+    fn meta(&self, shard: &Shard, whole: &Fold) -> Meta {
+        Meta {
+            applied: shard.applied_offset,
+            group: Some(self.config.kafka.group_id.clone()),
+            epoch: Some(shard.epoch),
+            digest: Some(whole.digest()),
+            format: whole.format(),
+        }
+    }
+
+    /// Publishes the records that the topic lacks. Returns their number for each partition.
+    fn publish_records(&self) -> Result<Vec<u64>> {
+        let topic = self.config.topics.memories();
+        let mut writer = self.connection.bulk_writer("keepsake-restore", &topic)?;
+        let mut published = Vec::new();
+        for shard in &self.manifest.shards {
+            let (whole, there) = self.remaining(shard)?;
+            let mut count = 0;
+            backup::live(self.dir, shard, &whole, &mut |record| {
+                if there.has(&record) {
+                    return Ok(());
+                }
+                writer.send(&outgoing(record, &topic, shard.partition))?;
+                count += 1;
+                if count % PROGRESS_EVERY == 0 {
+                    writer.flush()?;
+                    eprintln!("partition {}: {count} records published", shard.partition);
+                }
+                Ok(())
+            })?;
+            writer.flush()?;
+            eprintln!("partition {}: {count} records published, all are there", shard.partition);
+            published.push(count);
+        }
+        Ok(published)
+    }
+
+    /// Publishes the meta records that are missing, the last records of the restore.
+    fn publish_metas(&self) -> Result<()> {
+        let topic = self.config.topics.memories();
+        let mut writer: BulkWriter = self.connection.bulk_writer("keepsake-restore", &topic)?;
+        for shard in &self.manifest.shards {
+            let (whole, there) = self.remaining(shard)?;
+            if whole.last().is_some() && there.last().is_none() {
+                let to = Destination { topic: &topic, partition: shard.partition };
+                writer
+                    .send(&to.meta(&self.identity(shard.partition), &self.meta(shard, &whole)))?;
+            }
+        }
+        writer.flush().map(drop)
+    }
+
+    /// Reads the topic again: it must amount to what the backup has.
+    fn verified(&self, published: &[u64], plan: &[EventsPlan]) -> Result<Vec<Restored>> {
+        let mut restored = Vec::new();
+        for ((shard, published), plan) in self.manifest.shards.iter().zip(published).zip(plan) {
+            let found = self.found(shard.partition)?;
+            if found.digest() != shard.digest()?
+                || found.proven() == Proven::Differs
+                || found.applied() != shard.applied_offset
+            {
+                return Err(found.incomplete().about(format!(
+                    "partition {} of {} differs from the backup",
+                    shard.partition,
+                    self.config.topics.memories()
+                )));
+            }
+            restored.push(Restored {
+                partition: shard.partition,
+                published: *published,
+                records: found.digest().records,
+                memories: found.memories(),
+                digest: format!("{:032x}", found.digest().sum),
+                applied: found.applied(),
+                events: plan.name(),
+            });
+        }
+        Ok(restored)
+    }
+}
+
+fn outgoing(record: Record, topic: &str, partition: i32) -> OutgoingRecord {
+    let Record { timestamp_ms, key, value, headers, .. } = record;
+    OutgoingRecord {
+        topic: topic.to_owned(),
+        partition: Some(partition),
+        timestamp_ms: (timestamp_ms >= 0).then_some(timestamp_ms),
+        key,
+        value,
+        headers,
+    }
+}
+
+fn print_dry_run(manifest: &Manifest, plan: &[EventsPlan], output: Output) {
+    let rows: Vec<(&Shard, &EventsPlan)> = manifest.shards.iter().zip(plan).collect();
+    if output == Output::Json {
+        let shards: Vec<Value> = rows
+            .iter()
+            .map(|(shard, plan)| {
+                json!({"partition": shard.partition, "memories": shard.memories,
+                    "records": shard.records, "events": plan.name(),
+                    "events_to_publish": plan.to_publish(shard)})
+            })
+            .collect();
+        println!("{}", json!({"dry_run": true, "shards": shards}));
+        return;
+    }
+    let cells: Vec<Vec<String>> = rows
+        .iter()
+        .map(|(shard, plan)| {
+            vec![
+                shard.partition.to_string(),
+                shard.memories.to_string(),
+                shard.records.to_string(),
+                plan.name().to_owned(),
+                plan.to_publish(shard).to_string(),
+            ]
+        })
+        .collect();
+    let head = ["partition", "memories", "records", "events topic", "events to publish"];
+    anstream::print!("{}", show::table(&head, &cells));
+    println!("a dry run: nothing was written");
+}
+
+fn json_of(restored: &[Restored], mirrored: Option<u64>) -> Value {
+    let shards: Vec<Value> = restored
+        .iter()
+        .map(|it| {
+            json!({"partition": it.partition, "published": it.published, "records": it.records,
+                "memories": it.memories, "digest": it.digest, "applied_offset": it.applied,
+                "events": it.events})
+        })
+        .collect();
+    let memories: u64 = restored.iter().map(|it| it.memories).sum();
+    json!({"equal": true, "memories": memories, "mirrored": mirrored, "shards": shards})
+}
+
+fn print(restored: &[Restored], mirrored: Option<u64>) {
+    let head = ["partition", "memories", "records", "digest", "applied", "events topic"];
+    let cells: Vec<Vec<String>> = restored
+        .iter()
+        .map(|it| {
+            vec![
+                it.partition.to_string(),
+                it.memories.to_string(),
+                it.records.to_string(),
+                it.digest.clone(),
+                it.applied.to_string(),
+                it.events.to_owned(),
+            ]
+        })
+        .collect();
+    anstream::print!("{}", show::table(&head, &cells));
+    if let Some(mirrored) = mirrored {
+        anstream::println!("{mirrored} events of the mirror follow behind the backup");
+    }
+    let (good, plain) = (show::GOOD, show::PLAIN);
+    let memories: u64 = restored.iter().map(|it| it.memories).sum();
+    anstream::println!(
+        "{good}{memories} memories are restored, all digests equal those of the backup{plain}: start \
+         the processes with an empty store.dir"
+    );
+}

@@ -1,0 +1,84 @@
+//! Writes many records to chosen partitions, in order, and reports where they are.
+
+use super::producer::{KafkaProducer, ProducerCallbacks};
+use super::{Connection, OFFSETS, UNDECIDED, refused};
+use domain::fault::{Fault, Result};
+use log::broker::{OutgoingRecord, Producer as _};
+use parking_lot::Mutex;
+use rdkafka::consumer::Consumer as _;
+use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Time for the brokers to acknowledge what is queued.
+const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(120);
+
+/// An idempotent producer for large batches: the records of one partition keep their order, and
+/// none is written twice while the process lives.
+pub struct BulkWriter {
+    producer: KafkaProducer,
+    offsets_written: Arc<Mutex<BTreeMap<i32, i64>>>,
+}
+
+impl Connection {
+    /// Opens a writer for one topic.
+    pub fn bulk_writer(&self, client_id: &str, topic: &str) -> Result<BulkWriter> {
+        let mut config = self.writer(client_id);
+        config
+            // Millions of tiny records at a time: large batches, compressed.
+            .set("linger.ms", "20")
+            .set("batch.num.messages", "100000")
+            .set("batch.size", "900000")
+            .set("queue.buffering.max.messages", "400000")
+            .set("compression.type", "lz4");
+        let context = ProducerCallbacks::following(topic);
+        let deliveries = context.deliveries();
+        let offsets_written = context.offsets_written();
+        let producer = self
+            .finished(config)
+            .create_with_context(context)
+            .map_err(|e| refused("creates a producer", &e))?;
+        Ok(BulkWriter { producer: KafkaProducer { producer, deliveries }, offsets_written })
+    }
+
+    /// Returns the number of members that a consumer group has now.
+    pub fn members(&self, group: &str) -> Result<usize> {
+        let probe = self.probe(UNDECIDED)?;
+        let groups = probe
+            .fetch_group_list(Some(group), OFFSETS)
+            .map_err(|e| Fault::retry(format!("looks up the group {group}: {e}")))?;
+        let found = groups.groups().iter().find(|found| found.name() == group);
+        Ok(found.map_or(0, |found| found.members().len()))
+    }
+
+    /// Returns the first offset of a partition whose record is of this time or later, or the end.
+    pub fn offset_at(&self, topic: &str, partition: i32, timestamp_ms: i64) -> Result<i64> {
+        let mut asked = TopicPartitionList::new();
+        asked
+            .add_partition_offset(topic, partition, Offset::Offset(timestamp_ms))
+            .expect("librdkafka accepts every time from 1970 on");
+        let found = self
+            .probe(UNDECIDED)?
+            .offsets_for_times(asked, OFFSETS)
+            .map_err(|e| Fault::retry(format!("looks up a time in {topic}/{partition}: {e}")))?;
+        let offset = found.elements().first().map(|element| element.offset());
+        match offset {
+            Some(Offset::Offset(offset)) => Ok(offset),
+            _ => Ok(self.offsets(topic, partition)?.1),
+        }
+    }
+}
+
+impl BulkWriter {
+    pub fn send(&mut self, record: &OutgoingRecord) -> Result<()> {
+        self.producer.send(record)
+    }
+
+    /// Waits until every record is acknowledged. Returns the offset of the last record of each
+    /// partition that this writer has written to.
+    pub fn flush(&mut self) -> Result<BTreeMap<i32, i64>> {
+        self.producer.flush(ACKNOWLEDGED_WITHIN)?;
+        Ok(self.offsets_written.lock().clone())
+    }
+}

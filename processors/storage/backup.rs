@@ -1,0 +1,26 @@
+//! Copies the changelog to files, and reads it back, without a broker on either side of the files.
+//!
+//! ```text
+//! <dir>/manifest.json            what belongs to the backup: shards, files, their SHA-256, digests
+//! <dir>/p3-17-8120-full.records  the records of partition 3 from offset 17 up to, without, 8120
+//! <dir>/p3-8120-9004-more.records what changed since: a later backup into the same directory
+//! <dir>/p3-events-5-9.records    events that the shard had not applied at offset 8120 or 9004
+//! ```
+//!
+//! 1. [`take`](take::take) reads one partition to its present end and keeps the newest record of
+//!    each key. [`Fold`] computes number and digest of the shard's records, which must be those that
+//!    the writer noted in its last meta record: a backup that differs is not written.
+//! 2. The manifest is replaced last and in one step, so an interrupted backup leaves the earlier
+//!    one as it was. Files that no manifest names are removed by the next backup.
+//! 3. [`fold`] reads the files of a shard again and compares each with the manifest.
+//!
+//! Limit: a file holds texts. Whoever can read the directory can read all memories and, unless
+//! `topics.marks_key` is set, the signing key of the service.
+
+pub mod events;
+mod fold;
+pub mod manifest;
+pub mod segment;
+pub mod take;
+
+pub use fold::{Fold, Proven, fold, live};
