@@ -118,7 +118,8 @@ release:
 	$(call step,build,cargo build --release --locked)
 
 check-build:
-	$(call needs,cargo:cargo gcc:gcc g++:g++ make:make python3:python3-venv)
+	$(call needs,cargo:cargo gcc:gcc g++:g++ make:make pkg-config:pkg-config python3:python3-venv)
+	@pkg-config --exists openssl || { echo 'missing: OpenSSL 3 to build with; on Debian: apt-get install libssl-dev' >&2; exit 1; }
 	@found=$$(rustc --version | cut -d' ' -f2); \
 	if [[ $$(printf '%s\n' '$(RUST_MIN)' "$$found" | sort -V | head -n 1) != '$(RUST_MIN)' ]]; then \
 		echo "rustc $$found is too old: Keepsake needs $(RUST_MIN) or newer; run: rustup update stable" >&2; exit 1; \
@@ -142,7 +143,7 @@ check-kafka:
 ifeq ($(KEEPSAKE_TEST_KAFKA),skip)
 	@$(skipped)
 else
-	$(call needs,java:default-jre-headless mvn:maven)
+	$(call needs,java:default-jre-headless mvn:maven openssl:openssl)
 endif
 
 define skipped

@@ -11,11 +11,12 @@ use service::config::{DEFAULTS, Layers};
 use service::metrics::Metrics;
 use std::collections::{BTreeMap, BTreeSet};
 
-const DOCUMENTS: [&str; 8] = [
+const DOCUMENTS: [&str; 9] = [
     "README.md",
     "processors/README.md",
     "deploy/README.md",
     "deploy/RUNBOOK.md",
+    "deploy/SECURITY.md",
     "deploy/SIZING.md",
     "deploy/model/README.md",
     "schemas/README.md",

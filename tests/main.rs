@@ -33,6 +33,7 @@ mod recall;
 mod redaction;
 mod rerank;
 mod schemas;
+mod security;
 mod seeds;
 mod sim;
 mod torture;

@@ -1,21 +1,25 @@
 #!/usr/bin/env bash
 # Runs a real Apache Kafka 4.1.0 for tests and trials: one KRaft node on loopback, or three that replicate
-# everything, with their data in a directory of your choice. Not for production: no encryption.
+# everything, with their data in a directory of your choice. Not for production: every broker has a
+# listener without encryption.
 #
 #   kafka.sh jars                 fetch the jars into .keepsake/kafka-4.1.0 (once; 55 MB)
 #   kafka.sh start DIR [options]  start a broker in DIR, wait until it answers, print its host:port
 #       --parent PID              stop the broker when process PID has ended, however it ended
 #       --set KEY=VALUE           one more broker setting (kept for restarts; may be repeated)
+#       --listener NAME=PROTOCOL  one more listener on a free port, as in TLS=SSL (may be repeated)
+#       --scram SPEC              a SCRAM user of a new broker, as of kafka-storage --add-scram
 #   kafka.sh cluster DIR [options]
 #                                 start three brokers in DIR/1 to DIR/3, print their addresses; each is a
-#                                 DIR of its own for the other commands. Options as above, and:
+#                                 DIR of its own for the other commands. Options --parent, --set, and:
 #       --advertise P1,P2,P3      ports that clients are told, for a proxy before each broker
 #   kafka.sh stop DIR             stop the broker in good order; start continues with the same data
 #   kafka.sh kill DIR             end the broker at once, as a crash does
 #   kafka.sh restart DIR          stop and start: the same address, the same data, the same parent
 #
-# Files in DIR: bootstrap (host:port), pid, server.properties, log, data/. Exit codes: 0 done, 1 failed,
-# 2 used wrongly, 4 a package is missing. KAFKA_READY_SECONDS (default 60) limits the wait.
+# Files in DIR: bootstrap (host:port), listeners (NAME host:port), pid, server.properties, log, data/.
+# Exit codes: 0 done, 1 failed, 2 used wrongly, 4 a package is missing. KAFKA_READY_SECONDS (default 60)
+# limits the wait.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -26,7 +30,7 @@ ready_seconds=${KAFKA_READY_SECONDS:-60}
 
 say() { printf 'kafka: %s\n' "$*" >&2; } # standard output has only the address
 fail() { say "$*"; exit 1; }
-usage() { sed -n '5,15s/^#   //p' "${BASH_SOURCE[0]}" >&2; exit 2; }
+usage() { sed -n '6,18s/^#   //p' "${BASH_SOURCE[0]}" >&2; exit 2; }
 needs() { # $1: command, $2: Debian package
   command -v "$1" >/dev/null || { say "missing: $1; on Debian: apt-get install $2"; exit 4; }
 }
@@ -60,16 +64,23 @@ jars() {
 
 # Writes $dir/server.properties, the only record of the ports, so that a restart has the same address.
 configure() {
-  local port controller
+  local port controller listener name other more='' protocols=''
   port=$(free_port) controller=$(free_port)
+  : >"$dir/listeners"
+  for listener in "${listeners[@]}"; do
+    name=${listener%%=*} other=$(free_port)
+    more+=,$name://127.0.0.1:$other protocols+=,$name:${listener#*=}
+    printf '%s 127.0.0.1:%s\n' "$name" "$other" >>"$dir/listeners"
+  done
   {
     common
     cat <<PROPERTIES
 
 # One node has every replica.
 node.id=1
-listeners=PLAINTEXT://127.0.0.1:$port,CONTROLLER://127.0.0.1:$controller
-advertised.listeners=PLAINTEXT://127.0.0.1:$port
+listeners=PLAINTEXT://127.0.0.1:$port,CONTROLLER://127.0.0.1:$controller$more
+advertised.listeners=PLAINTEXT://127.0.0.1:$port$more
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT$protocols
 controller.quorum.voters=1@127.0.0.1:$controller
 offsets.topic.replication.factor=1
 transaction.state.log.replication.factor=1
@@ -129,11 +140,12 @@ java_command() {
 new_id() { printf 'K%s' "$(head -c 16 /dev/urandom | base64 | tr '+/' '-_' | cut -c 2-22)"; }
 
 format() {
-  local id=${1:-}
+  local id=${1:-} user scram=()
   id=${id:-$(new_id)}
+  for user in "${scram_users[@]}"; do scram+=(--add-scram "$user"); done
   java_command 128
-  "${java[@]}" kafka.tools.StorageTool format --cluster-id "$id" --config "$dir/server.properties" >>"$dir/log" 2>&1 ||
-    fail "formatting $dir/data failed, see $dir/log"
+  "${java[@]}" kafka.tools.StorageTool format --cluster-id "$id" --config "$dir/server.properties" \
+    "${scram[@]}" >>"$dir/log" 2>&1 || fail "formatting $dir/data failed, see $dir/log"
 }
 
 launch() {
@@ -324,7 +336,7 @@ watch() { # $1: broker, $2: the process that uses it
 
 # --- arguments ---------------------------------------------------------------------------------------------------------
 
-command=${1:-} dir=${2:-} parent='' advertise='' settings=()
+command=${1:-} dir=${2:-} parent='' advertise='' settings=() listeners=() scram_users=()
 if [[ $command == jars && $# -eq 1 ]]; then jars; exit; fi
 [[ -n $dir ]] || usage
 case $dir in /*) ;; *) dir=$PWD/$dir ;; esac
@@ -337,6 +349,8 @@ case $command in
       case $1 in
         --parent) parent=${2:?--parent needs a process id} ;;
         --set) settings+=("${2:?--set needs KEY=VALUE}") ;;
+        --listener) listeners+=("${2:?--listener needs NAME=PROTOCOL}") ;;
+        --scram) scram_users+=("${2:?--scram needs a specification}") ;;
         --advertise) advertise=${2:?--advertise needs three ports} ;;
         *) usage ;;
       esac

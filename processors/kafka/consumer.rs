@@ -5,7 +5,10 @@
 //! ([KIP-429](https://cwiki.apache.org/confluence/display/KAFKA/KIP-429%3A+Kafka+Consumer+Incremental+Rebalance+Protocol)).
 //! The owner of the shards decides where each partition begins.
 
+use super::fault::failed;
+use super::reach::Reported;
 use super::throttle::LogThrottle;
+use super::token;
 use super::turns::Turns;
 use domain::fault::{Fault, Result, StopName};
 use log::broker::{Consumer, Membership, Polled, RebalanceListener, Record, Start};
@@ -33,6 +36,8 @@ pub struct ConsumerCallbacks {
     throttle: LogThrottle,
     assignments: AtomicU64,
     assigned: Mutex<BTreeSet<i32>>,
+    /// What the client has last reported of a connection.
+    reported: Mutex<Option<Reported>>,
 }
 
 impl ConsumerCallbacks {
@@ -43,6 +48,7 @@ impl ConsumerCallbacks {
             throttle: LogThrottle::default(),
             assignments: AtomicU64::default(),
             assigned: Mutex::default(),
+            reported: Mutex::default(),
         }
     }
 
@@ -53,6 +59,7 @@ impl ConsumerCallbacks {
             throttle: LogThrottle::default(),
             assignments: AtomicU64::default(),
             assigned: Mutex::default(),
+            reported: Mutex::default(),
         }
     }
 
@@ -60,10 +67,26 @@ impl ConsumerCallbacks {
     pub fn assignments(&self) -> u64 {
         self.assignments.load(Ordering::Relaxed)
     }
+
+    pub fn reported(&self) -> Option<Reported> {
+        self.reported.lock().clone()
+    }
 }
 
 impl ClientContext for ConsumerCallbacks {
+    const ENABLE_REFRESH_OAUTH_TOKEN: bool = true;
+
+    fn generate_oauth_token(&self, config: Option<&str>) -> token::Result {
+        token::token(config)
+    }
+
     fn error(&self, error: KafkaError, reason: &str) {
+        // That all brokers are down follows the reason.
+        if let Some(code) = error.rdkafka_error_code()
+            && !matches!(code, RDKafkaErrorCode::PartitionEOF | RDKafkaErrorCode::AllBrokersDown)
+        {
+            *self.reported.lock() = Some(Reported { code, reason: reason.to_owned() });
+        }
         // The end of a partition is an event that `poll` returns. The client reports it here a
         // second time.
         if error.rdkafka_error_code() != Some(RDKafkaErrorCode::PartitionEOF) {
@@ -230,7 +253,7 @@ impl Consumer for KafkaConsumer {
         self.consumer
             .incremental_assign(&positions(&self.topic, partitions))
             .and_then(|()| pause(&self.consumer, &self.topic, partitions))
-            .map_err(|e| Fault::retry(format!("assigns {}: {e}", self.topic)))
+            .map_err(|e| failed(format!("assigns {}", self.topic), &e))
     }
 
     fn unassign(&mut self, partitions: &[i32]) -> Result<()> {
@@ -240,7 +263,7 @@ impl Consumer for KafkaConsumer {
         }
         self.consumer
             .incremental_unassign(&list)
-            .map_err(|e| Fault::retry(format!("gives up {}: {e}", self.topic)))
+            .map_err(|e| failed(format!("gives up {}", self.topic), &e))
     }
 
     fn commit(&mut self, offsets: &[(i32, i64)]) -> Result<()> {
@@ -248,7 +271,7 @@ impl Consumer for KafkaConsumer {
             offsets.iter().map(|(partition, offset)| (*partition, Start::At(*offset))).collect();
         self.consumer
             .commit(&positions(&self.topic, &starts), CommitMode::Async)
-            .map_err(|e| Fault::retry(format!("commits {}: {e}", self.topic)))
+            .map_err(|e| failed(format!("commits {}", self.topic), &e))
     }
 
     fn pause(&mut self, partitions: &[i32]) -> Result<()> {
@@ -256,7 +279,7 @@ impl Consumer for KafkaConsumer {
             partitions.iter().map(|partition| (*partition, Start::Paused)).collect();
         self.consumer
             .pause(&positions(&self.topic, &starts))
-            .map_err(|e| Fault::retry(format!("pauses {}: {e}", self.topic)))
+            .map_err(|e| failed(format!("pauses {}", self.topic), &e))
     }
 
     fn resume(&mut self, partition: i32, offset: i64) -> Result<()> {
@@ -265,9 +288,7 @@ impl Consumer for KafkaConsumer {
             .and_then(|()| {
                 self.consumer.resume(&positions(&self.topic, &[(partition, Start::At(offset))]))
             })
-            .map_err(|e| {
-                Fault::retry(format!("resumes {}/{partition} at {offset}: {e}", self.topic))
-            })
+            .map_err(|e| failed(format!("resumes {}/{partition} at {offset}", self.topic), &e))
     }
 
     fn membership(&self) -> Option<Membership> {
@@ -328,7 +349,7 @@ fn polled(
             StopName::BrokerRefuses,
             format!("the broker no longer accepts this consumer: {code}"),
         )),
-        Some(Err(error)) => Err(Fault::retry(format!("polls {}: {error}", topic))),
+        Some(Err(error)) => Err(failed(format!("polls {topic}"), &error)),
     }
 }
 

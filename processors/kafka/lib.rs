@@ -2,46 +2,53 @@
 //! [librdkafka](https://docs.confluent.io/platform/current/clients/librdkafka/html/md_CONFIGURATION.html),
 //! for a cluster and for the broker embedded in the process.
 //!
-//! This file opens and configures clients and manages topics. `consumer.rs` reads, `producer.rs`
+//! This file opens and configures clients. `reach.rs` reaches the cluster for the first time,
+//! `admin.rs` manages topics, `consumer.rs` reads, `producer.rs`
 //! writes, `transactor.rs` writes in transactions, `partition_log.rs` reads a topic from the
 //! beginning, `old_records.rs` deletes the oldest records. No module here knows events or memories.
 //! A changed setting needs a reason beside it.
 
 mod bulk;
+mod admin;
 mod consumer;
+mod fault;
 mod old_records;
 mod partition_log;
 mod producer;
+mod reach;
 mod rejoin;
 mod throttle;
+mod token;
 mod topic_facts;
 mod transactor;
 mod turns;
 
 pub use bulk::BulkWriter;
 use consumer::{ConsumerCallbacks, KafkaConsumer, known_offset};
-use domain::fault::{Fault, Result, StopName};
+use domain::fault::{Fault, Result};
+use fault::{failed, is_denied, of_code, refused};
 use log::broker::{Broker, Consumer, Log, Producer, RebalanceListener, Transactor};
 pub use old_records::Noted;
 use partition_log::KafkaLog;
 use producer::{KafkaProducer, ProducerCallbacks};
-use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
-use rdkafka::client::DefaultClientContext;
 use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::mocking::MockCluster;
-use rdkafka::producer::DefaultProducerContext;
+use rdkafka::producer::{BaseProducer, DefaultProducerContext};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use reach::QUIET;
 use rejoin::RejoiningConsumer;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+pub use token::TOKEN_FILE;
 pub use topic_facts::{ClusterFacts, TopicFacts};
 use transactor::KafkaTransactor;
 
-/// Address of the brokers and the options of every client.
-#[derive(Clone, Debug)]
+/// Address of the brokers and the options of every client. Not `Debug`, because passwords are among
+/// the options.
+#[derive(Clone)]
 pub struct Connection {
     pub servers: String,
     pub options: Vec<(String, String)>,
@@ -162,9 +169,7 @@ impl Connection {
     fn probe(&self, isolation: &str) -> Result<BaseConsumer<ConsumerCallbacks>> {
         let mut config = self.client("keepsake-probe");
         config.set("enable.auto.commit", "false").set("isolation.level", isolation);
-        self.finished(config)
-            .create_with_context(ConsumerCallbacks::without_group())
-            .map_err(|e| refused("creates a client", &e))
+        self.asking(config)
     }
 
     /// Creates a producer that sends at once, for clients with a short life. An idempotent producer
@@ -193,30 +198,13 @@ impl Connection {
     fn producer_of(&self, config: ClientConfig) -> Result<Box<dyn Producer>> {
         let context = ProducerCallbacks::default();
         let deliveries = context.deliveries();
-        let producer = self
+        let producer: BaseProducer<ProducerCallbacks> = self
             .finished(config)
             .create_with_context(context)
             .map_err(|e| refused("creates a producer", &e))?;
+        // Fetches a token for the log-in, if there is one.
+        producer.poll(Duration::ZERO);
         Ok(Box::new(KafkaProducer { producer, deliveries }))
-    }
-
-    /// Returns the id of the cluster as soon as a broker answers.
-    pub fn cluster_id(&self, within: Duration) -> Result<String> {
-        let probe = self.probe(UNDECIDED)?;
-        let give_up = Instant::now() + within;
-        loop {
-            if let Some(id) = probe.client().fetch_cluster_id(Duration::from_millis(500)) {
-                return Ok(id);
-            }
-            if Instant::now() >= give_up {
-                let what = format!(
-                    "no broker answers at {} within {} s: is it running?",
-                    self.servers,
-                    within.as_secs()
-                );
-                return Err(Fault::stop(StopName::BrokerUnreachable, what));
-            }
-        }
     }
 
     /// Returns the numbers of partitions of the named topics. A missing topic has no entry.
@@ -224,7 +212,7 @@ impl Connection {
         let probe = self.probe(UNDECIDED)?;
         let metadata = probe
             .fetch_metadata(None, Duration::from_secs(10))
-            .map_err(|e| Fault::retry(format!("reads the list of topics: {e}")))?;
+            .map_err(|e| failed("reads the list of topics", &e))?;
         Ok(metadata
             .topics()
             .iter()
@@ -272,9 +260,9 @@ impl Connection {
         for partition in partitions {
             list.add_partition(topic, *partition);
         }
-        self.group_client(group)?.committed_offsets(list, OFFSETS).map_err(|e| {
-            Fault::retry(format!("reads the offsets of group {group} in {topic}: {e}"))
-        })
+        self.group_client(group)?
+            .committed_offsets(list, OFFSETS)
+            .map_err(|e| failed(format!("reads the offsets of group {group} in {topic}"), &e))
     }
 
     /// Commits offsets for a group that has no members, and waits for the answer.
@@ -284,82 +272,37 @@ impl Connection {
             list.add_partition_offset(topic, *partition, Offset::Offset(*offset))
                 .expect("librdkafka accepts every offset from 0");
         }
-        self.group_client(group)?
-            .commit(&list, CommitMode::Sync)
-            .map_err(|e| Fault::retry(format!("commits {topic} for group {group}: {e}")))
+        let client = self.group_client(group)?;
+        let done = client.commit(&list, CommitMode::Sync);
+        done.map_err(|e| of_group(&client, format!("commits {topic} for group {group}"), &e))
     }
 
     /// Creates a client that reads and commits a group's offsets without joining the group.
     fn group_client(&self, group: &str) -> Result<BaseConsumer<ConsumerCallbacks>> {
         let mut config = self.client("keepsake-probe");
         config.set("group.id", group).set("enable.auto.commit", "false");
-        self.finished(config)
+        self.asking(config)
+    }
+
+    /// Creates a client that asks without being polled. One poll comes first, because a token for
+    /// the log-in is only fetched inside it.
+    fn asking(&self, config: ClientConfig) -> Result<BaseConsumer<ConsumerCallbacks>> {
+        let client: BaseConsumer<ConsumerCallbacks> = self
+            .finished(config)
             .create_with_context(ConsumerCallbacks::without_group())
-            .map_err(|e| refused("creates a client", &e))
-    }
-
-    /// Creates topics on a real cluster. Existing topics are not changed.
-    pub fn create_topics(&self, topics: &[TopicSpec]) -> Result<()> {
-        let (admin, runtime, options) = self.admin()?;
-        let new: Vec<NewTopic<'_>> = topics
-            .iter()
-            .map(|topic| {
-                let base = NewTopic::new(
-                    &topic.name,
-                    topic.partitions,
-                    TopicReplication::Fixed(topic.replication),
-                );
-                topic.settings.iter().fold(base, |topic, (name, value)| topic.set(name, value))
-            })
-            .collect();
-        let results = runtime
-            .block_on(admin.create_topics(&new, &options))
-            .map_err(|e| Fault::retry(format!("creates topics: {e}")))?;
-        for result in results {
-            match result {
-                Ok(_) | Err((_, RDKafkaErrorCode::TopicAlreadyExists)) => {}
-                Err((name, code)) => {
-                    let what = format!(
-                        "the broker does not create topic {name}: {code}; \
-                         create it by hand, or set topics.create = false"
-                    );
-                    return Err(Fault::stop(StopName::TopicMissing, what));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Deletes topics of a real cluster with all their records.
-    pub fn delete_topics(&self, topics: &[String]) -> Result<()> {
-        let (admin, runtime, options) = self.admin()?;
-        let names: Vec<&str> = topics.iter().map(String::as_str).collect();
-        let results = runtime
-            .block_on(admin.delete_topics(&names, &options))
-            .map_err(|e| Fault::retry(format!("removes topics: {e}")))?;
-        match results.into_iter().find_map(std::result::Result::err) {
-            Some((name, code)) => Err(Fault::retry(format!("removes topic {name}: {code}"))),
-            None => Ok(()),
-        }
-    }
-
-    fn admin(
-        &self,
-    ) -> Result<(AdminClient<DefaultClientContext>, tokio::runtime::Runtime, AdminOptions)> {
-        let admin = self
-            .finished(self.client("keepsake-admin"))
-            .create()
-            .map_err(|e| refused("creates the admin client", &e))?;
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(|e| Fault::retry(format!("starts a runtime: {e}")))?;
-        Ok((admin, runtime, AdminOptions::new().operation_timeout(Some(Duration::from_secs(15)))))
+            .map_err(|e| refused("creates a client", &e))?;
+        client.poll(Duration::ZERO);
+        Ok(client)
     }
 }
 
-fn refused(what: impl std::fmt::Display, error: &KafkaError) -> Fault {
-    Fault::stop(StopName::BrokerRefuses, format!("{what}: {error}"))
+/// A failure of a client of a group. The call itself says only that it found no coordinator.
+fn of_group(client: &BaseConsumer<ConsumerCallbacks>, what: String, error: &KafkaError) -> Fault {
+    while client.poll(QUIET).is_some() {}
+    match client.context().reported() {
+        Some(reported) if is_denied(reported.code) => of_code(what, reported.code),
+        _ => failed(format!("{what} (or no right on it, see `keepsake topics acls`)"), error),
+    }
 }
 
 impl Broker for Connection {
@@ -427,7 +370,7 @@ impl Broker for Connection {
         let metadata = self
             .probe(UNDECIDED)?
             .fetch_metadata(Some(topic), LOOKED_UP_WITHIN)
-            .map_err(|e| Fault::retry(format!("looks up topic {topic}: {e}")))?;
+            .map_err(|e| failed(format!("looks up topic {topic}"), &e))?;
         let found = metadata.topics().iter().find(|found| found.name() == topic);
         Ok(found.map(|found| found.partitions().len() as i32).filter(|count| *count > 0))
     }
@@ -445,6 +388,8 @@ fn watermarks(
     within: Duration,
 ) -> Result<(i64, i64)> {
     let give_up = Instant::now() + within;
+    // A token that has expired is renewed here, before a connection that was idle is opened again.
+    probe.poll(Duration::ZERO);
     loop {
         match probe.fetch_watermarks(topic, partition, within) {
             Err(e) if is_without_leader(&e) && Instant::now() < give_up => {
@@ -453,9 +398,8 @@ fn watermarks(
                 let _ = probe.fetch_metadata(Some(topic), within.min(LOOKED_UP_WITHIN));
             }
             read => {
-                return read.map_err(|e| {
-                    Fault::retry(format!("reads the offsets of {topic}/{partition}: {e}"))
-                });
+                return read
+                    .map_err(|e| failed(format!("reads the offsets of {topic}/{partition}"), &e));
             }
         }
     }

@@ -1,8 +1,9 @@
 //! Deletes the oldest records of a topic, and keeps notes about it beside a group's offsets.
 
-use super::Connection;
 use super::consumer::known_offset;
-use domain::fault::{Fault, Result};
+use super::fault::{failed, is_denied, of_code};
+use super::{Connection, of_group};
+use domain::fault::Result;
 use rdkafka::consumer::{CommitMode, Consumer as _};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList, TopicPartitionListElem};
 use std::collections::BTreeMap;
@@ -37,7 +38,14 @@ impl Connection {
             options.operation_timeout(Some(DELETED_WITHIN)).request_timeout(Some(DELETED_WITHIN));
         let done = runtime
             .block_on(admin.delete_records(&list, &options))
-            .map_err(|e| Fault::retry(format!("deletes old records of {topic}: {e}")))?;
+            .map_err(|e| failed(format!("deletes old records of {topic}"), &e))?;
+        let denied = done.elements().iter().find_map(|element| {
+            let code = element.error().err()?.rdkafka_error_code()?;
+            is_denied(code).then_some(code)
+        });
+        if let Some(code) = denied {
+            return Err(of_code(format!("deletes old records of {topic}"), code));
+        }
         let outcome = |element: &TopicPartitionListElem<'_>| {
             element.error().map_err(|e| e.to_string())?;
             known_offset(element.offset()).ok_or_else(|| "the broker names no offset".to_owned())
@@ -76,8 +84,8 @@ impl Connection {
                 element.set_metadata(&noted.text);
             }
         }
-        self.group_client(group)?
-            .commit(&list, CommitMode::Sync)
-            .map_err(|e| Fault::retry(format!("commits {topic} for group {group}: {e}")))
+        let client = self.group_client(group)?;
+        let done = client.commit(&list, CommitMode::Sync);
+        done.map_err(|e| of_group(&client, format!("commits {topic} for group {group}"), &e))
     }
 }

@@ -4,7 +4,8 @@
 //! restoring a small shard.
 
 use super::consumer::{ConsumerCallbacks, KafkaConsumer};
-use super::{Connection, DECIDED, UNDECIDED, refused, watermarks};
+use super::fault::refused;
+use super::{Connection, DECIDED, UNDECIDED, watermarks};
 use domain::fault::Result;
 use log::broker::{Consumer, Log, Membership, Polled, Start};
 use parking_lot::Mutex;

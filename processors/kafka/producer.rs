@@ -2,7 +2,9 @@
 //! each delivery later, inside `poll`, to [`ProducerCallbacks::delivery`]. `offer` queues a record
 //! only if there is room, and a refused record comes back by `refused`.
 
+use super::fault::{failed, is_denied, of_code};
 use super::throttle::LogThrottle;
+use super::token;
 use domain::fault::{Fault, Result, StopName};
 use log::broker::{OutgoingRecord, Producer, REFUSED_MAX, Refusal, RefusedRecord, Room};
 use parking_lot::Mutex;
@@ -22,6 +24,10 @@ use std::time::{Duration, Instant};
 pub struct Deliveries {
     failed: AtomicU64,
     too_large: AtomicBool,
+    /// A record was taken back because its transaction has failed.
+    purged: AtomicBool,
+    /// The right that was missing.
+    denied: Mutex<Option<RDKafkaErrorCode>>,
     last: Mutex<String>,
     /// Bytes of the offered records that are not acknowledged yet, by topic.
     waiting: Mutex<BTreeMap<String, usize>>,
@@ -44,6 +50,11 @@ impl Deliveries {
             *waiting.entry(topic.to_owned()).or_default() += bytes;
         }
         fits
+    }
+
+    /// True once after the client took records back, because their transaction has failed.
+    pub fn take_purged(&self) -> bool {
+        self.purged.swap(false, Ordering::Relaxed)
     }
 
     /// Takes a record from the count. Returns false for a record that was not offered.
@@ -93,6 +104,12 @@ impl ProducerCallbacks {
 }
 
 impl ClientContext for ProducerCallbacks {
+    const ENABLE_REFRESH_OAUTH_TOKEN: bool = true;
+
+    fn generate_oauth_token(&self, config: Option<&str>) -> token::Result {
+        token::token(config)
+    }
+
     fn error(&self, error: KafkaError, reason: &str) {
         self.throttle.log(&error, reason);
     }
@@ -121,6 +138,13 @@ impl ProducerContext for ProducerCallbacks {
                 error.rdkafka_error_code() == Some(RDKafkaErrorCode::MessageSizeTooLarge),
                 Ordering::Relaxed,
             );
+            self.deliveries.purged.fetch_or(
+                error.rdkafka_error_code() == Some(RDKafkaErrorCode::PurgeQueue),
+                Ordering::Relaxed,
+            );
+            if let Some(code) = error.rdkafka_error_code().filter(|code| is_denied(*code)) {
+                *self.deliveries.denied.lock() = Some(code);
+            }
             self.deliveries.failed.fetch_add(1, Ordering::Release);
             *self.deliveries.last.lock() =
                 format!("writes to {}/{}: {error}", message.topic(), message.partition());
@@ -155,7 +179,7 @@ impl Producer for KafkaProducer {
                     return Err(too_large(&format!("a record for {}", outgoing.topic)));
                 }
                 Err((error, _)) => {
-                    return Err(Fault::retry(format!("writes to {}: {error}", outgoing.topic)));
+                    return Err(failed(format!("writes to {}", outgoing.topic), &error));
                 }
             }
         }
@@ -196,7 +220,7 @@ impl Producer for KafkaProducer {
         if matches!(error, KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull)) {
             return Ok(false);
         }
-        Err(Fault::retry(format!("writes to {}: {error}", outgoing.topic)))
+        Err(failed(format!("writes to {}", outgoing.topic), &error))
     }
 
     fn refused(&mut self) -> Vec<RefusedRecord> {
@@ -212,6 +236,9 @@ impl Producer for KafkaProducer {
                 let last = self.deliveries.last.lock().clone();
                 if self.deliveries.too_large.swap(false, Ordering::Relaxed) {
                     return Err(too_large(&last));
+                }
+                if let Some(code) = self.deliveries.denied.lock().take() {
+                    return Err(of_code(last, code));
                 }
                 Err(Fault::retry(format!("{failed} records not written, the last: {last}")))
             }

@@ -1,7 +1,8 @@
 //! Reads how topics are set on the brokers: settings, replicas, and the number of brokers.
 
 use super::Connection;
-use domain::fault::{Fault, Result};
+use super::fault::{failed, of_code};
+use domain::fault::Result;
 use rdkafka::admin::{ConfigResource, ConfigSource, ResourceSpecifier};
 use rdkafka::error::RDKafkaErrorCode;
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,7 +37,7 @@ impl Connection {
         let metadata = admin
             .inner()
             .fetch_metadata(None, WITHIN)
-            .map_err(|e| Fault::retry(format!("reads the metadata of the brokers: {e}")))?;
+            .map_err(|e| failed("reads the metadata of the brokers", &e))?;
         let existing: Vec<&str> = names
             .iter()
             .map(String::as_str)
@@ -52,7 +53,7 @@ impl Connection {
             existing.iter().map(|name| ResourceSpecifier::Topic(name)).collect();
         let described = runtime
             .block_on(admin.describe_configs(&asked, &options))
-            .map_err(|e| Fault::retry(format!("reads the settings of the topics: {e}")))?;
+            .map_err(|e| failed("reads the settings of the topics", &e))?;
         let replicas = |name: &str| {
             let topic = metadata.topics().iter().find(|topic| topic.name() == name);
             let partitions = topic.map(|topic| topic.partitions()).unwrap_or_default();
@@ -63,7 +64,7 @@ impl Connection {
             .zip(described)
             .map(|(name, found)| {
                 let own = found.as_ref().map(own).unwrap_or_default();
-                let settings = found.map(settings).map_err(|code| code.to_string());
+                let settings = found.map_err(|code| code.to_string()).and_then(shown);
                 ((*name).to_owned(), TopicFacts { replicas: replicas(name), settings, own })
             })
             .collect();
@@ -78,13 +79,18 @@ impl Connection {
         let metadata = admin
             .inner()
             .fetch_metadata(None, WITHIN)
-            .map_err(|e| Fault::retry(format!("reads the metadata of the brokers: {e}")))?;
+            .map_err(|e| failed("reads the metadata of the brokers", &e))?;
         let Some(broker) = metadata.brokers().first() else { return Ok(None) };
         let asked = [ResourceSpecifier::Broker(broker.id())];
         let described: Vec<std::result::Result<ConfigResource, RDKafkaErrorCode>> = runtime
             .block_on(admin.describe_configs(&asked, &options))
-            .map_err(|e| Fault::retry(format!("reads the settings of a broker: {e}")))?;
-        let found = described.into_iter().flatten().map(settings).next();
+            .map_err(|e| failed("reads the settings of a broker", &e))?;
+        let found = described.into_iter().flatten().map(shown).next().transpose();
+        let found = found.map_err(|_| {
+            let what = "reads default.replication.factor of kafka-cluster, which topics.replication makes \
+                        unnecessary";
+            of_code(what, RDKafkaErrorCode::ClusterAuthorizationFailed)
+        })?;
         Ok(found.and_then(|found| found.get("default.replication.factor")?.parse().ok()))
     }
 }
@@ -93,6 +99,15 @@ fn own(resource: &ConfigResource) -> BTreeSet<String> {
     let entries = resource.entries.iter();
     let own = entries.filter(|entry| entry.source == ConfigSource::DynamicTopic);
     own.map(|entry| entry.name.clone()).collect()
+}
+
+/// The client returns no settings where the principal may not see them.
+fn shown(resource: ConfigResource) -> std::result::Result<BTreeMap<String, String>, String> {
+    let settings = settings(resource);
+    if settings.is_empty() {
+        return Err("AuthorizationFailed: the right DescribeConfigs is missing".to_owned());
+    }
+    Ok(settings)
 }
 
 fn settings(resource: ConfigResource) -> BTreeMap<String, String> {

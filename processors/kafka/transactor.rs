@@ -11,6 +11,7 @@
 //!   the log to find out.
 //! - `Fault`: the error would come again on every attempt.
 
+use super::fault::{failed, is_denied, of_code};
 use super::producer::{KafkaProducer, ProducerCallbacks};
 use domain::fault::{Fault, Result};
 use log::broker::{
@@ -22,7 +23,7 @@ use rdkafka::consumer::ConsumerGroupMetadata;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::producer::Producer as _;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -92,10 +93,12 @@ impl Transactor for KafkaTransactor {
             .create_with_context(context)
             .map_err(|error| super::refused("creates a producer", &error))?;
         let producer = KafkaProducer { producer, deliveries };
+        // Fetches a token for the log-in, if there is one.
+        producer.producer.poll(Duration::ZERO);
         producer
             .producer
             .init_transactions(RENEWED_WITHIN)
-            .map_err(|error| Fault::retry(format!("begins to write transactions: {error}")))?;
+            .map_err(|error| failed("begins to write transactions", &error))?;
         self.open = Some(Open { producer, offsets_written });
         Ok(())
     }
@@ -118,7 +121,9 @@ impl Open {
         }
         // Order matters: flush before the commit, which would wait for the deliveries in steps of
         // 100 ms.
-        self.producer.flush(WITHIN).map_err(|fault| self.undelivered(fault))?;
+        self.producer.flush(WITHIN).map_err(|fault| {
+            self.denied(records, offsets, member).unwrap_or_else(|| self.undelivered(fault))
+        })?;
         let producer = &self.producer.producer;
         producer
             .send_offsets_to_transaction(offsets, member, WITHIN)
@@ -126,6 +131,28 @@ impl Open {
         producer.commit_transaction(WITHIN).map_err(|error| self.undecided(error))?;
         let changelog = std::mem::take(&mut *self.offsets_written.lock());
         Ok(CommittedOffsets { changelog })
+    }
+
+    /// Finds out whether records were taken back for want of a right: only the next call for the
+    /// transaction says why it has failed. Without records that were taken back the transaction may
+    /// still be whole, so nothing is called.
+    fn denied(
+        &self,
+        records: &[OutgoingRecord],
+        offsets: &TopicPartitionList,
+        member: &ConsumerGroupMetadata,
+    ) -> Option<TransactError> {
+        if !self.producer.deliveries.take_purged() {
+            return None;
+        }
+        let producer = &self.producer.producer;
+        let error = producer.send_offsets_to_transaction(offsets, member, WITHIN).err()?;
+        let code = error.rdkafka_error_code().filter(|code| is_denied(*code))?;
+        // The broker refuses the transaction as a whole and does not say for which topic.
+        let topics: BTreeSet<&str> = records.iter().map(|record| record.topic.as_str()).collect();
+        let topics = topics.into_iter().collect::<Vec<_>>().join(", ");
+        let what = format!("writes to one of {topics}: {}", reason(&error));
+        Some(self.undelivered(of_code(what, code)))
     }
 
     fn undelivered(&self, fault: Fault) -> TransactError {
@@ -144,6 +171,9 @@ impl Open {
     /// leaves nothing of the transaction once the abort is confirmed.
     fn uncommitted(&self, step: &str, error: KafkaError) -> TransactError {
         let what = format!("{step}: {}", reason(&error));
+        if let Some(code) = error.rdkafka_error_code().filter(|code| is_denied(*code)) {
+            return self.undelivered(of_code(step, code));
+        }
         if is_fenced(&error) { TransactError::Fenced(what) } else { self.aborted(what) }
     }
 

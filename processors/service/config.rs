@@ -7,7 +7,7 @@ mod check;
 mod layers;
 mod sections;
 
-pub use layers::Layers;
+pub use layers::{Layers, is_secret};
 pub use sections::*;
 
 use domain::fault::{Fault, StopName};

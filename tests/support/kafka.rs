@@ -27,8 +27,13 @@ pub fn servers() -> &'static str {
 
 /// Starts a broker of its own, for a test that restarts it. The broker ends with this process.
 pub fn start_in(dir: &Path) -> Result<String, String> {
+    start_with(dir, &[])
+}
+
+/// Like [`start_in`], with more options of `kafka.sh`.
+pub fn start_with(dir: &Path, options: &[&str]) -> Result<String, String> {
     let parent = std::process::id().to_string();
-    let output = kafka_sh("start", dir, &["--parent", &parent]);
+    let output = kafka_sh("start", dir, &[&["--parent", parent.as_str()], options].concat());
     if !output.status.success() {
         return Err(format!(
             "no Kafka to test with (KEEPSAKE_TEST_KAFKA=skip leaves these tests out):\n{}",

@@ -3,6 +3,7 @@
 //! The client shares no code with Keepsake. Everything that several test files need stands here.
 
 pub mod admin;
+pub mod certificates;
 pub mod changelog;
 pub mod client;
 pub mod cluster;
@@ -12,6 +13,7 @@ pub mod language_server;
 pub mod program;
 pub mod proxy;
 pub mod scratch;
+pub mod secure_kafka;
 pub mod service;
 pub mod sessions;
 pub mod skips;

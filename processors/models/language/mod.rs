@@ -18,7 +18,6 @@ pub use breaker::Breaker;
 pub use budget::Budget;
 pub use chat::{ChatModel, Options};
 pub use key::Key;
-pub use post::HAS_TLS;
 pub use scripted::Scripted;
 
 use serde_json::Value;

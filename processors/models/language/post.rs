@@ -5,12 +5,8 @@
 
 use super::{Key, Refusal};
 use std::time::Duration;
-use ureq::config::ConfigBuilder;
-use ureq::typestate::AgentScope;
+use ureq::tls::{RootCerts, TlsConfig, TlsProvider};
 use ureq::{Agent, Error};
-
-/// Whether this build can use `https`.
-pub const HAS_TLS: bool = cfg!(feature = "tls");
 
 pub struct Post {
     agent: Agent,
@@ -27,13 +23,19 @@ pub struct Answered {
 
 impl Post {
     pub fn new(url: String, key: Option<Key>, bytes_max: u64) -> Post {
+        // Checks certificates against those of the system, by the OpenSSL that the Kafka client uses.
+        let tls = TlsConfig::builder()
+            .provider(TlsProvider::NativeTls)
+            .root_certs(RootCerts::PlatformVerifier)
+            .build();
         let config = Agent::config_builder()
+            .tls_config(tls)
             .http_status_as_error(false)
             .max_redirects(0)
             .max_redirects_will_error(false)
             .proxy(None)
             .user_agent("keepsake");
-        Post { agent: with_tls(config).build().into(), url, key, bytes_max }
+        Post { agent: config.build().into(), url, key, bytes_max }
     }
 
     pub fn send(&self, request: &[u8], within: Duration) -> Result<Answered, Refusal> {
@@ -54,22 +56,6 @@ impl Post {
             .map_err(|error| refusal(&error))?;
         Ok(Answered { status, retry_after: seconds.map(Duration::from_secs), body })
     }
-}
-
-/// Checks certificates against those of the system, by the OpenSSL that the Kafka client uses too.
-#[cfg(feature = "tls")]
-fn with_tls(config: ConfigBuilder<AgentScope>) -> ConfigBuilder<AgentScope> {
-    use ureq::tls::{RootCerts, TlsConfig, TlsProvider};
-    let tls = TlsConfig::builder()
-        .provider(TlsProvider::NativeTls)
-        .root_certs(RootCerts::PlatformVerifier)
-        .build();
-    config.tls_config(tls)
-}
-
-#[cfg(not(feature = "tls"))]
-fn with_tls(config: ConfigBuilder<AgentScope>) -> ConfigBuilder<AgentScope> {
-    config
 }
 
 fn refusal(error: &Error) -> Refusal {

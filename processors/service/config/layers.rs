@@ -8,7 +8,7 @@
 //! Every value keeps the origin, so that an error and `config show` can name the layer.
 
 use super::{Config, DEFAULTS, invalid};
-use domain::fault::Result;
+use domain::fault::{Fault, Result};
 use std::collections::BTreeMap;
 use std::path::Path;
 use toml::{Table, Value};
@@ -43,8 +43,7 @@ impl Layers {
         if let Some(path) = file {
             let text = std::fs::read_to_string(path)
                 .map_err(|e| invalid(format!("cannot read {}: {e}", path.display())))?;
-            let table: Table =
-                text.parse().map_err(|e| invalid(format!("{}: {e}", path.display())))?;
+            let table: Table = text.parse().map_err(|e| not_toml(path, &text, &e))?;
             layers.merge(&table, &path.display().to_string());
         }
         for (name, value) in environment {
@@ -82,12 +81,17 @@ impl Layers {
                     .origins
                     .get(&path)
                     .map_or(String::new(), |origin| format!(" (from {origin})"));
-                let what = e.inner().message().to_owned();
+                let what = if is_secret(&path) {
+                    "has the wrong type".to_owned()
+                } else {
+                    e.inner().message().to_owned()
+                };
                 invalid(if path == "." { what } else { format!("{path}: {what}{origin}") })
             },
         )?;
         config.of_documents = self.of_documents.clone();
         config.auth.read_files().map_err(invalid)?;
+        config.kafka.read_files().map_err(invalid)?;
         super::check::check(&config).map_err(invalid)?;
         Ok(config)
     }
@@ -104,6 +108,21 @@ impl Layers {
     }
 }
 
+/// Names the line of a syntax error and leaves out its text, which may be a password.
+fn not_toml(path: &Path, text: &str, error: &toml::de::Error) -> Fault {
+    let before = text.get(..error.span().unwrap_or_default().start).unwrap_or_default();
+    let line = before.matches('\n').count() + 1;
+    invalid(format!("{}, line {line}: {}", path.display(), error.message()))
+}
+
+/// Recognises options that hold a secret: passwords and keys for brokers, and those of signatures.
+pub fn is_secret(path: &str) -> bool {
+    const WORDS: [&str; 6] =
+        ["password", "passphrase", "secret", "ssl.key", "private.key", "marks_key"];
+    // The path of a file is none, and helps to find a wrong one.
+    !path.starts_with("kafka.librdkafka_files.") && WORDS.iter().any(|word| path.contains(word))
+}
+
 /// Reads a value from text. The type of the value `before` decides how the text is read.
 pub fn from_text(before: Option<&Value>, text: &str) -> std::result::Result<Value, &'static str> {
     let number = text.trim();
@@ -117,14 +136,16 @@ pub fn from_text(before: Option<&Value>, text: &str) -> std::result::Result<Valu
 }
 
 /// Converts the rest of a variable's name to the path of its option: `KAFKA__BOOTSTRAP_SERVERS` to
-/// `kafka.bootstrap_servers`. After `LIBRDKAFKA`, a single underscore stands for a dot as well:
-/// `SESSION_TIMEOUT_MS` is `session.timeout.ms`.
+/// `kafka.bootstrap_servers`. After `LIBRDKAFKA` and `LIBRDKAFKA_FILES`, a single underscore stands
+/// for a dot as well: `SESSION_TIMEOUT_MS` is `session.timeout.ms`.
 fn environment_path(name: &str) -> String {
     let lower = name.to_lowercase().replace("__", ".");
-    match lower.strip_prefix("kafka.librdkafka.") {
-        Some(option) => format!("kafka.librdkafka.{}", option.replace('_', ".")),
-        None => lower,
+    for table in ["kafka.librdkafka.", "kafka.librdkafka_files."] {
+        if let Some(option) = lower.strip_prefix(table) {
+            return format!("{table}{}", option.replace('_', "."));
+        }
     }
+    lower
 }
 
 /// Returns every value of nested tables with the dotted path.

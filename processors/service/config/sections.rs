@@ -4,14 +4,15 @@
 use super::layers::{leaves, put};
 use crate::{quota, retain};
 use domain::{KEY_BYTES_MIN, SigningKey, TenantKeys};
-use models::language::{HAS_TLS, Key};
+use kafka::TOKEN_FILE;
+use models::language::Key;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::PathBuf;
 use toml::{Table, Value};
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Kafka {
     pub bootstrap_servers: String,
@@ -20,9 +21,12 @@ pub struct Kafka {
     pub connect_ms: u64,
     pub acknowledge_ms: u64,
     pub static_membership: bool,
+    pub token_file: String,
     /// Options of librdkafka. TOML reads `session.timeout.ms = 6000` as nested tables, whose names
     /// [`Kafka::client_options`] joins again.
     pub librdkafka: Table,
+    /// Options whose value is in a file, which [`Kafka::read_files`] reads.
+    pub librdkafka_files: Table,
 }
 
 impl Kafka {
@@ -35,15 +39,42 @@ impl Kafka {
         format!("{}-old-events", self.group_id)
     }
 
+    /// Puts the contents of `librdkafka_files` among the other options.
+    pub fn read_files(&mut self) -> Result<(), String> {
+        for (option, value) in leaves(&self.librdkafka_files) {
+            let Value::String(file) = &value else {
+                return Err(format!("kafka.librdkafka_files.{option}: must be the path of a file"));
+            };
+            let text = std::fs::read_to_string(file)
+                .map_err(|e| format!("kafka.librdkafka_files.{option}: cannot read {file}: {e}"))?;
+            let text = text.strip_suffix('\n').unwrap_or(&text);
+            let text = text.strip_suffix('\r').unwrap_or(text);
+            put(&mut self.librdkafka, &option, Value::String(text.to_owned()));
+        }
+        Ok(())
+    }
+
     /// Returns `librdkafka.*` in the client's form: dotted names and text values.
     pub fn client_options(&self) -> Vec<(String, String)> {
-        leaves(&self.librdkafka)
+        let mut options: Vec<(String, String)> = leaves(&self.librdkafka)
             .into_iter()
             .map(|(path, value)| match value {
                 Value::String(text) => (path, text),
                 other => (path, other.to_string()),
             })
-            .collect()
+            .collect();
+        if !self.token_file.is_empty() {
+            let token = format!("{TOKEN_FILE}{}", self.token_file);
+            options.push(("sasl.oauthbearer.config".into(), token));
+        }
+        options
+    }
+}
+
+/// Hides the passwords from logs and panic messages.
+impl fmt::Debug for Kafka {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Kafka {{ servers: {}, group: {}, … }}", self.bootstrap_servers, self.group_id)
     }
 }
 
@@ -494,11 +525,6 @@ impl Llm {
                         it; use llm.key_file or llm.key_env"
                     .into(),
             );
-        }
-        if scheme == "https" && !HAS_TLS {
-            return Err("llm.url: https needs a build with `--features tls`, which the container \
-                        image is"
-                .into());
         }
         if self.model.is_empty() {
             return Err("llm.model: is empty, and llm.url names an endpoint".into());
