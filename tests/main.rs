@@ -32,6 +32,7 @@ mod readable;
 mod recall;
 mod redaction;
 mod rerank;
+mod rights;
 mod schemas;
 mod security;
 mod seeds;

@@ -97,7 +97,7 @@ impl TailDecisions {
         if self.exit {
             return Ok(ExitCode::SUCCESS);
         }
-        let mut reader = connection.reader("keepsake-tail", &topic)?;
+        let mut reader = connection.reader("keepsake-reading", &topic)?;
         let starts: Vec<(i32, Start)> =
             existing.iter().map(|range| (range.partition, Start::At(range.end))).collect();
         reader.assign(&starts)?;

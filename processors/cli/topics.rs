@@ -1,4 +1,7 @@
-//! `keepsake topics create|check`: creates the topics on a cluster, or checks them.
+//! `keepsake topics create|check|acls`: creates the topics on a cluster, checks them, or prints the
+//! rights that each principal needs.
+
+mod acls;
 
 use clap::Subcommand;
 use client::show::{self, Output};
@@ -16,6 +19,9 @@ pub enum TopicsCommand {
     Create,
     /// Show which topics exist and how they are set, and check that they fit together
     Check,
+    /// Print the least rights at Kafka of the service, publishers, askers and operators
+    #[command(after_help = acls::EXAMPLES)]
+    Acls(acls::Acls),
 }
 
 fn cells(found: &Finding) -> Vec<String> {
@@ -26,6 +32,10 @@ fn cells(found: &Finding) -> Vec<String> {
 
 impl TopicsCommand {
     pub fn run(self, config: &Config, output: Output) -> Result<ExitCode> {
+        if let TopicsCommand::Acls(acls) = self {
+            acls.run(config, output);
+            return Ok(ExitCode::SUCCESS);
+        }
         let connection = client::connection(config)?;
         connection.cluster_id(Duration::from_millis(config.kafka.connect_ms))?;
         let wanted = run::topics(config);

@@ -63,13 +63,16 @@ impl Client {
     pub fn over(connection: Connection, config: &Config) -> Result<Client> {
         let topics = &config.topics;
         connection.cluster_id(Duration::from_millis(config.kafka.connect_ms.min(10_000)))?;
-        let found = connection.partitions(&[topics.events(), topics.replies()])?;
-        let (Some(partitions), Some(replies)) =
-            (found.get(&topics.events()), found.get(&topics.replies()))
-        else {
+        let found =
+            connection.partitions(&[topics.events(), topics.recalls(), topics.replies()])?;
+        // Who may only ask does not see the events topic; both have equally many partitions.
+        let partitions = found.get(&topics.events()).or(found.get(&topics.recalls()));
+        let (Some(partitions), Some(replies)) = (partitions, found.get(&topics.replies())) else {
             let what = format!(
-                "topics {} and {} do not exist: is `keepsake serve` running?",
+                "topics {}, {} and {} do not exist, or this principal may not see them: is \
+                 `keepsake serve` running? `keepsake topics acls` prints the rights",
                 topics.events(),
+                topics.recalls(),
                 topics.replies()
             );
             return Err(Fault::stop(StopName::TopicMissing, what));

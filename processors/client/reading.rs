@@ -28,8 +28,8 @@ pub fn whole_topic(
     connection.cluster_id(Duration::from_millis(config.kafka.connect_ms.min(10_000)))?;
     let Some(partitions) = connection.partitions(&[topic.to_owned()])?.get(topic).copied() else {
         let what = format!(
-            "topic {topic} does not exist: run `keepsake serve` or `keepsake topics create`, or \
-             check topics.prefix"
+            "topic {topic} does not exist, or this principal may not see it: run `keepsake serve` \
+             or `keepsake topics create`, or check topics.prefix and `keepsake topics acls`"
         );
         return Err(Fault::stop(StopName::TopicMissing, what));
     };

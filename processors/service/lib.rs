@@ -16,3 +16,4 @@ pub mod config;
 pub mod metrics;
 pub mod profile;
 pub mod quota;
+pub mod rights;

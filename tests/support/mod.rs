@@ -2,6 +2,7 @@
 //!
 //! The client shares no code with Keepsake. Everything that several test files need stands here.
 
+pub mod acls;
 pub mod admin;
 pub mod certificates;
 pub mod changelog;

@@ -192,6 +192,8 @@ impl Replier {
             }
             Refusal::NoSuchPlace => {
                 self.metrics.reply_replaced("missing_topic");
+                let topic = &record.topic;
+                self.log("a record is refused", &format!("no topic (or no right), topic {topic}"));
                 let mut reject = missing(record);
                 reject.message.insert_str(0, was_applied);
                 reply::instead_of(record, &self.options.replies, None, &reject)
@@ -217,7 +219,7 @@ impl Replier {
 
     fn drop(&mut self, record: &OutgoingRecord, why: &'static str) {
         self.metrics.reply_dropped(why);
-        self.log("a reply is dropped", &format!("{why}, topic {}", record.topic));
+        self.log("a reply is dropped", &format!("{why} (or no right), topic {}", record.topic));
     }
 
     fn log(&mut self, what: &'static str, why: &str) {

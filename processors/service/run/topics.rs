@@ -192,7 +192,8 @@ fn check_settings(
 pub fn check_topics(config: &Config, found: &BTreeMap<String, i32>) -> Result<i32> {
     if let Some(missing) = topics(config).iter().find(|topic| !found.contains_key(&topic.name)) {
         let what = format!(
-            "topic {} does not exist: run `keepsake topics create`, or set topics.create = true",
+            "topic {} does not exist, or this principal may not see it: run `keepsake topics \
+             create`, or set topics.create = true; `keepsake topics acls` prints the rights",
             missing.name
         );
         return Err(Fault::stop(StopName::TopicMissing, what));

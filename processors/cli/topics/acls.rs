@@ -1,0 +1,146 @@
+//! `keepsake topics acls`: prints the least rights of each principal, without asking the brokers.
+
+use clap::{Args, ValueEnum};
+use client::show::{self, Output};
+use serde_json::{Value, json};
+use service::config::Config;
+use service::rights::{Right, Role, rights};
+
+pub const EXAMPLES: &str = "\
+Apply the lines of --format kafka-acls with Kafka's own kafka-acls.sh, as a super user. The same
+principal may have several roles: it needs the rights of all of them.
+
+Examples:
+  keepsake topics acls
+  keepsake topics acls --json
+  keepsake topics acls --format kafka-acls --service User:keepsake --publisher User:chat \\
+      --asker User:chat --bootstrap kafka:9092 --command-config admin.properties | sh";
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Format {
+    Table,
+    KafkaAcls,
+}
+
+#[derive(Args)]
+pub struct Acls {
+    /// Form of the output
+    #[arg(long, value_enum, default_value = "table")]
+    format: Format,
+    /// Principal of the service, as in User:keepsake; only the roles that are named are printed,
+    /// and all if none is
+    #[arg(long, value_name = "PRINCIPAL")]
+    service: Option<String>,
+    /// Principal that publishes events
+    #[arg(long, value_name = "PRINCIPAL")]
+    publisher: Option<String>,
+    /// Principal that asks
+    #[arg(long, value_name = "PRINCIPAL")]
+    asker: Option<String>,
+    /// Principal of the people and jobs that use the other commands
+    #[arg(long, value_name = "PRINCIPAL")]
+    operator: Option<String>,
+    /// Brokers in the lines for kafka-acls.sh [default: kafka.bootstrap_servers]
+    #[arg(long, value_name = "SERVERS")]
+    bootstrap: Option<String>,
+    /// Settings file of the super user in the lines for kafka-acls.sh
+    #[arg(long, value_name = "FILE")]
+    command_config: Option<String>,
+}
+
+impl Acls {
+    pub fn run(self, config: &Config, output: Output) {
+        let shown: Vec<(Right, String)> = rights(config)
+            .into_iter()
+            .filter_map(|right| Some((right.clone(), self.principal(right.role)?)))
+            .collect();
+        match (output, self.format) {
+            (Output::Json, _) => println!("{}", Value::Array(shown.iter().map(json).collect())),
+            (Output::Person, Format::Table) => {
+                let rows: Vec<Vec<String>> = shown.iter().map(row).collect();
+                let head = ["principal", "resource", "name", "operation", "what for"];
+                print!("{}", show::table(&head, &rows));
+            }
+            (Output::Person, Format::KafkaAcls) => {
+                shown.iter().for_each(|right| println!("{}", self.line(config, right)))
+            }
+        }
+    }
+
+    /// The principal of a role, or `None` if other roles are named. Without any name, the name of
+    /// the role stands for the principal.
+    fn principal(&self, role: Role) -> Option<String> {
+        let all = [&self.service, &self.publisher, &self.asker, &self.operator];
+        let named = match role {
+            Role::Service => &self.service,
+            Role::Publisher => &self.publisher,
+            Role::Asker => &self.asker,
+            Role::Operator => &self.operator,
+        };
+        if all.iter().all(|named| named.is_none()) {
+            return Some(format!("User:{role}"));
+        }
+        named.clone()
+    }
+
+    fn line(&self, config: &Config, (right, principal): &(Right, String)) -> String {
+        let servers = self.bootstrap.as_ref().unwrap_or(&config.kafka.bootstrap_servers);
+        let mut words = vec!["kafka-acls.sh".to_owned()];
+        let mut option = |name: &str, value: &str| words.extend([name.to_owned(), quoted(value)]);
+        option("--bootstrap-server", servers);
+        if let Some(file) = &self.command_config {
+            option("--command-config", file);
+        }
+        option("--allow-principal", principal);
+        option("--operation", &right.operation.to_string());
+        match right.resource {
+            service::rights::Resource::Topic => option("--topic", &right.name),
+            service::rights::Resource::Group => option("--group", &right.name),
+            service::rights::Resource::TransactionalId => option("--transactional-id", &right.name),
+            service::rights::Resource::Cluster => words.push("--cluster".to_owned()),
+        }
+        if right.is_prefix {
+            words.extend(["--resource-pattern-type".to_owned(), "prefixed".to_owned()]);
+        }
+        words.push("--add".to_owned());
+        words.join(" ")
+    }
+}
+
+/// A word of a shell command.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.:,/=".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+fn json((right, principal): &(Right, String)) -> Value {
+    let mut value = json!(right);
+    value["principal"] = json!(principal);
+    value
+}
+
+fn row((right, principal): &(Right, String)) -> Vec<String> {
+    let star = if right.is_prefix { "*" } else { "" };
+    vec![
+        principal.clone(),
+        right.resource.to_string(),
+        format!("{}{star}", right.name),
+        right.operation.to_string(),
+        right.why.to_owned(),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_is_quoted_where_a_shell_would_read_it_otherwise() {
+        assert_eq!(quoted("User:keepsake"), "User:keepsake");
+        assert_eq!(quoted("User:CN=a,O=b c"), "'User:CN=a,O=b c'");
+        assert_eq!(quoted("User:o'neil"), r"'User:o'\''neil'");
+    }
+}

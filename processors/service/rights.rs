@@ -1,0 +1,203 @@
+//! The least rights at Kafka of each role: the service, those who publish, those who ask, and
+//! operators. Pure: follows from the configuration alone.
+//!
+//! A right that nothing needs is not listed, and the test `rights` of `tests/rights.rs` takes each
+//! listed right away and sees the role fail. Describe is implied by Read, Write and Delete, and
+//! IdempotentWrite by Write on any topic since Kafka 2.8
+//! ([KIP-679](https://cwiki.apache.org/confluence/display/KAFKA/KIP-679%3A+Producer+will+enable+the+strongest+delivery+guarantee+by+default)).
+
+use crate::config::Config;
+use crate::run::options::has_changelog;
+use serde::Serialize;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, strum::Display)]
+#[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
+pub enum Role {
+    Service,
+    Publisher,
+    Asker,
+    Operator,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, strum::Display)]
+pub enum Resource {
+    Topic,
+    Group,
+    TransactionalId,
+    Cluster,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, strum::Display)]
+pub enum Operation {
+    Read,
+    Write,
+    Create,
+    Delete,
+    Describe,
+    DescribeConfigs,
+}
+
+/// One right, as Kafka's access control lists hold it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Right {
+    pub role: Role,
+    pub resource: Resource,
+    pub name: String,
+    /// The name is the beginning of a name.
+    pub is_prefix: bool,
+    pub operation: Operation,
+    pub why: &'static str,
+}
+
+/// Kafka's name of the only resource of the kind `Cluster`.
+const CLUSTER: &str = "kafka-cluster";
+
+/// Returns the rights of all roles.
+pub fn rights(config: &Config) -> Vec<Right> {
+    let mut all = Vec::new();
+    service(config, &mut List { role: Role::Service, rights: &mut all });
+    publisher(config, &mut List { role: Role::Publisher, rights: &mut all });
+    asker(config, &mut List { role: Role::Asker, rights: &mut all });
+    operator(config, &mut List { role: Role::Operator, rights: &mut all });
+    all
+}
+
+struct List<'a> {
+    role: Role,
+    rights: &'a mut Vec<Right>,
+}
+
+impl List<'_> {
+    fn add(&mut self, resource: Resource, name: String, operation: Operation, why: &'static str) {
+        let role = self.role;
+        // An id of a transaction is the group and the id of the store; a pattern of reply topics
+        // ends with a star.
+        let is_prefix = resource == Resource::TransactionalId || name.ends_with('*');
+        let name = name.trim_end_matches('*').to_owned();
+        self.rights.push(Right { role, resource, name, is_prefix, operation, why });
+    }
+
+    fn topic(&mut self, name: String, operation: Operation, why: &'static str) {
+        self.add(Resource::Topic, name, operation, why);
+    }
+
+    fn group(&mut self, name: impl Into<String>, operation: Operation, why: &'static str) {
+        self.add(Resource::Group, name.into(), operation, why);
+    }
+}
+
+fn service(config: &Config, list: &mut List<'_>) {
+    use Operation::{Delete, Describe, DescribeConfigs, Read, Write};
+    let topics = &config.topics;
+    let group = &config.kafka.group_id;
+    list.topic(topics.events(), Read, "apply events");
+    list.topic(topics.events(), Write, "forward events, propose what to compact, erase the rest");
+    list.topic(topics.recalls(), Read, "answer requests");
+    list.topic(topics.recalls(), Write, "forward requests");
+    list.topic(topics.memories(), Read, "restore shards");
+    list.topic(topics.memories(), Write, "publish states of memories");
+    list.topic(topics.decisions(), Write, "publish decisions");
+    list.topic(topics.erasures(), Write, "publish receipts of what was erased");
+    list.topic(topics.dead_letters(), Write, "put aside what cannot be processed");
+    list.topic(topics.replies(), Write, "answer");
+    for pattern in topics.reply_allowed.iter().filter(|pattern| **pattern != topics.replies()) {
+        list.topic(pattern.clone(), Write, "answer on this topic");
+    }
+    for topic in settings(config) {
+        list.topic(topic, DescribeConfigs, "check the settings of the topic at start");
+    }
+    list.group(group, Read, "share out the events partitions");
+    list.group(format!("{group}-recalls"), Read, "note which requests are answered");
+    if has_changelog(config) {
+        list.group("keepsake-restore", Describe, "restore shards");
+        let ids = format!("{group}-*");
+        list.add(Resource::TransactionalId, ids, Write, "commit a batch as one transaction");
+    }
+    if config.events.keep_ms > 0 {
+        list.topic(topics.events(), Delete, "delete old events");
+        list.group(config.kafka.old_events_group_id(), Read, "note which events are old");
+    }
+}
+
+fn publisher(config: &Config, list: &mut List<'_>) {
+    list.topic(config.topics.events(), Operation::Write, "publish events");
+}
+
+fn asker(config: &Config, list: &mut List<'_>) {
+    use Operation::{Describe, Read, Write};
+    list.topic(config.topics.recalls(), Write, "ask");
+    list.topic(config.topics.replies(), Read, "read the answers");
+    // An application has a group id of its own in its place.
+    list.group("keepsake-client", Describe, "read the answers");
+}
+
+fn operator(config: &Config, list: &mut List<'_>) {
+    use Operation::{Create, Describe, DescribeConfigs, Read, Write};
+    let topics = &config.topics;
+    list.topic(topics.events(), Read, "export, search for what is left of a user");
+    list.topic(topics.events(), Write, "forget, wake the compaction worker, redrive");
+    list.topic(topics.recalls(), Read, "search for what is left of a user");
+    list.topic(topics.recalls(), Write, "ask, list, export, redrive");
+    list.topic(topics.replies(), Read, "read the answers");
+    list.topic(topics.decisions(), Read, "export, watch decisions");
+    list.topic(topics.memories(), Read, "verify");
+    list.topic(topics.erasures(), Read, "search for what is left of a user");
+    list.topic(topics.dead_letters(), Read, "list dead letters");
+    for topic in settings(config) {
+        list.topic(topic.clone(), Create, "create the topic");
+        list.topic(topic, DescribeConfigs, "check the settings of the topic");
+    }
+    if config.topics.replication == -1 {
+        let cluster = CLUSTER.to_owned();
+        let why = "find out how many replicas a new topic gets";
+        list.add(Resource::Cluster, cluster, DescribeConfigs, why);
+    }
+    list.group("keepsake-client", Describe, "read the answers");
+    list.group("keepsake-reading", Describe, "read topics, watch decisions");
+    list.group("keepsake-restore", Describe, "verify");
+    list.group(format!("{}-dlq", config.kafka.group_id), Read, "note what was redriven");
+}
+
+/// Names of the topics whose settings are checked.
+fn settings(config: &Config) -> Vec<String> {
+    crate::run::topics(config).into_iter().map(|topic| topic.name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Layers;
+
+    fn of(options: &[(&str, &str)]) -> Vec<Right> {
+        let mut layers = Layers::defaults();
+        for (option, value) in options {
+            layers.set(option, value, "test").expect("a valid option");
+        }
+        rights(&layers.checked().expect("valid options"))
+    }
+
+    #[test]
+    fn no_right_is_listed_twice_and_all_have_a_name() {
+        let all = of(&[("kafka.bootstrap_servers", "b:1"), ("events.keep_ms", "86400000")]);
+        for (at, right) in all.iter().enumerate() {
+            assert!(!right.name.is_empty() && !all[..at].contains(right), "{right:?}");
+        }
+    }
+
+    #[test]
+    fn deletion_is_a_right_only_where_old_events_are_deleted() {
+        let kafka = ("kafka.bootstrap_servers", "b:1");
+        let deletes =
+            |rights: &[Right]| rights.iter().any(|right| right.operation == Operation::Delete);
+        assert!(!deletes(&of(&[kafka])));
+        assert!(deletes(&of(&[kafka, ("events.keep_ms", "86400000")])));
+    }
+
+    #[test]
+    fn a_pattern_of_reply_topics_becomes_a_prefix() {
+        let all = of(&[("topics.reply_allowed", "chat.*")]);
+        let found = all.iter().find(|right| right.name == "chat.").expect("listed");
+        assert!(found.is_prefix && found.operation == Operation::Write, "{found:?}");
+    }
+}

@@ -1,0 +1,283 @@
+//! The rights that `keepsake topics acls` prints suffice for each role, and each one less does not:
+//! every right is taken away in turn, and the role fails with an error that names it.
+
+use crate::support::acls::Acls;
+use crate::support::program::{bare_command, command, run};
+use crate::support::secure_kafka::{ROLES, SecureKafka, user_of_partition_0};
+use crate::support::service::Place;
+use crate::support::{Child, Client, Message, User, eventually, on_kafka, scratch};
+use kafka::{Connection, Noted};
+use log::broker::OutgoingRecord;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+on_kafka! {
+    rights
+}
+
+/// A missing right shows at once; a process of a busy machine takes some seconds to start.
+const MISSED_WITHIN: Duration = Duration::from_secs(20);
+
+/// Stands for the user in the arguments of a command.
+const USER: &str = "USER";
+
+/// The four roles with topics and a group of their own.
+struct Stage {
+    places: BTreeMap<&'static str, Place>,
+    acls: Acls,
+    rights: Vec<Value>,
+    /// Sends as a super user.
+    client: Client,
+}
+
+impl Stage {
+    fn new() -> Stage {
+        let kafka = SecureKafka::shared();
+        let service = kafka.as_role("service").with("events.keep_ms", "86400000");
+        // An operator creates the topics.
+        let service = service.with("topics.create", "false");
+        let replies = format!("{}replies", service.prefix);
+        let service = service.with("topics.reply_allowed", &replies);
+        let places: BTreeMap<&str, Place> = ROLES
+            .into_iter()
+            .map(|role| {
+                let options = kafka.as_role(role).options;
+                let own = [
+                    ("events.keep_ms", "86400000"),
+                    ("topics.create", "false"),
+                    ("topics.reply_allowed", replies.as_str()),
+                ];
+                let own = own.map(|(option, value)| (option.to_owned(), value.to_owned()));
+                let options = options.into_iter().chain(own).collect();
+                (role, Place { options, ..service.clone() })
+            })
+            .collect();
+        let admin = service.with("kafka.bootstrap_servers", &kafka.plaintext);
+        let admin = admin.with("kafka.librdkafka.security.protocol", "plaintext");
+        let (code, _, stderr) = run(command(&admin).args(["topics", "create"]));
+        assert_eq!(code, Some(0), "{stderr}");
+        let mut print = command(&service);
+        for role in ROLES {
+            print.arg(format!("--{role}=User:{role}"));
+        }
+        // The names of the roles are options of the command, behind its name.
+        let mut print = reordered(print);
+        let (code, stdout, stderr) = run(&mut print);
+        assert_eq!(code, Some(0), "{stderr}");
+        let rights: Vec<Value> = serde_json::from_str(&stdout).expect("a list");
+        let mut acls = Acls::connect(&kafka.plaintext);
+        rights.iter().for_each(|right| acls.grant(right));
+        let client = Client::connect(&kafka.plaintext, &service.prefix);
+        Stage { places, acls, rights, client }
+    }
+
+    fn connection(&self, role: &str) -> Connection {
+        let config = self.places[role].config();
+        Connection {
+            servers: config.kafka.bootstrap_servers.clone(),
+            options: config.kafka.client_options(),
+            embedded: false,
+        }
+    }
+
+    fn user(&self) -> User<'_> {
+        self.client.user("default", &user_of_partition_0())
+    }
+
+    /// Has the service do everything for which it needs a right.
+    fn poke(&self) {
+        let user = self.user();
+        let turn = json!({"type": "remember", "content": "I keep my green key under the mat."});
+        let elsewhere = 1;
+        let send = |message: Message| self.client.send(&message);
+        send(user.message("events", turn.clone()));
+        send(Message { partition: Some(elsewhere), ..user.message("events", turn) });
+        send(user.message("events", json!({"type": "forget", "query": "green key"})));
+        send(Message { value: Some(b"no JSON".to_vec()), ..user.message("events", json!({})) });
+        let question = json!({"type": "recall", "query": "Where is my key?"});
+        send(user.message("recalls", question.clone()));
+        send(Message { partition: Some(elsewhere), ..user.message("recalls", question) });
+    }
+
+    /// Starts the service and has it work. Returns its log, as soon as that names the right that is
+    /// missing, or else once the time is over.
+    fn service_without(&self, denied: &dyn Fn(&str) -> bool) -> Result<(), String> {
+        let child = Child::start(&self.places["service"]);
+        child.wait_until_it_handles_signals();
+        self.poke();
+        let give_up = Instant::now() + MISSED_WITHIN;
+        while Instant::now() < give_up {
+            if denied(&child.log()) {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Err(child.log())
+    }
+
+    fn command(&self, role: &str, arguments: &[&str]) -> (bool, String) {
+        let user = user_of_partition_0();
+        let arguments = arguments.iter().map(|word| if *word == USER { &user } else { *word });
+        let (code, stdout, stderr) = run(command(&self.places[role]).args(arguments));
+        (code == Some(0), stdout + &stderr)
+    }
+
+    fn delete_old(&self) -> String {
+        let first = BTreeMap::from([(0, 0)]);
+        let done = self.connection("service").delete_before(&self.client.topic("events"), &first);
+        done.err().map_or(String::new(), |fault| fault.to_string())
+    }
+
+    fn note_old(&self) -> String {
+        let group = self.places["service"].config().kafka.old_events_group_id();
+        let notes = BTreeMap::from([(0, Noted::default())]);
+        let done = self.connection("service").note(&group, &self.client.topic("events"), &notes);
+        done.err().map_or(String::new(), |fault| fault.to_string())
+    }
+
+    fn turn(&self) -> Vec<u8> {
+        json!({"type": "turn", "user": user_of_partition_0(), "content": "I live in Lisbon."})
+            .to_string()
+            .into_bytes()
+    }
+
+    /// Writes as an application does that only publishes.
+    fn publish(&self) -> Result<(), String> {
+        let connection = self.connection("publisher");
+        let mut producer = connection.impatient_producer("app").map_err(|e| e.to_string())?;
+        let record = OutgoingRecord {
+            topic: self.client.topic("events"),
+            key: Some(self.user().key().into_bytes()),
+            value: Some(self.turn()),
+            ..OutgoingRecord::default()
+        };
+        producer.send(&record).map_err(|e| e.to_string())?;
+        producer.flush(Duration::from_secs(20)).map_err(|e| e.to_string())
+    }
+}
+
+/// `keepsake --set … topics acls --json --service=…`.
+fn reordered(print: std::process::Command) -> std::process::Command {
+    let arguments: Vec<String> =
+        print.get_args().map(|word| word.to_string_lossy().into_owned()).collect();
+    let (roles, others): (Vec<String>, Vec<String>) =
+        arguments.into_iter().partition(|word| word.contains("=User:"));
+    let mut ordered = bare_command(&scratch::dir("acls"));
+    ordered.args(others).args(["topics", "acls", "--json"]).args(roles);
+    ordered
+}
+
+/// The commands of an operator that need a right, by the topic or group and the operation.
+fn operators_command(name: &str, operation: &str) -> &'static [&'static str] {
+    let erased = &["verify", "--erased", USER, "--text", "green key"];
+    let end = name.rsplit(['.', '-']).next().unwrap_or_default();
+    match (end, operation) {
+        (_, "Create") | ("cluster", _) => &["topics", "create"],
+        (_, "DescribeConfigs") => &["topics", "check"],
+        ("events", "Write") => &["forget", "--user", USER, "--query", "green key"],
+        ("events" | "recalls" | "erasures", "Read") => erased,
+        ("recalls", _) | ("replies", _) | ("client", _) => &["stats", "--user", USER],
+        ("decisions", "Read") => &["tail", "decisions", "--exit"],
+        ("memories", _) | ("restore", _) => &["verify", "--online"],
+        ("letters", _) | ("reading", _) => &["dlq", "list"],
+        ("dlq", _) => &["dlq", "redrive", "--yes"],
+        other => panic!("no command for {other:?}"),
+    }
+}
+
+fn rights() {
+    let mut stage = Stage::new();
+    suffice(&stage);
+    let all = stage.rights.clone();
+    let mut not_missed = Vec::new();
+    for right in &all {
+        stage.acls.revoke(right);
+        if let Err(output) = is_missed(&stage, right) {
+            not_missed.push(format!("{right}: {output}"));
+        }
+        stage.acls.grant(right);
+    }
+    assert!(not_missed.is_empty(), "{}", not_missed.join("\n\n"));
+    assert!(all.len() > 40, "only {} rights", all.len());
+}
+
+/// Checks that a role without this right fails and says so. Returns what it says otherwise.
+fn is_missed(stage: &Stage, right: &Value) -> Result<(), String> {
+    let word = |field: &str| right[field].as_str().unwrap_or_default();
+    let [role, name, operation] = ["role", "name", "operation"].map(word);
+    // The client library does not say which group or id it was.
+    let named = match word("resource") {
+        "Group" => "GroupAuthorizationFailed",
+        "TransactionalId" => "TransactionalIdAuthorizationFailed",
+        _ => name,
+    };
+    // A topic that a principal may not see at all is missing for it.
+    let words = ["access-denied", "AuthorizationFailed", "topic-missing", "or no right"];
+    let denied = |output: &str| {
+        output.lines().any(|line| {
+            (line.contains(named) || line.contains(name))
+                && words.iter().any(|word| line.contains(word))
+        })
+    };
+    let arguments: &[&str] = match role {
+        "publisher" => return within(&denied, || stage.publish().err().unwrap_or_default()),
+        // What waits for an hour in the service is tried directly, with the service's own client.
+        "service" if operation == "Delete" => return within(&denied, || stage.delete_old()),
+        "service" if name.ends_with("-old-events") => {
+            return within(&denied, || stage.note_old());
+        }
+        "service" => return stage.service_without(&denied),
+        "asker" => &["recall", "--user", USER, "Where do I live?"],
+        _ => operators_command(name, operation),
+    };
+    within(&denied, || stage.command(role, arguments).1)
+}
+
+/// Repeats an action until it is refused, because a broker learns of a change a moment later.
+fn within(denied: &dyn Fn(&str) -> bool, action: impl Fn() -> String) -> Result<(), String> {
+    let give_up = Instant::now() + MISSED_WITHIN;
+    loop {
+        let output = action();
+        if denied(&output) {
+            return Ok(());
+        }
+        if Instant::now() >= give_up {
+            return Err(output);
+        }
+    }
+}
+
+/// All roles do everything while each has its rights.
+fn suffice(stage: &Stage) {
+    let mut child = Child::start(&stage.places["service"]);
+    child.wait_until_ready();
+    stage.publish().expect("the publisher may publish");
+    assert_eq!((stage.delete_old(), stage.note_old()), (String::new(), String::new()));
+    let found = eventually("the asker finds what was published", || {
+        let asked = ["recall", "--user", USER, "Where do I live?"];
+        let (is_done, output) = stage.command("asker", &asked);
+        assert!(is_done, "{output}");
+        output.contains("Lisbon").then_some(output)
+    });
+    assert!(!found.is_empty());
+    stage.poke();
+    let mut commands: Vec<&[&str]> = Vec::new();
+    for right in stage.rights.iter().filter(|right| right["role"] == "operator") {
+        let word = |field: &str| right[field].as_str().unwrap_or_default();
+        let arguments = operators_command(word("name"), word("operation"));
+        if !commands.contains(&arguments) {
+            commands.push(arguments);
+        }
+    }
+    for arguments in commands {
+        let (is_done, output) = stage.command("operator", arguments);
+        // `verify --erased` fails where something is left, which is no want of a right.
+        assert!(is_done || arguments.contains(&"--erased"), "{arguments:?}: {output}");
+        assert!(!output.contains("uthorization"), "{arguments:?}: {output}");
+    }
+    let log = child.log();
+    assert!(!log.contains("uthorization"), "{log}");
+    child.signal("-TERM");
+    assert!(child.wait().success(), "{}", child.log());
+}
