@@ -34,6 +34,7 @@ mod redaction;
 mod rerank;
 mod rights;
 mod schemas;
+mod secrets;
 mod security;
 mod seeds;
 mod sim;

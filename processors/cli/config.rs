@@ -5,7 +5,7 @@ use clap::Subcommand;
 use client::show::{self, Output};
 use domain::fault::Result;
 use serde_json::{Value, json};
-use service::config::Layers;
+use service::config::{Layers, is_secret};
 use service::profile::Profiles;
 use std::process::ExitCode;
 
@@ -42,11 +42,6 @@ impl ConfigCommand {
         }
         Ok(ExitCode::SUCCESS)
     }
-}
-
-/// Recognises options that hold a secret: passwords for brokers, and the key of the signatures.
-fn is_secret(path: &str) -> bool {
-    ["password", "secret", "ssl.key", "marks_key"].iter().any(|word| path.contains(word))
 }
 
 /// Prints all options, and those of the chosen profile under the names of its policy's document.
