@@ -8,8 +8,8 @@
 //! beginning, `old_records.rs` deletes the oldest records. No module here knows events or memories.
 //! A changed setting needs a reason beside it.
 
-mod bulk;
 mod admin;
+mod bulk;
 mod consumer;
 mod fault;
 mod old_records;
@@ -260,9 +260,10 @@ impl Connection {
         for partition in partitions {
             list.add_partition(topic, *partition);
         }
-        self.group_client(group)?
-            .committed_offsets(list, OFFSETS)
-            .map_err(|e| failed(format!("reads the offsets of group {group} in {topic}"), &e))
+        let client = self.group_client(group)?;
+        client.committed_offsets(list, OFFSETS).map_err(|e| {
+            of_group(&client, format!("reads the offsets of group {group} in {topic}"), &e)
+        })
     }
 
     /// Commits offsets for a group that has no members, and waits for the answer.
