@@ -172,7 +172,7 @@ fn a_refusal_is_a_stop_with_a_name_and_advice() {
     // Each side speaks another protocol.
     let no_tls = kafka.place("TLS", &[], &[]);
     let to_plaintext = tls("TLS", &ca).with("kafka.bootstrap_servers", &kafka.plaintext);
-    for (place, reason) in [(no_tls, "security.protocol"), (to_plaintext, "PLAINTEXT")] {
+    for (place, reason) in [(no_tls, "security.protocol"), (to_plaintext, "SSL_HANDSHAKE")] {
         let place = place.with("kafka.connect_ms", "3000");
         let (code, _, stderr) = run(command(&place).args(["topics", "check"]));
         assert!(code == Some(1) && stderr.contains("broker-unreachable"), "{stderr}");
