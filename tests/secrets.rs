@@ -4,7 +4,7 @@
 use crate::support::program::{bare_command, command, run};
 use crate::support::secure_kafka::{MARK, SecureKafka, password};
 use crate::support::service::Place;
-use crate::support::{Child, on_kafka, scratch};
+use crate::support::{Child, eventually, on_kafka, scratch};
 
 on_kafka! {
     no_command_log_or_page_shows_a_secret
@@ -79,7 +79,8 @@ fn no_command_log_or_page_shows_a_secret() {
         &["config", "show"],
         &["config", "show", "--json"],
     ] {
-        assert!(searched(&good, arguments), "{arguments:?} fails");
+        // A command sends without retries, so on a busy machine one may fail.
+        eventually(&format!("{arguments:?} succeeds"), || searched(&good, arguments).then_some(()));
     }
     for page in ["/livez", "/readyz", "/metrics"] {
         check(page, &child.get(page));
