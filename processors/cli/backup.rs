@@ -57,8 +57,8 @@ pub struct BackupCommand {
     check: bool,
 }
 
-/// What one shard cost.
-struct Row<'a> {
+/// The cost of one shard.
+struct ShardRow<'a> {
     shard: &'a Shard,
     read: u64,
     full_because: Option<&'static str>,
@@ -127,8 +127,8 @@ impl BackupCommand {
         manifest.ended_at = show::rfc_3339(SystemClock.wall().0);
         manifest.store(&self.dir)?;
         manifest.remove_others(&self.dir)?;
-        let rows: Vec<Row<'_>> = (manifest.shards.iter().zip(&costs))
-            .map(|(shard, &(read, full_because))| Row { shard, read, full_because })
+        let rows: Vec<ShardRow<'_>> = (manifest.shards.iter().zip(&costs))
+            .map(|(shard, &(read, full_because))| ShardRow { shard, read, full_because })
             .collect();
         match output {
             Output::Json => println!("{}", json_of(&manifest, &rows)),
@@ -144,7 +144,7 @@ pub fn fingerprint(key: &str) -> Option<String> {
     (!key.is_empty()).then(|| digest()[..16].iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Notes what a shard says about the whole service.
+/// Notes the facts of a shard that hold for the whole service.
 fn note_shard(manifest: &mut Manifest, fold: &backup::Fold) -> Result<()> {
     manifest.state_format = manifest.state_format.max(fold.format());
     if manifest.signing_key.is_none() {
@@ -201,8 +201,11 @@ pub fn lock(dir: &Path) -> Result<File> {
 fn check(dir: &Path, output: Output) -> Result<ExitCode> {
     let manifest = Manifest::read(dir)?;
     check_files(dir, &manifest)?;
-    let rows: Vec<Row<'_>> =
-        manifest.shards.iter().map(|shard| Row { shard, read: 0, full_because: None }).collect();
+    let rows: Vec<ShardRow<'_>> = manifest
+        .shards
+        .iter()
+        .map(|shard| ShardRow { shard, read: 0, full_because: None })
+        .collect();
     match output {
         Output::Json => println!("{}", json_of(&manifest, &rows)),
         Output::Person => print(&manifest, &rows),
@@ -229,10 +232,10 @@ fn waiting(shard: &Shard) -> u64 {
     shard.events.file.as_ref().map_or(0, |file| file.facts.records)
 }
 
-fn json_of(manifest: &Manifest, rows: &[Row<'_>]) -> Value {
+fn json_of(manifest: &Manifest, rows: &[ShardRow<'_>]) -> Value {
     let shards: Vec<Value> = rows
         .iter()
-        .map(|Row { shard, read, full_because }| {
+        .map(|ShardRow { shard, read, full_because }| {
             json!({
                 "partition": shard.partition,
                 "applied_offset": shard.applied_offset,
@@ -262,12 +265,12 @@ fn json_of(manifest: &Manifest, rows: &[Row<'_>]) -> Value {
     })
 }
 
-fn print(manifest: &Manifest, rows: &[Row<'_>]) {
+fn print(manifest: &Manifest, rows: &[ShardRow<'_>]) {
     let head =
         ["partition", "memories", "records", "digest", "applied", "waiting events", "files", "MB"];
     let cells: Vec<Vec<String>> = rows
         .iter()
-        .map(|Row { shard, .. }| {
+        .map(|ShardRow { shard, .. }| {
             vec![
                 shard.partition.to_string(),
                 shard.memories.to_string(),
@@ -285,7 +288,7 @@ fn print(manifest: &Manifest, rows: &[Row<'_>]) {
         })
         .collect();
     anstream::print!("{}", show::table(&head, &cells));
-    for Row { shard, full_because, .. } in rows {
+    for ShardRow { shard, full_because, .. } in rows {
         if let Some(why) = full_because {
             anstream::println!("partition {}: read everything again: {why}", shard.partition);
         }

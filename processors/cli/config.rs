@@ -46,7 +46,7 @@ impl ConfigCommand {
 
 /// Prints all options, and those of the chosen profile under the names of its policy's document.
 fn show_all(layers: &Layers, output: Output) {
-    // An invalid configuration is shown, too: `config check` says what is wrong.
+    // An invalid configuration is shown, too: `config check` names the fault.
     let of_document = layers.checked().and_then(|config| Profiles::document_options(&config));
     let of_document = of_document
         .unwrap_or_default()

@@ -69,7 +69,7 @@ pub struct ImportCommand {
 }
 
 #[derive(Default)]
-struct Report {
+struct Imported {
     lines: u64,
     memories: u64,
     /// Memories that are not published: superseded ones, summaries, those that are there.
@@ -83,7 +83,7 @@ struct Report {
     is_complete: bool,
 }
 
-impl Report {
+impl Imported {
     fn refuse(&mut self, line: u64, why: String) {
         self.refused += 1;
         if self.first_refused.len() < SHOWN_MAX {
@@ -107,7 +107,7 @@ impl ImportCommand {
             false => Some(Memories { client: Client::connect(config)?, timeout: self.timeout }),
         };
         let decode = options::decode(config);
-        let mut report = Report::default();
+        let mut report = Imported::default();
         let mut wishes: Vec<Wish> = Vec::new();
         let mut of: Option<UserKey> = None;
         let mut default_user: Option<UserKey> = None;
@@ -190,7 +190,7 @@ impl ImportCommand {
         service: &mut Option<Memories>,
         key: Option<UserKey>,
         wishes: &mut Vec<Wish>,
-        report: &mut Report,
+        report: &mut Imported,
     ) -> Result<()> {
         let mut wishes = std::mem::take(wishes);
         let (Some(key), false) = (key, wishes.is_empty()) else { return Ok(()) };
@@ -222,7 +222,7 @@ impl ImportCommand {
     }
 }
 
-impl Report {
+impl Imported {
     fn note(&mut self, wish: &Wish, receipt: &Value) {
         let decision = &receipt["decisions"][0];
         let Some(outcome) = decision["outcome"].as_str() else {

@@ -102,7 +102,7 @@ struct Restore<'a> {
     cluster: String,
 }
 
-/// What became of one shard.
+/// The outcome of one shard.
 struct Restored {
     partition: i32,
     published: u64,
@@ -255,7 +255,7 @@ impl Restore<'_> {
         }
     }
 
-    /// What the memories topic has of the shard already. A fault if it has anything else.
+    /// The part of the shard that the memories topic has already. A fault if it has anything else.
     fn remaining(&self, shard: &Shard) -> Result<(Fold, Fold)> {
         let whole = backup::fold(self.dir, shard)?;
         let there = self.found(shard.partition)?;
@@ -337,7 +337,7 @@ impl Restore<'_> {
         writer.flush().map(drop)
     }
 
-    /// Reads the topic again: it must amount to what the backup has.
+    /// Reads the topic again: it must amount to the backup.
     fn verified(&self, published: &[u64], plan: &[EventsPlan]) -> Result<Vec<Restored>> {
         let mut restored = Vec::new();
         for ((shard, published), plan) in self.manifest.shards.iter().zip(published).zip(plan) {

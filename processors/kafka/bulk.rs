@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Time for the brokers to acknowledge what is queued.
+/// Time for the brokers to acknowledge the queued records.
 const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(120);
 
 /// An idempotent producer for large batches: the records of one partition keep their order, and

@@ -36,7 +36,7 @@ pub struct ConsumerCallbacks {
     throttle: LogThrottle,
     assignments: AtomicU64,
     assigned: Mutex<BTreeSet<i32>>,
-    /// What the client has last reported of a connection.
+    /// The last report of the client on a connection.
     reported: Mutex<Option<Reported>>,
 }
 

@@ -5,7 +5,7 @@ use domain::fault::{Fault, StopName};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use std::fmt::Display;
 
-/// A failure of one call, which says what was being done.
+/// A failure of one call, which names the call.
 pub fn failed(what: impl Display, error: &KafkaError) -> Fault {
     match error.rdkafka_error_code() {
         Some(code) => of_code(what, code),

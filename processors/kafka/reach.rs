@@ -13,12 +13,12 @@ use std::time::{Duration, Instant};
 
 /// Time for which a refusal must last before it is a stop.
 const CONFIRMED: Duration = Duration::from_secs(3);
-/// Wait for an answer between two looks at what the client has reported.
+/// Wait for an answer between two looks at the reports of the client.
 const LOOK: Duration = Duration::from_millis(500);
 /// Quiet time after which everything that the client has reported so far has been read.
 pub const QUIET: Duration = Duration::from_millis(10);
 
-/// What a client has last reported of its connections.
+/// The last reports of a client on its connections.
 #[derive(Clone, Debug)]
 pub struct Reported {
     pub code: RDKafkaErrorCode,
@@ -47,7 +47,7 @@ impl Reported {
         self.code == RDKafkaErrorCode::Resolve || self.reason.contains("Connect to")
     }
 
-    /// The stop for a refusal that no waiting heals, with what to do about it.
+    /// The stop for a refusal that no waiting heals, with the cure.
     fn refusal(&self) -> Option<(StopName, &'static str)> {
         match self.code {
             RDKafkaErrorCode::Authentication => Some((

@@ -155,6 +155,6 @@ pub struct PromptBlock {
     pub tokens: usize,
     /// Places of the memories inside, in the ranking, ascending.
     pub taken: Vec<usize>,
-    /// What each part of the block holds, if the policy assembles its block of parts.
+    /// The content of each part of the block, if the policy assembles its block of parts.
     pub assembly: Option<Assembly>,
 }

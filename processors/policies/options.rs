@@ -16,7 +16,7 @@ pub struct DocumentOption {
 /// The options of a document.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DocumentOptions {
-    /// What the names of its environment variables begin with, if it has any.
+    /// The beginning of the names of its environment variables, if it has any.
     pub environment: Option<&'static str>,
     pub options: &'static [DocumentOption],
 }

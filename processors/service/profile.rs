@@ -120,7 +120,7 @@ impl Default for Extract {
     }
 }
 
-/// Who writes what the compaction worker proposes.
+/// The writer of the texts that the compaction worker proposes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Author {
@@ -130,7 +130,7 @@ pub enum Author {
     Model,
 }
 
-/// What makes the worker summarise.
+/// The event that makes the worker summarise.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum SummaryTrigger {
@@ -206,7 +206,7 @@ impl Profiles {
         file::shown_options(&config.profile, &config.of_documents)
     }
 
-    /// What an operator should know about the environment of the chosen profile.
+    /// Warnings to the operator about the environment of the chosen profile.
     pub fn warnings(config: &Config) -> Result<Vec<String>> {
         load_with(&config.profile, &config.of_documents).map(|loaded| loaded.warnings)
     }

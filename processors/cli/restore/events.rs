@@ -17,7 +17,7 @@ use storage::restore::{Progress, Span, each_whole};
 /// anybody read it.
 const FILLER: &[u8] = br#"{"type":"tick"}"#;
 
-/// What a restore does with one partition of the events topic.
+/// The work of a restore on one partition of the events topic.
 pub enum EventsPlan {
     /// The log of the backup itself: the service reads on.
     Same,
@@ -129,12 +129,12 @@ impl Restore<'_> {
         storage::backup::segment::each(&self.dir.join(&file.file), &file.facts, visit)
     }
 
-    /// Checks that what the partition holds is what an interrupted restore has written.
+    /// Checks that the partition holds only records of an interrupted restore.
     fn check_numbered(&self, shard: &Shard, plan: &EventsPlan, has_mirror: bool) -> Result<()> {
         let partition = shard.partition;
         let (from, end) = (self.events.beginning(partition)?, self.events.end(partition)?);
         let mut numbered = Numbered::of(self, shard, plan)?;
-        // What follows is of the mirror, see `append`.
+        // The rest is of the mirror, see `append`.
         let until = if has_mirror { end.min(numbered.end()) } else { end };
         let mut is_ours = from <= shard.applied_offset + 1;
         let span = Span { partition, from, end, until: Some(until - 1) };

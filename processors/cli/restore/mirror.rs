@@ -5,8 +5,8 @@
 //! searched for, with the records before them, because a sender may repeat one. What follows them is
 //! appended to the numbered topic, with two exceptions:
 //!
-//! - What the old service wrote to itself is left out. The new one reads the originals, forwards them
-//!   and proposes itself.
+//! - Records of the old service to itself are left out. The new one reads the originals, forwards
+//!   them and proposes itself.
 //! - An event that names a memory made behind the backup cannot be applied. The id of a memory
 //!   follows from the offset of its event, which the mirror does not have. A `forget` among them
 //!   would be lost, so the restore stops, unless the operator takes these events over.
@@ -212,8 +212,8 @@ impl Restore<'_> {
         }
     }
 
-    /// Appends what the mirror has behind the backup and the target has not. Returns the number of
-    /// appended events.
+    /// Appends the records that the mirror has behind the backup and the target has not. Returns the
+    /// number of appended events.
     pub fn append(&self, mirror: &Mirror) -> Result<u64> {
         let topic = self.config.topics.events();
         let mut writer = self.connection.bulk_writer("keepsake-restore", &topic)?;

@@ -4,8 +4,8 @@
 //!
 //! 1. Refuse a fact that names no turn of those that were sent, or one that is gone: forgotten, taken
 //!    back, or changed since the worker read it.
-//! 2. Refuse what a `forget` covers that was sent after the worker read the turns.
-//! 3. Drop what the profile never keeps.
+//! 2. Refuse facts that a `forget` covers, if it was sent after the worker read the turns.
+//! 3. Drop facts that the profile never keeps.
 //! 4. Merge a fact that an open memory states already. That memory stays as it is.
 //! 5. Refuse a fact whose slot a memory of a later turn has given another value.
 //! 6. Store the fact beside all other memories, with its turns as sources and the time of its newest

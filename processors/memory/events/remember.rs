@@ -124,7 +124,7 @@ fn merge(
         content: Some(asked.content.clone()),
         kind: None,
         importance: None,
-        // What the sender does not give stays as it is.
+        // A field that the sender does not give stays.
         confidence: asked.confidence,
         stability: asked.stability,
         // Somebody asks for it again: switched off, it would be in no answer.

@@ -32,7 +32,7 @@ pub struct Options {
 pub struct ChatModel {
     options: Options,
     post: Post,
-    /// What this endpoint accepted last.
+    /// The dialect that this endpoint accepted last.
     dialect: Mutex<Dialect>,
 }
 

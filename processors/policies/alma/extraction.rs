@@ -68,9 +68,9 @@ pub fn extract(
     Ok(())
 }
 
-/// True for a message of this conversation, whatever has become of it.
+/// True for a message of this conversation, kept or not.
 fn is_of(memory: &Memory, cx: &Context<'_>) -> bool {
-    // Only what was judged has a surprise: neither an episode nor a `remember` is a message.
+    // Only judged texts have a surprise: neither an episode nor a `remember` is a message.
     memory.surprise.is_some() && memory.session.as_deref() == cx.session()
 }
 

@@ -83,7 +83,7 @@ pub fn judge(
         score::threshold(&policy.gate, &staged.scores_with(cx.key(), surprise.total)?)
     };
     let verdict = verdict(cx, said, &surprise, threshold);
-    // Not for what is dropped: the search reads some fifty memories.
+    // Not for a dropped turn: the search reads some fifty memories.
     if verdict.keep && same.is_none() && turn.role == Role::User {
         links.revised = revised(cx, staged, said)?;
     }

@@ -25,7 +25,7 @@ pub struct Gate {
     /// Switches the search for duplicates, `MEMORY_DEDUP_ENABLED`.
     #[serde(default = "yes")]
     pub dedup_enabled: bool,
-    /// What is extracted in a session is private to that session.
+    /// Facts from a session are private to that session.
     #[serde(default)]
     pub session_memories: bool,
     pub novelty: f32,

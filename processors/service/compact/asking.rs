@@ -4,7 +4,7 @@
 
 use super::extracting::{self, AskedFacts, PlannedExtraction};
 use super::plan::PlannedSummary;
-use super::writing::{self, Draft, quoting};
+use super::writing::{self, SummaryDraft, quoting};
 use crate::language::{Asker, Language, Question, Task};
 use crate::profile::Profile;
 use domain::{Extracted, Memory, Time, UserKey, fault};
@@ -34,11 +34,11 @@ impl Writer {
 }
 
 enum Asked {
-    Summary { partition: i32, key: UserKey, draft: Draft },
+    Summary { partition: i32, key: UserKey, draft: SummaryDraft },
     Facts(AskedFacts),
 }
 
-/// What came of a question.
+/// The outcome of a question.
 pub enum Answered {
     Summary { partition: i32, key: UserKey, summary: PlannedSummary },
     Facts { partition: i32, key: UserKey, id: String, session: String, at: Time, found: Extracted },
@@ -95,7 +95,8 @@ impl Asking {
                 self.has_left = true;
                 break;
             }
-            let (draft, question) = Draft::new((key, profile), &self.summary, memories, summary);
+            let (draft, question) =
+                SummaryDraft::new((key, profile), &self.summary, memories, summary);
             if !self.asker.language.fits(&question) {
                 by_rules
                     .push(draft.quoting("the session has more text than llm.question_bytes_max"));
@@ -120,7 +121,7 @@ impl Asking {
             if self.asked.contains(&planned.id) || is_applied(&planned.id)? {
                 continue;
             }
-            // Asked later: what the rules kept is there, and the session can wait for more.
+            // Asked later: the rules have kept their part, and the session can wait for more.
             if self.asker.language.refuses(key).is_some() {
                 break;
             }

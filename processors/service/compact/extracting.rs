@@ -45,7 +45,7 @@ pub struct PlannedExtraction {
     pub session: String,
     turns: Vec<ReadTurn>,
     facts_max: usize,
-    /// When the turns were read: what is forgotten later counts against the answer.
+    /// When the turns were read: a later `forget` counts against the answer.
     pub at: Time,
 }
 

@@ -113,7 +113,7 @@ fn prunes(
     let erases = limits.action == PruneAction::Delete;
     let mut kept: Vec<(f32, &Memory)> = Vec::new();
     let mut faded = Vec::new();
-    // What an earlier profile has archived is deleted by age like the rest.
+    // A memory that an earlier profile archived is deleted by age like the rest.
     let subject = snapshot.memories.iter().filter(|memory| erases || !memory.archived);
     for memory in subject.filter(|memory| !going.contains(&memory.id)) {
         let strength = rank::strength(memory, &profile.fade, now);

@@ -13,20 +13,20 @@ use text::faithful::{Kept, Sources};
 use text::summarizer::ExtractiveSummarizer;
 
 /// A summary that the model was asked for, with the quotes of the rules as its content.
-pub struct Draft {
+pub struct SummaryDraft {
     summary: PlannedSummary,
     sources: Sources,
     keep: Kept,
 }
 
-impl Draft {
+impl SummaryDraft {
     /// Makes the question, and what is needed to judge its answer.
     pub fn new(
         (key, profile): (&UserKey, &Profile),
         task: &Arc<Task>,
         memories: &[Memory],
         summary: PlannedSummary,
-    ) -> (Draft, Question) {
+    ) -> (SummaryDraft, Question) {
         let covered: Vec<&Memory> = summary
             .covers
             .iter()
@@ -41,12 +41,12 @@ impl Draft {
             [memory.content.as_str()].into_iter().chain(memory.speaker.as_deref())
         });
         let sources = Sources::of(texts);
-        (Draft { summary, sources, keep }, question)
+        (SummaryDraft { summary, sources, keep }, question)
     }
 
     /// The summary that comes of the answer.
     pub fn finished(self, answer: Result<Value, Refusal>, model: &str) -> PlannedSummary {
-        let Draft { summary, sources, keep } = self;
+        let SummaryDraft { summary, sources, keep } = self;
         match faithful(answer, &sources, &keep) {
             Ok(content) => {
                 let made = Made { by: Maker::Model, reason: model.to_owned() };

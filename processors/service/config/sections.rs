@@ -508,7 +508,7 @@ impl Llm {
         Key::of(&text).map(Some).map_err(|error| format!("{option}: the key in {place} {error}"))
     }
 
-    /// Checks what can be checked without asking the endpoint.
+    /// Checks all that needs no endpoint.
     pub fn checked(&self) -> Result<(), String> {
         self.key()?;
         if !self.is_on() {

@@ -1,4 +1,4 @@
-//! Records what happens: one function for each thing that is measured.
+//! Records events and states: one function for each thing that is measured.
 
 use super::{Lag, Metrics, Recalled};
 use domain::{Decision, Match, Outcome};

@@ -10,7 +10,7 @@ pub fn load(name: &str) -> Result<Profile> {
     load_with(name, &Environment::new()).map(|loaded| loaded.profile)
 }
 
-/// A profile, and what an operator should know about the environment.
+/// A profile, with warnings to the operator about the environment.
 pub struct Loaded {
     pub profile: Profile,
     pub warnings: Vec<String>,

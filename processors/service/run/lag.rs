@@ -56,7 +56,7 @@ impl LagLoop {
             if self.ends.look_up(partition).is_err() {
                 shared.metrics.broker_error();
             }
-            let place = Place::of(&shard);
+            let place = LagPlace::of(&shard);
             if let Some(lag) = self.ends.lag(&place, shared.now().wall) {
                 shared.metrics.lag(partition, lag);
             }
@@ -65,7 +65,7 @@ impl LagLoop {
 }
 
 /// The place of a shard in its events partition.
-struct Place {
+struct LagPlace {
     partition: i32,
     /// The offset behind the last event that is applied.
     next: i64,
@@ -75,9 +75,9 @@ struct Place {
     behind: i64,
 }
 
-impl Place {
-    fn of(shard: &Shard) -> Place {
-        Place {
+impl LagPlace {
+    fn of(shard: &Shard) -> LagPlace {
+        LagPlace {
             partition: shard.partition,
             next: shard.applied() + 1,
             polled: shard.oldest_polled(),
@@ -124,8 +124,8 @@ impl Ends {
     }
 
     /// Returns `None` if the end was never looked up, or the log cannot be read.
-    fn lag(&mut self, place: &Place, now: Time) -> Option<Lag> {
-        let Place { partition, next, .. } = *place;
+    fn lag(&mut self, place: &LagPlace, now: Time) -> Option<Lag> {
+        let LagPlace { partition, next, .. } = *place;
         let end = (*self.ends.get(&partition)?).max(next + place.behind);
         let age = |at: Time| now.ms_since(at).max(0) / 1000;
         let lag = |at: Time| Lag { events: end - next, oldest_seconds: age(at) };
@@ -226,7 +226,7 @@ mod tests {
         /// were polled.
         fn lag(&mut self, next: i64, polled: Option<Time>) -> Option<(i64, i64)> {
             let behind = i64::from(polled.is_some());
-            let place = Place { partition: 0, next, polled, behind };
+            let place = LagPlace { partition: 0, next, polled, behind };
             let now = log::clock::Clock::wall(&self.clock);
             let _ = self.ends.look_up(0);
             self.ends.lag(&place, now).map(|lag| (lag.events, lag.oldest_seconds))

@@ -87,7 +87,7 @@ impl Fold {
         self.superseded
     }
 
-    /// What follows goes into another file than what was taken.
+    /// Later records go into another file.
     pub fn begin_file(&mut self) {
         self.earlier = self.taken;
     }
@@ -105,7 +105,7 @@ impl Fold {
         }
     }
 
-    /// The fault of records that are not what their writer had.
+    /// The fault of records that differ from those of their writer.
     pub fn incomplete(&self) -> Fault {
         let expected = match self.last.as_ref().and_then(|(_, meta)| meta.digest) {
             Some(expected) => format!("the last meta record gives {expected}"),

@@ -34,7 +34,7 @@ pub struct Taken {
     pub full_because: Option<&'static str>,
 }
 
-/// Takes what is new since `earlier`, or everything.
+/// Takes the records since `earlier`, or all.
 pub fn take(source: &Source<'_>, earlier: Option<&Shard>) -> Result<Taken> {
     let beginning = source.log.beginning(source.partition)?;
     let end = source.log.end(source.partition)?;

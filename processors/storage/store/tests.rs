@@ -867,7 +867,7 @@ fn an_older_store_has_the_new_format_from_the_first_batch_on() {
     assert_eq!(version_of(&store), format::VERSION, "the format never falls");
 }
 
-/// What a program of the last release can read is written so that it can read it.
+/// A program of the last release can read every record that holds nothing newer.
 #[test]
 fn a_store_without_anything_new_keeps_the_format_of_the_last_release() {
     let store = Store::over(InMemory::default(), &identity()).unwrap();

@@ -1,4 +1,4 @@
-//! A summary that stands for its memories: what is marked, what undoes it, and that a replay ends in
+//! A summary that stands for its memories: the marks, the ways back, and that a replay ends in
 //! the same state.
 
 use super::*;

@@ -1,4 +1,4 @@
-//! Tests what the metrics count of a batch: each thing once, and only after the commit.
+//! Tests the counters of a batch: each thing counts once, and only after the commit.
 
 use super::{Bench, remember, turn};
 use serde_json::{Value, json};
