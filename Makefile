@@ -87,9 +87,10 @@ fuzz: check-build check-fuzz ## fuzzing with cargo-fuzz, FUZZ_SECONDS for each t
 			.keepsake/fuzz/$$target tests/data/fuzz/$$target -- -max_len=65536 -timeout=5 -max_total_time=$(FUZZ_SECONDS); \
 	done)
 
-torture: check-build check-kafka ## 200 kills, pauses and broker restarts of three processes, then 200 failures of one of three brokers (KEEPSAKE_TORTURE_KILLS, KEEPSAKE_TORTURE_BROKERS)
+torture: check-build check-kafka ## 200 kills, pauses and broker restarts of three processes, 200 failures of one of three brokers, and the last release in one group with this version (KEEPSAKE_TORTURE_KILLS, KEEPSAKE_TORTURE_BROKERS)
 	$(call step,Apache Kafka,deploy/kafka/kafka.sh jars)
-	$(call step,torture,KEEPSAKE_TORTURE_KILLS=$(or $(KEEPSAKE_TORTURE_KILLS),200) KEEPSAKE_TORTURE_BROKERS=$(or $(KEEPSAKE_TORTURE_BROKERS),200) cargo test --locked --test integration torture:: -- --nocapture --test-threads=1)
+	$(call step,last release,tests/data/last-release.sh)
+	$(call step,torture,KEEPSAKE_TEST_LAST_RELEASE="$$(tests/data/last-release.sh)" KEEPSAKE_TORTURE_KILLS=$(or $(KEEPSAKE_TORTURE_KILLS),200) KEEPSAKE_TORTURE_BROKERS=$(or $(KEEPSAKE_TORTURE_BROKERS),200) cargo test --locked --test integration torture:: -- --nocapture --test-threads=1)
 
 bench: check-build release model ## speed as ratios to the bare parts, appended to tests/bench/history.csv (BENCH='--brokers host:port')
 	$(call step,recall,$(call bench,recall))

@@ -17,7 +17,7 @@ on_kafka! {
 }
 
 /// A missing right shows at once; a process of a busy machine takes some seconds to start.
-const MISSED_WITHIN: Duration = Duration::from_secs(20);
+const MISSED_WITHIN: Duration = Duration::from_secs(60);
 
 /// Stands for the user in the arguments of a command.
 const USER: &str = "USER";
@@ -271,10 +271,13 @@ fn suffice(stage: &Stage) {
         }
     }
     for arguments in commands {
-        let (is_done, output) = stage.command("operator", arguments);
-        // `verify --erased` fails where something is left, which is no want of a right.
-        assert!(is_done || arguments.contains(&"--erased"), "{arguments:?}: {output}");
-        assert!(!output.contains("uthorization"), "{arguments:?}: {output}");
+        eventually(&format!("{arguments:?} is done"), || {
+            let (is_done, output) = stage.command("operator", arguments);
+            assert!(!output.contains("uthorization"), "{arguments:?}: {output}");
+            // `verify --erased` fails where something is left, and a busy service gives stale answers:
+            // neither is want of a right.
+            (is_done || arguments.contains(&"--erased")).then_some(())
+        });
     }
     let log = child.log();
     assert!(!log.contains("uthorization"), "{log}");

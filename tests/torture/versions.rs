@@ -16,8 +16,8 @@ on_kafka! { law_nothing_twice_with_the_last_release_in_the_group }
 fn last_release() -> Option<PathBuf> {
     let program = std::env::var("KEEPSAKE_TEST_LAST_RELEASE").ok();
     if program.is_none() {
-        let why =
-            "the last release beside this version (KEEPSAKE_TEST_LAST_RELEASE names its program)";
+        let why = "the last release beside this version (make torture builds its program and \
+                   sets KEEPSAKE_TEST_LAST_RELEASE)";
         skipped("torture::versions", why);
     }
     program.map(|program| root().join(program))
