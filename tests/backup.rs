@@ -272,7 +272,7 @@ fn events_that_no_shard_had_applied_are_in_the_backup() {
     new.stop();
 }
 
-/// What each user has after an event behind all that are there.
+/// The memories of each user after an event behind all that are there.
 fn after_all(client: &Client) -> BTreeMap<String, BTreeSet<String>> {
     for name in USERS {
         client.user(TENANT, name).remember("Here ends the list.");
@@ -318,7 +318,7 @@ fn a_backup_beside_a_service_at_work_is_what_its_writer_had() {
         reports
     });
     assert!(reports.len() > 1, "the load ended too early");
-    // What each meta record of the log says about its shard.
+    // The state of its shard that each meta record of the log states.
     let mut noted = BTreeSet::new();
     for message in client.read_raw("memories") {
         if message.key.as_deref() == Some(b"meta") {

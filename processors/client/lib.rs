@@ -65,7 +65,7 @@ impl Client {
         connection.cluster_id(Duration::from_millis(config.kafka.connect_ms.min(10_000)))?;
         let found =
             connection.partitions(&[topics.events(), topics.recalls(), topics.replies()])?;
-        // Who may only ask does not see the events topic; both have equally many partitions.
+        // An asker may have no right to see the events topic; both have equally many partitions.
         let partitions = found.get(&topics.events()).or(found.get(&topics.recalls()));
         let (Some(partitions), Some(replies)) = (partitions, found.get(&topics.replies())) else {
             let what = format!(

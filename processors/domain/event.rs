@@ -72,7 +72,7 @@ pub struct MemoryVersion {
     pub version: u32,
 }
 
-/// Who wrote the text of a proposal where a language model was asked for, and why not the model.
+/// The writer of a proposal's text where a language model was asked for, and why not the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Made {
     pub by: Maker,

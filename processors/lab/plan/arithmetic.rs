@@ -6,7 +6,7 @@ use service::config::Config;
 const DAY_SECONDS: f64 = 86_400.0;
 /// Days that decisions are kept in the topic that Keepsake creates.
 const DECISIONS_DAYS: f64 = 7.0;
-/// Of a compacted topic up to half may be records that newer ones replace (Kafka's default
+/// Up to half of a compacted topic may be records that newer ones replace (Kafka's default
 /// `min.cleanable.dirty.ratio` is .5).
 const NOT_YET_COMPACTED: f64 = 2.0;
 /// Partitions for each process, so that there is room to add processes: topics in use get no more.

@@ -39,7 +39,7 @@ struct Present {
     /// Their times, by source.
     turns: BTreeMap<Position, Time>,
     memories: Vec<Memory>,
-    /// Who extracted, for the reason of a memory.
+    /// The extractor, for the reason of a memory.
     made: String,
 }
 
