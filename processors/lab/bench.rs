@@ -12,6 +12,7 @@ mod machine;
 mod memory;
 mod messages;
 mod neighbours;
+mod processes;
 mod recall;
 mod report;
 mod restore;
@@ -81,6 +82,20 @@ Examples:
   keepsake bench restore --brokers localhost:9092
   keepsake bench restore --brokers localhost:9092 --turns 20000 --json";
 
+const PROCESSES_EXAMPLES: &str = "\
+Method:
+  For each number of processes: that many `keepsake serve` are started as one consumer group with \
+topics of their own, turns are published and timed until the last one is applied, then eight \
+clients ask one question after the other. With the stand-in `hash`, because an encoder would only \
+count the cores. Broker, clients and processes share this machine: on more than one, start the \
+processes there and the figures are higher. The figure in percent is what each process carries, \
+compared with the first number.
+  Needs a real Kafka: an embedded broker serves one process.
+
+Examples:
+  keepsake bench processes --brokers localhost:9092
+  keepsake bench processes --brokers localhost:9092 --processes 1,3 --turns 100000 --json";
+
 const SCALE_EXAMPLES: &str = "\
 Method:
   Runs ingest and recall on one shard on disk, in this process, without a broker and with vectors \
@@ -105,6 +120,9 @@ pub enum BenchCommand {
     /// Time how long one sender's longest texts and largest questions make others wait
     #[command(after_help = NEIGHBOURS_EXAMPLES)]
     Neighbours(neighbours::NeighboursBench),
+    /// Count the turns and recalls per second that 1, 2 and 4 processes carry together
+    #[command(after_help = PROCESSES_EXAMPLES)]
+    Processes(processes::ProcessesBench),
     /// Time recalls among few and among very many memories, and measure the size of a memory
     #[command(after_help = SCALE_EXAMPLES)]
     Scale(scale::ScaleBench),
@@ -124,14 +142,15 @@ impl BenchCommand {
             BenchCommand::Ingest(bench) => bench.measure(config, &mut report)?,
             BenchCommand::Restore(bench) => bench.measure(config, &mut report)?,
             BenchCommand::Neighbours(bench) => bench.measure(config, &mut report)?,
+            BenchCommand::Processes(bench) => bench.measure(config, &mut report)?,
             BenchCommand::Scale(bench) => bench.measure(config, &mut report)?,
         }
         report.print(output);
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Warns that an embedded broker shares this process, and refuses it where transactions are
-    /// needed.
+    /// Warns that an embedded broker shares this process, and refuses it where transactions or
+    /// several processes are needed.
     fn check_embedded(&self) -> Result<()> {
         if !matches!(self, BenchCommand::Scale(_)) {
             progress(
@@ -139,12 +158,12 @@ impl BenchCommand {
                  --brokers host:port",
             );
         }
-        if matches!(self, BenchCommand::Restore(_)) {
-            return Err(Fault::stop(
-                StopName::ConfigInvalid,
-                "bench restore needs a real Kafka: give one with --brokers host:port",
-            ));
-        }
-        Ok(())
+        let name = match self {
+            BenchCommand::Restore(_) => "restore",
+            BenchCommand::Processes(_) => "processes",
+            _ => return Ok(()),
+        };
+        let what = format!("bench {name} needs a real Kafka: give one with --brokers host:port");
+        Err(Fault::stop(StopName::ConfigInvalid, what))
     }
 }

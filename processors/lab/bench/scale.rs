@@ -1,5 +1,5 @@
 //! `keepsake bench scale`: measures whether the time of a recall depends on how many memories
-//! others have, and the memory and disk that one memory takes.
+//! others have, how long a shard takes to open, and the memory and disk that one memory takes.
 //!
 //! Runs only the ingest and recall processors on one shard on disk, in process. A broker or a model
 //! would hide the difference.
@@ -97,6 +97,7 @@ impl ScaleBench {
         report.figure("memories_count", memories);
         report.figure("count_a_memory_ns", shard.count()?.as_secs_f64() * 1e9 / memories);
         report.figure("resident_a_memory_bytes", resident);
+        report.figure("open_again_us", shard.reopen()?.as_secs_f64() * 1e6);
         report.figure("disk_a_memory_bytes", disk_bytes(&dir.path)? as f64 / memories);
         if self.one > 0 {
             progress(format!("loading {} memories of one user", self.one));
@@ -207,6 +208,14 @@ impl LoneShard {
         for shard in self.shards.all() {
             shard.store.live_memories("default")?;
         }
+        Ok(began.elapsed())
+    }
+
+    /// Closes the shard and times opening it, as at the start of a process.
+    fn reopen(&self) -> Result<Duration> {
+        self.shards.close_all();
+        let began = Instant::now();
+        self.shards.open(0)?;
         Ok(began.elapsed())
     }
 

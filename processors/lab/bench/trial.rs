@@ -138,7 +138,7 @@ pub fn events_applied(service: &Service) -> usize {
     service.shards.all().iter().map(|shard| shard.applied() + 1).sum::<i64>() as usize
 }
 
-fn wait_until(
+pub fn wait_until(
     timeout: Duration,
     condition: &str,
     mut holds: impl FnMut() -> Result<bool>,

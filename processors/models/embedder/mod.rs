@@ -259,6 +259,45 @@ mod tests {
         real_model(256).iter().for_each(conforms);
     }
 
+    /// The fused graph of the set-up, and graphs that must not be taken for it.
+    #[test]
+    fn a_fused_graph_is_used_only_if_it_gives_the_vectors_of_the_model() {
+        let Some(set_up) = std::env::var_os("KEEPSAKE_TEST_MODEL").map(PathBuf::from) else {
+            let _ = writeln!(io::stderr(), "SKIPPED: KEEPSAKE_TEST_MODEL names no model directory");
+            return;
+        };
+        assert!(set_up.join("fused.onnx").is_file(), "deploy/model/setup.sh makes the graph");
+        let another_model = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+            .join("../../tests/data/rerank/typed/model.onnx");
+        for (fused, is_used) in [
+            (set_up.join("fused.onnx"), true),
+            (set_up.join("tokenizer.json"), false),
+            (another_model, false),
+        ] {
+            let brought = tempfile::tempdir().unwrap();
+            let own = |file: &str| brought.path().join(file);
+            for file in ["model.onnx", "tokenizer.json"] {
+                std::fs::copy(set_up.join(file), own(file)).unwrap();
+            }
+            let options = Options {
+                model: ModelChoice::Directory(brought.path().to_owned()),
+                library: Some(set_up.join("libonnxruntime.so")),
+                tokens_max: 64,
+                threads: 1,
+            };
+            let plain = Model::open(&options).expect("a model without a fused graph");
+            std::fs::copy(fused, own("fused.onnx")).unwrap();
+            let model = Model::open(&options).expect("a graph that is not used stops nothing");
+            let Loaded::Directory(directory) = &model.loaded else { panic!("a directory") };
+            assert_eq!(directory.is_fused(), is_used);
+            assert_eq!(model.name(), plain.name(), "its vectors go on with those of the model");
+            let encode = |model: &Model| {
+                model.session().unwrap().encode("We leave for Norway in spring.").unwrap()
+            };
+            assert!(cosine(&encode(&model), &encode(&plain)) > 0.99);
+        }
+    }
+
     #[test]
     fn the_real_model_finds_a_paraphrase_without_a_shared_word() {
         let Some(model) = real_model(256) else { return };

@@ -182,7 +182,7 @@ fn state_of(record: Record) -> Result<Option<Vec<u8>>> {
 mod tests {
     use super::*;
     use crate::store::Identity;
-    use crate::store::records::{InMemory, Records, Visit};
+    use crate::store::records::{InMemory, Records, Replaced, Visit};
     use domain::fault::StopName;
 
     /// Records that can be read and not written, as on a full disk.
@@ -205,7 +205,7 @@ mod tests {
             self.0.apply(changes)
         }
 
-        fn apply_each(&self, _changes: &Changes) -> Result<()> {
+        fn apply_each(&self, _changes: &Changes, _replaced: Replaced<'_>) -> Result<()> {
             Err(Fault::stop(StopName::StoreUnwritable, "no space is left"))
         }
 

@@ -30,33 +30,30 @@ impl fmt::Display for Digest {
 impl Digest {
     /// Computes the digest of all records by a scan.
     pub fn of(records: &dyn Records) -> Result<Digest> {
-        let mut digest = Digest::default();
-        let mut hasher = RecordHasher::default();
+        let mut running = Running::default();
         records.scan(&[], &mut |key, value| {
-            if keys::is_in_changelog(key) {
-                digest.add(hasher.hash(key, value));
-            }
+            running.insert(key, value);
             true
         })?;
-        Ok(digest)
+        Ok(running.digest)
     }
 
     /// The digest after these changes of records whose digest this is. Reads the old value of each
     /// changed key.
-    pub fn after(mut self, changes: &Changes, below: &dyn Records) -> Result<Digest> {
-        let mut hasher = RecordHasher::default();
+    pub fn after(self, changes: &Changes, below: &dyn Records) -> Result<Digest> {
+        let mut running = Running::from(self);
         for (key, value) in &changes.records {
             if !keys::is_in_changelog(key) {
                 continue;
             }
             if let Some(old) = below.get(key)? {
-                self.subtract(hasher.hash(key, &old));
+                running.remove(key, &old);
             }
             if let Some(value) = value {
-                self.add(hasher.hash(key, value));
+                running.insert(key, value);
             }
         }
-        Ok(self)
+        Ok(running.digest)
     }
 
     pub fn add(&mut self, hash: u128) {
@@ -67,6 +64,33 @@ impl Digest {
     pub fn subtract(&mut self, hash: u128) {
         self.records = self.records.wrapping_sub(1);
         self.sum = self.sum.wrapping_sub(hash);
+    }
+}
+
+/// A digest while records come and go.
+#[derive(Default)]
+pub struct Running {
+    pub digest: Digest,
+    hasher: RecordHasher,
+}
+
+impl From<Digest> for Running {
+    fn from(digest: Digest) -> Running {
+        Running { digest, hasher: RecordHasher::default() }
+    }
+}
+
+impl Running {
+    pub fn insert(&mut self, key: &[u8], value: &[u8]) {
+        if keys::is_in_changelog(key) {
+            self.digest.add(self.hasher.hash(key, value));
+        }
+    }
+
+    pub fn remove(&mut self, key: &[u8], value: &[u8]) {
+        if keys::is_in_changelog(key) {
+            self.digest.subtract(self.hasher.hash(key, value));
+        }
     }
 }
 

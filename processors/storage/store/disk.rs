@@ -22,7 +22,7 @@ mod tests;
 
 use super::format::unreadable;
 use super::keys;
-use super::records::{Changes, Records, Rewritten, Visit};
+use super::records::{Changes, Records, Replaced, Rewritten, Visit};
 use domain::UserKey;
 use domain::fault::{Fault, Result, StopName};
 use domain::panics::caught;
@@ -159,14 +159,15 @@ impl SledRecords {
         self.files.read_recursive()
     }
 
-    /// Applies a change to the files, and to those of a running rewrite.
-    fn change(&self, change: impl Fn(&Db) -> sled::Result<()>, copy: Option<&Db>) -> Result<()> {
+    /// Applies a change to the files, and to those of a running rewrite. Returns what sled returned
+    /// for the files.
+    fn change<T>(&self, change: impl Fn(&Db) -> sled::Result<T>, copy: Option<&Db>) -> Result<T> {
         let changed = self.guarded(|| change(&self.files().db))?;
-        changed.map_err(|error| unwritable(error.to_string()))?;
-        if copy.is_some_and(|copy| !matches!(caught(|| change(copy)), Ok(Ok(())))) {
+        let changed = changed.map_err(|error| unwritable(error.to_string()))?;
+        if copy.is_some_and(|copy| !matches!(caught(|| change(copy)), Ok(Ok(_)))) {
             self.copy_failed.store(true, Ordering::Release);
         }
-        Ok(())
+        Ok(changed)
     }
 
     /// Copies every record, a few at a time. Invariant: a batch in between changes both, so a
@@ -353,21 +354,24 @@ impl Records for SledRecords {
 
     /// A record with pieces, or one that may replace a value with pieces, is a batch of its own,
     /// because a value that lacks a piece is unreadable.
-    fn apply_each(&self, changes: &Changes) -> Result<()> {
+    fn apply_each(&self, changes: &Changes, replaced: Replaced<'_>) -> Result<()> {
         for (key, value) in &changes.records {
             let is_long = value.as_ref().is_some_and(|value| value.len() >= PIECE_BYTES);
             if is_long || self.has_pieces.load(Ordering::Relaxed) {
+                let old = self.get(key)?;
                 self.apply(&Changes::of(key.clone(), value.clone()))?;
+                old.iter().for_each(|old| replaced(key, old));
                 continue;
             }
             let copy = self.copy.read();
-            self.change(
+            let old = self.change(
                 |db| match value {
-                    Some(value) => db.insert(key, value.as_slice()).map(drop),
-                    None => db.remove(key).map(drop),
+                    Some(value) => db.insert(key, value.as_slice()),
+                    None => db.remove(key),
                 },
                 copy.as_ref(),
             )?;
+            old.iter().for_each(|old| replaced(key, old));
         }
         Ok(())
     }

@@ -33,7 +33,7 @@ pub use keys::{holds_words, is_memory};
 pub use records::{AfterBatch, Changes, InMemory, Rewritten};
 pub use scrub::Scrubbed;
 
-use digest::KeptDigest;
+use digest::{KeptDigest, Running};
 use disk::{NotOpened, SledRecords};
 use domain::fault::{Fault, Result, StopName};
 use domain::{Memory, MemoryId, Time, UserKey};
@@ -389,9 +389,16 @@ impl Store {
             self.note_erased()?;
         }
         self.live.forget();
-        let digest = self.digest_after(changes)?;
-        self.records.apply_each(changes)?;
-        *self.kept_digest.lock() = digest;
+        let mut running = self.kept_digest().map(Running::from);
+        self.records.apply_each(changes, &mut |key, old| {
+            running.iter_mut().for_each(|running| running.remove(key, old));
+        })?;
+        if let Some(mut running) = running {
+            let values = changes.records.iter();
+            let values = values.filter_map(|(key, value)| Some((key, value.as_ref()?)));
+            values.for_each(|(key, value)| running.insert(key, value));
+            *self.kept_digest.lock() = Some(running.digest);
+        }
         Ok(())
     }
 

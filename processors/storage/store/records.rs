@@ -13,6 +13,8 @@ use std::time::Duration;
 
 /// Called with each key and value in key order; returns whether to go on.
 pub type Visit<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> bool;
+/// Called with each key and the value that a batch replaced or removed.
+pub type Replaced<'a> = &'a mut dyn FnMut(&[u8], &[u8]);
 
 pub trait Records: Send + Sync {
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>>;
@@ -29,7 +31,7 @@ pub trait Records: Send + Sync {
 
     /// Applies a batch record by record; several threads may do so at a time. A crash leaves a part
     /// of the batch. Cheaper than `apply`, for records that are written again after a crash.
-    fn apply_each(&self, changes: &Changes) -> Result<()>;
+    fn apply_each(&self, changes: &Changes, replaced: Replaced<'_>) -> Result<()>;
 
     /// Returns when everything applied would survive a loss of power.
     fn flush(&self) -> Result<()>;
@@ -202,11 +204,13 @@ impl Records for InMemory {
         Ok(())
     }
 
-    fn apply_each(&self, changes: &Changes) -> Result<()> {
-        changes
-            .records
-            .iter()
-            .try_for_each(|(key, value)| self.apply(&Changes::of(key.clone(), value.clone())))
+    fn apply_each(&self, changes: &Changes, replaced: Replaced<'_>) -> Result<()> {
+        for (key, value) in &changes.records {
+            let old = self.get(key)?;
+            self.apply(&Changes::of(key.clone(), value.clone()))?;
+            old.iter().for_each(|old| replaced(key, old));
+        }
+        Ok(())
     }
 
     fn flush(&self) -> Result<()> {

@@ -224,7 +224,18 @@ fn conform(records: &dyn Records, batches: &[SomeBatch]) {
     let mut expected = BTreeMap::new();
     for (n, batch) in batches.iter().enumerate() {
         let changes = Changes { records: batch.clone() };
-        if n % 2 == 0 { records.apply(&changes) } else { records.apply_each(&changes) }.unwrap();
+        if n % 2 == 0 {
+            records.apply(&changes).unwrap();
+        } else {
+            let mut replaced = BTreeMap::new();
+            records
+                .apply_each(&changes, &mut |key, old| {
+                    assert!(replaced.insert(key.to_vec(), old.to_vec()).is_none());
+                })
+                .unwrap();
+            let held = expected.iter().filter(|(key, _)| batch.contains_key(*key));
+            assert!(held.eq(replaced.iter()), "{replaced:?}");
+        }
         for (key, value) in batch {
             match value {
                 Some(value) => expected.insert(key.clone(), value.clone()),
@@ -436,7 +447,7 @@ fn the_time_to_look_at_what_waits_does_not_grow_with_the_number() {
 fn a_crash_loses_a_part_of_records_applied_one_by_one() {
     let records = InMemory::default();
     let changes = Changes { records: (0..5).map(|n| (vec![b'a', n], Some(vec![n]))).collect() };
-    records.apply_each(&changes).unwrap();
+    records.apply_each(&changes, &mut |key, _| panic!("{key:?} is new")).unwrap();
     for (lost, left) in [(0, 5), (2, 3), (9, 0)] {
         assert_eq!(
             scanned(&records.found_after_crash(lost), b"a", usize::MAX).len(),
