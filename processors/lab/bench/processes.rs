@@ -53,10 +53,14 @@ impl ProcessesBench {
             let (turns, recalls) = self.one_group(&config, count)?;
             report.figure(&format!("ingest_by_{count}_turns"), turns);
             report.figure(&format!("recall_by_{count}_requests"), recalls);
-            let (one_turns, one_recalls) = *first.get_or_insert((turns, recalls));
-            let times = count as f64 / self.processes[0] as f64;
-            let efficiency = [("ingest", turns / one_turns), ("recall", recalls / one_recalls)];
-            for (name, gained) in efficiency {
+            let Some((count_before, turns_before, recalls_before)) = first else {
+                first = Some((count, turns, recalls));
+                continue;
+            };
+            let times = count as f64 / count_before as f64;
+            for (name, gained) in
+                [("ingest", turns / turns_before), ("recall", recalls / recalls_before)]
+            {
                 report.figure(&format!("{name}_by_{count}_percent"), 100.0 * gained / times);
             }
         }
