@@ -16,7 +16,9 @@ mod language;
 mod memory;
 mod recording;
 mod registered;
+mod trace;
 
+use trace::SpanMetrics;
 use domain::fault::RejectCode;
 use domain::{Match, Outcome};
 use language::LanguageMetrics;
@@ -78,6 +80,7 @@ pub struct Metrics {
     compaction_seconds: Histogram,
     pub language: LanguageMetrics,
     pub memory: MemoryMetrics,
+    pub spans: SpanMetrics,
     // Requests
     requests: IntCounterVec,
     recall_seconds: HistogramVec,
@@ -298,6 +301,7 @@ impl Metrics {
             ),
             language: LanguageMetrics::new(&mut r),
             memory: MemoryMetrics::new(&mut r, tenants),
+            spans: SpanMetrics::new(&mut r),
             requests: r.counters(
                 "keepsake_requests_total",
                 "Requests answered, by type and status",

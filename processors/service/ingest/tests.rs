@@ -94,6 +94,7 @@ impl Bench {
             breaker: DeadLetterBreaker::new(run::options::breaker(&config)),
             rate: run::options::event_rate(&config),
             metrics,
+            tracer: Default::default(),
         };
         Bench { ingest, next: [0; PARTITIONS as usize], dir }
     }

@@ -87,6 +87,7 @@ impl Bench {
             breaker: DeadLetterBreaker::new(run::options::breaker(&config)),
             rate: run::options::event_rate(&config),
             metrics: metrics.clone(),
+            tracer: Default::default(),
         };
         let session = model.session().expect("the hash model has no files");
         let encoder = SlowEncoder { model: session, clock: clock.clone(), encode_ms };
