@@ -51,6 +51,11 @@ fn one<'s>(spans: &'s [Span], name: &str) -> &'s Span {
     found[0]
 }
 
+/// Fails unless the span has one link, to this one.
+fn assert_linked(span: &Span, to: &Context) {
+    assert_eq!(span.links, std::slice::from_ref(to), "{}", span.name);
+}
+
 fn children<'s>(spans: &'s [Span], of: &Span) -> Vec<&'s Span> {
     spans
         .iter()
@@ -87,14 +92,15 @@ fn every_step_has_its_span_and_kafka_links_them(broker: Broker) {
     let spans = collector.spans();
     let batch = one(&spans, "batch");
     assert_eq!((batch.kind, &batch.parent), (CONSUMER, &None));
-    assert_eq!(batch.links, [sender.clone()]);
+    assert_linked(batch, &sender);
     assert_eq!(batch.get("messaging.batch.message_count"), "1");
     let steps = children(&spans, batch);
     assert_eq!(names(&steps), set(&["apply", "commit", "decide", "store"]));
 
     let apply = one(&spans, "apply");
     let receipt_value = receipt.json();
-    assert_eq!((apply.kind, &apply.links), (CONSUMER, &vec![sender.clone()]));
+    assert_eq!(apply.kind, CONSUMER);
+    assert_linked(apply, &sender);
     for (attribute, expected) in [
         ("messaging.system", "kafka".to_owned()),
         ("messaging.destination.name", client.topic("events")),
@@ -122,7 +128,8 @@ fn every_step_has_its_span_and_kafka_links_them(broker: Broker) {
     let (read, refused): (Vec<&Span>, Vec<&Span>) =
         requests.iter().partition(|request| !request.is_error);
     let (read, refused) = (read[0], refused[0]);
-    assert_eq!((read.kind, &read.parent, &read.links), (CONSUMER, &None, &vec![sender.clone()]));
+    assert_eq!((read.kind, &read.parent), (CONSUMER, &None));
+    assert_linked(read, &sender);
     assert_eq!(Context::of(reply.text("traceparent")), read.context);
     for (attribute, expected) in [
         ("messaging.destination.name", client.topic("recalls").as_str()),
@@ -140,15 +147,12 @@ fn every_step_has_its_span_and_kafka_links_them(broker: Broker) {
     for stage in stages {
         let is_within = stage.began_ns >= read.began_ns && stage.ended_ns <= read.ended_ns;
         assert!(is_within, "{stage:?} in {read:?}");
-        let (kind, count) = match stage.name.as_str() {
-            "reply" => (PRODUCER, reply.value.as_ref().map_or(0, Vec::len)),
-            "retrieve" => (INTERNAL, 1),
-            _ => (INTERNAL, 0),
+        let (kind, candidates) = match stage.name.as_str() {
+            "reply" => (PRODUCER, ""),
+            "retrieve" => (INTERNAL, "1"),
+            _ => (INTERNAL, ""),
         };
-        assert_eq!(stage.kind, kind);
-        if stage.name == "retrieve" {
-            assert_eq!(stage.get("keepsake.candidates"), count.to_string());
-        }
+        assert_eq!((stage.kind, stage.get("keepsake.candidates")), (kind, candidates));
     }
     assert_eq!(refused.get("error.type"), "unknown-type");
     assert_eq!(refused.get("keepsake.status"), "invalid");
@@ -169,8 +173,6 @@ fn a_record_on_the_wrong_partition_is_linked_from_hop_to_hop(broker: Broker) {
     let running = traced(broker, &collector, "0", &[("tracing.users", "true")]);
     let client = running.client();
     let zoe = client.user("acme", "zoe");
-    let home = exchange(&client, zoe.message("events", json!({"type": "tick"})), "");
-    let _ = home;
     let right = zoe.event(json!({"type": "remember", "content": "I am at home."}));
     let right = right["partition"].as_i64().expect("a number") as i32;
     let wrong = Some((right + 1) % 3);
@@ -190,8 +192,8 @@ fn a_record_on_the_wrong_partition_is_linked_from_hop_to_hop(broker: Broker) {
         .map(|span| (span.get("keepsake.outcome"), span))
         .collect();
     let (first, second) = (by_outcome["forwarded"], by_outcome["kept"]);
-    assert_eq!(first.links, [Context::of(SENDER)]);
-    assert_eq!(second.links, [first.context.clone()]);
+    assert_linked(first, &Context::of(SENDER));
+    assert_linked(second, &first.context);
     assert_eq!(Context::of(receipt.text("traceparent")), second.context);
     assert_eq!(second.get("keepsake.user"), "zoe", "as tracing.users says");
 
@@ -200,8 +202,8 @@ fn a_record_on_the_wrong_partition_is_linked_from_hop_to_hop(broker: Broker) {
         .map(|span| (span.get("keepsake.status"), span))
         .collect();
     let (first, second) = (by_status["forwarded"], by_status["ok"]);
-    assert_eq!(first.links, [Context::of(SENDER)]);
-    assert_eq!(second.links, [first.context.clone()]);
+    assert_linked(first, &Context::of(SENDER));
+    assert_linked(second, &first.context);
     assert_eq!(Context::of(reply.text("traceparent")), second.context);
 }
 
@@ -291,7 +293,7 @@ fn a_collector_that_fails_loses_spans_and_nothing_else() {
     let refuses = Collector::start(Answers::Refuses(400));
     let away = nobody();
     for (endpoint, timeout_ms, outcome) in [
-        (&hangs.endpoint, "1000", "queue_full"),
+        (&hangs.endpoint, "6000", "queue_full"),
         (&hangs.endpoint, "300", "unreachable"),
         (&refuses.endpoint, "3000", "refused"),
         (&away, "3000", "unreachable"),
@@ -430,9 +432,9 @@ fn a_command_sends_its_trace() {
     running.stop();
     let (commands, spans) = (collector.spans(), service.spans());
     let apply = one(&spans, "apply");
-    assert_eq!(apply.links, [one(&commands, "publish").context.clone()]);
-    assert_eq!(one(&commands, "publish").links, [apply.context.clone()]);
-    assert_eq!(one(&commands, "ask").links, [one(&spans, "request").context.clone()]);
+    assert_linked(apply, &one(&commands, "publish").context);
+    assert_linked(one(&commands, "publish"), &apply.context);
+    assert_linked(one(&commands, "ask"), &one(&spans, "request").context);
     let all: Vec<Value> =
         collector.bodies().iter().map(|body| serde_json::from_str(body).expect("JSON")).collect();
     assert!(!json!(all).to_string().contains("zoe"));

@@ -116,6 +116,11 @@ impl Exporter {
         Counts { queue_full, ..std::mem::take(&mut self.counts) }
     }
 
+    /// Takes the spans that wait, without sending them. Tests look at them.
+    pub fn waiting(&self) -> Vec<Span> {
+        self.queue.try_iter().collect()
+    }
+
     /// Collects the spans of one request. Returns false if no more can come.
     fn collect(&self) -> (Vec<Span>, bool) {
         let mut spans = Vec::new();

@@ -71,11 +71,13 @@ struct KeyValue<'a> {
 }
 
 #[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
 enum AnyValue<'a> {
-    StringValue(&'a str),
-    IntValue(String),
-    BoolValue(bool),
+    #[serde(rename = "stringValue")]
+    Text(&'a str),
+    #[serde(rename = "intValue")]
+    Number(String),
+    #[serde(rename = "boolValue")]
+    Flag(bool),
 }
 
 #[derive(Serialize)]
@@ -106,7 +108,7 @@ pub fn request(resource: &[Attribute], spans: &[Span]) -> Vec<u8> {
 fn span(span: &Span) -> OneSpan<'_> {
     let mut attributes: Vec<KeyValue<'_>> = span.attributes.iter().map(key_value).collect();
     if let Some(class) = span.error {
-        attributes.push(KeyValue { key: "error.type", value: AnyValue::StringValue(class) });
+        attributes.push(KeyValue { key: "error.type", value: AnyValue::Text(class) });
     }
     OneSpan {
         trace_id: span.context.trace.to_string(),
@@ -135,9 +137,9 @@ fn link(context: &Context) -> Link {
 
 fn key_value((key, value): &Attribute) -> KeyValue<'_> {
     let value = match value {
-        Value::Text(text) => AnyValue::StringValue(text),
-        Value::Number(number) => AnyValue::IntValue(number.to_string()),
-        Value::Flag(flag) => AnyValue::BoolValue(*flag),
+        Value::Text(text) => AnyValue::Text(text),
+        Value::Number(number) => AnyValue::Number(number.to_string()),
+        Value::Flag(flag) => AnyValue::Flag(*flag),
     };
     KeyValue { key, value }
 }

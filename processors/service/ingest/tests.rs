@@ -13,6 +13,7 @@ mod signed;
 mod stragglers;
 mod survival;
 mod tenant;
+mod traced;
 mod withheld;
 
 use super::*;
