@@ -18,7 +18,6 @@ mod recording;
 mod registered;
 mod trace;
 
-use trace::SpanMetrics;
 use domain::fault::RejectCode;
 use domain::{Match, Outcome};
 use language::LanguageMetrics;
@@ -28,6 +27,7 @@ use prometheus::{
     Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, TextEncoder,
 };
 use registered::{COUNTS, POINTS, Registered, SECONDS, TOKENS, from_zero};
+use trace::SpanMetrics;
 
 /// The distance of a shard from the end of its events partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
