@@ -15,7 +15,7 @@ const LIBRARIES: [(&str, &[&str]); 7] = [
     ("sled", &["keepsake-storage"]),
     ("tantivy", &["keepsake-storage"]),
     ("ort", &["keepsake-models"]),
-    ("ureq", &["keepsake-models"]),
+    ("ureq", &["keepsake-models", "keepsake-spans"]),
     ("tokio", &["keepsake-kafka", "keepsake-service", "keepsake-cli"]),
     ("keepsake-simulated", &[]),
 ];
@@ -81,6 +81,12 @@ const WALLS: &[Wall] = &[
         but: &["models/language/post.rs"],
         never: &["ureq::"],
         why: "HTTP is used through models/language/post.rs only",
+    },
+    Wall {
+        of: &["spans/"],
+        but: &["spans/post.rs"],
+        never: &["ureq::"],
+        why: "HTTP is used through spans/post.rs only",
     },
     Wall {
         of: &[""],

@@ -39,6 +39,7 @@ mod security;
 mod seeds;
 mod sim;
 mod torture;
+mod tracing;
 mod upgrade;
 mod verify;
 mod worst;

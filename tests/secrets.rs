@@ -39,7 +39,12 @@ fn place(user: &str) -> Place {
     );
     place.options.extend(secrets());
     let language_key = kafka.secret_file(&format!("{MARK}-llm"));
-    place.with("llm.key_file", &language_key)
+    let headers = kafka.secret_file(&format!("api-key={MARK}-tracing"));
+    place
+        .with("llm.key_file", &language_key)
+        .with("tracing.headers_file", &headers)
+        .with("tracing.endpoint", "http://127.0.0.1:9/v1/traces")
+        .with("tracing.ratio", "1")
 }
 
 /// Fails if the text has a secret.

@@ -5,13 +5,15 @@ use super::duration;
 use clap::Args;
 use client::describe;
 use client::show::{self, Output};
-use client::{Client, ClientReply, parse_user};
+use client::traced;
+use client::{ClientReply, parse_user};
 use domain::fault::{Fault, Result, StopName};
 use jiff::Timestamp;
 use log::wire::Moment;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 use service::config::Config;
+use spans::Context;
 use std::io::Read;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -28,6 +30,9 @@ pub struct UserArgs {
     /// Seconds to wait for the reply
     #[arg(long, default_value_t = 10.0, value_name = "SECONDS")]
     pub timeout: f32,
+    /// Span in which the command runs, as the header of the W3C
+    #[arg(long, value_name = "TRACEPARENT", value_parser = traceparent)]
+    pub traceparent: Option<Context>,
 }
 
 /// A message: the fields that every message has, and those of its type.
@@ -89,6 +94,12 @@ pub fn share(text: &str) -> std::result::Result<f32, String> {
         Ok(value) if (0.0..=1.0).contains(&value) => Ok(value),
         _ => Err("is not a number from 0 to 1".to_owned()),
     }
+}
+
+/// Reads an argument that is the context of a trace.
+fn traceparent(text: &str) -> std::result::Result<Context, String> {
+    Context::parse(text.as_bytes())
+        .ok_or_else(|| "is not 00-<32 hexadecimal digits>-<16>-<2>, in lower case".to_owned())
 }
 
 /// Checks an argument that is a time.
@@ -274,7 +285,9 @@ impl FeedbackCommand {
 }
 
 fn send(config: &Config, output: Output, user: &UserArgs, message: &Value) -> Result<ExitCode> {
-    let reply = Client::connect(config)?.publish(message, user.timeout())?;
+    let reply = traced::exchange(config, user.traceparent, traced::Message::Event, |client| {
+        client.publish(message, user.timeout())
+    })?;
     print_decisions(&reply, output)
 }
 

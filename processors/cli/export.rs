@@ -191,7 +191,12 @@ impl Memories {
     }
 
     fn user(&self, key: &UserKey) -> UserArgs {
-        UserArgs { user: key.as_str().to_owned(), session: None, timeout: self.timeout }
+        UserArgs {
+            user: key.as_str().to_owned(),
+            session: None,
+            timeout: self.timeout,
+            traceparent: None,
+        }
     }
 
     /// A page of the user's memories, archived ones and those of sessions included.

@@ -2,10 +2,10 @@
 
 use super::events::{UserArgs, key_values, print, share, time};
 use clap::Args;
-use client::Client;
 use client::describe;
 use client::show::{self, Output};
 use client::tools;
+use client::traced;
 use domain::fault::{Fault, Result, StopName};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -260,6 +260,8 @@ fn ask(
     message: &Value,
     person: impl FnOnce(&Value),
 ) -> Result<ExitCode> {
-    let reply = Client::connect(config)?.ask(message, user.timeout())?;
+    let reply = traced::exchange(config, user.traceparent, traced::Message::Request, |client| {
+        client.ask(message, user.timeout())
+    })?;
     print(&reply, output, person)
 }

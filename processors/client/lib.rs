@@ -5,6 +5,7 @@ pub mod describe;
 pub mod reading;
 pub mod show;
 pub mod tools;
+pub mod traced;
 
 use domain::fault::{Fault, Result, StopName};
 use domain::{SignedParts, TENANT_SIGNATURE, TenantKeys, UserKey};
@@ -14,6 +15,7 @@ use log::clock::{Clock, SystemClock};
 use serde_json::Value;
 use service::config::Config;
 use service::run;
+use spans::{Context, TRACEPARENT};
 use std::collections::BTreeMap;
 use std::mem::ManuallyDrop;
 use std::time::{Duration, Instant};
@@ -31,6 +33,8 @@ pub struct Client {
     reply_topic: String,
     reply_partition: i32,
     tenants: TenantKeys,
+    /// The trace context of every message that asks for a reply.
+    carried: Option<Context>,
     pub connection: Connection,
     /// Number of partitions of the events topic.
     pub partitions: i32,
@@ -39,6 +43,8 @@ pub struct Client {
 pub struct ClientReply {
     pub value: Value,
     pub bytes: Vec<u8>,
+    /// The trace context of the reply.
+    pub context: Option<Context>,
     /// Time from sending the message to receiving the reply.
     pub took: Duration,
 }
@@ -91,9 +97,15 @@ impl Client {
             reply_topic: topics.replies(),
             reply_partition,
             tenants: config.auth.keys().expect("the keys were checked at start"),
+            carried: None,
             connection,
             partitions: *partitions,
         })
+    }
+
+    /// Adds a trace context to every message that asks for a reply.
+    pub fn carrying(self, carried: Option<Context>) -> Client {
+        Client { carried, ..self }
     }
 
     /// Publishes an event and waits for the receipt, which comes when the effect of the event is
@@ -211,11 +223,13 @@ impl Client {
         let tenant = value["tenant"].as_str().unwrap_or("default");
         let user = value["user"].as_str().unwrap_or_default();
         let key = format!("{tenant}/{user}");
-        let headers: Headers = vec![
+        let mut headers: Headers = vec![
             ("kafka_replyTopic".into(), self.reply_topic.clone().into_bytes()),
             ("kafka_replyPartition".into(), self.reply_partition.to_be_bytes().to_vec()),
             (CORRELATION.into(), Uuid::new_v4().into_bytes().to_vec()),
         ];
+        let carried = self.carried.map(|context| context.to_string().into_bytes());
+        headers.extend(carried.map(|context| (TRACEPARENT.to_owned(), context)));
         OutgoingRecord {
             topic,
             key: Some(key.into_bytes()),
@@ -243,10 +257,11 @@ impl Client {
                 self.replies.poll(left.min(Duration::from_millis(20)))?
                 && record.header(CORRELATION) == Some(&correlation)
             {
+                let context = record.header(TRACEPARENT).and_then(Context::parse);
                 let bytes = record.value.unwrap_or_default();
                 let value = serde_json::from_slice(&bytes)
                     .map_err(|e| Fault::retry(format!("read a reply: {e}")))?;
-                return Ok(ClientReply { value, bytes, took: began.elapsed() });
+                return Ok(ClientReply { value, bytes, context, took: began.elapsed() });
             }
             self.producer.outstanding()?;
         }

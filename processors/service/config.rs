@@ -4,11 +4,14 @@
 //! reads the configuration later, so an option has one value for the life of the process.
 
 mod check;
+mod endpoint;
 mod layers;
 mod sections;
+mod trace;
 
 pub use layers::{Layers, is_secret};
 pub use sections::*;
+pub use trace::Tracing;
 
 use domain::fault::{Fault, StopName};
 use layers::leaves;
@@ -48,6 +51,7 @@ pub struct Config {
     pub shadow: Shadow,
     pub clock: Clock,
     pub log: Log,
+    pub tracing: Tracing,
     /// Nested, because TOML reads the tenant `acme.com` as a table in a table.
     tenants: Table,
     /// Environment variables that the document of some policy names.

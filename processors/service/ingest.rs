@@ -18,6 +18,7 @@ mod prepare;
 mod redaction;
 #[cfg(test)]
 mod tests;
+mod traced;
 
 use crate::metrics::Metrics;
 use crate::ownership::Shards;
@@ -37,6 +38,7 @@ use memory::{Command, Forgotten, Judges, Settings};
 use models::embedder::TokenCounter;
 use models::embedder::pool::{Pending, Pool};
 use prepare::{Draft, Route, TextVector};
+use spans::Tracer;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
@@ -45,6 +47,7 @@ use storage::changelog::{self, Destination, Meta};
 use storage::shard::{BatchChanges, Shard};
 use storage::store::{ChangelogPosition, Checkpoint};
 use text::Rarity;
+use traced::{BatchTrace, EventSpans, Traceparents, with_traceparent};
 use uuid::Uuid;
 
 #[derive(Clone, Debug)]
@@ -85,6 +88,7 @@ pub struct Ingest {
     pub breaker: DeadLetterBreaker,
     pub rate: EventRate,
     pub metrics: Arc<Metrics>,
+    pub tracer: Tracer,
 }
 
 /// The results of a step, which the caller carries out. Order matters: outputs are acknowledged,
@@ -101,6 +105,7 @@ pub struct Effects {
     pub compact_at: Option<Time>,
     /// Number of records that were applied.
     pub records: usize,
+    pub trace: BatchTrace,
 }
 
 /// Why a batch was given up before its end.
@@ -136,6 +141,7 @@ pub struct Write {
     pub applied: i64,
     /// Number of records that the batch writes to the changelog.
     pub logged: i64,
+    traceparents: Traceparents,
     counts: Vec<Count>,
     metrics: Arc<Metrics>,
 }
@@ -222,12 +228,15 @@ impl Ingest {
         poison: Option<&Reject>,
         goes_on: &dyn Fn() -> bool,
     ) -> std::result::Result<Effects, Halt> {
-        let read: BTreeSet<i32> = records.iter().map(|record| record.partition).collect();
-        let read = shards.iter().filter(|(partition, _)| read.contains(partition));
-        let mut batches: BTreeMap<i32, Batch<'_>> =
-            read.map(|(partition, shard)| (*partition, Batch::of(shard))).collect();
+        let trace = BatchTrace::begin(&self.tracer);
+        let mut batches: BTreeMap<i32, Batch<'_>> = BTreeMap::new();
+        for Record { partition, .. } in records {
+            batches.entry(*partition).or_insert_with(|| {
+                Batch::of(&shards[partition], EventSpans::of(&self.tracer, trace.trace()))
+            });
+        }
         let records = self.apply_all(records, &mut batches, poison, goes_on)?;
-        let mut effects = Effects { records, ..Effects::default() };
+        let mut effects = Effects { records, trace, ..Effects::default() };
         for (partition, batch) in batches {
             self.finish(&mut effects, batch, shards[&partition].clone())?;
         }
@@ -319,6 +328,7 @@ impl Ingest {
         }
         batch.applied = offset;
         batch.counts.extend(draft.counts.iter().cloned());
+        batch.spans.begin(&draft);
         let too_long = match &draft.route {
             Route::Apply(prepared) => {
                 self.too_long_to_copy(&batch.staged, draft.record, prepared)?
@@ -338,12 +348,10 @@ impl Ingest {
             }
             (Route::Forward(home), _) => {
                 batch.counts.push(Count::Forwarded(self.options.events.clone()));
-                let copy = decode::forwarded(
-                    draft.record,
-                    *home,
-                    ForwardReason::ToUser,
-                    &self.options.decode,
-                );
+                batch.spans.forwarded();
+                let record = batch.spans.carried(draft.record);
+                let reason = ForwardReason::ToUser;
+                let copy = decode::forwarded(&record, *home, reason, &self.options.decode);
                 batch.forward(copy);
                 None
             }
@@ -352,6 +360,7 @@ impl Ingest {
                 by_kernel.as_ref()
             }
         };
+        batch.spans.end(rejected);
         // A replay below the published offset writes no dead letters, so none are counted.
         if offset >= batch.shard.published_offset() {
             self.breaker.saw(partition, offset, rejected)?;
@@ -379,14 +388,17 @@ impl Ingest {
             self.reject(batch, draft, &reject);
             return Ok(Some(reject));
         }
+        batch.spans.decided(&event.key, &event.source, &handled);
+        let record = batch.spans.carried(draft.record);
         for (partition, way) in &handled.copies {
-            let copy = decode::forwarded(draft.record, *partition, *way, &self.options.decode);
+            let copy = decode::forwarded(&record, *partition, *way, &self.options.decode);
             batch.forward(copy);
         }
         for (n, rest) in handled.rest.iter().enumerate() {
             batch.outputs.push(self.rest_of_forget(event, draft.record.partition, n, rest));
         }
         if let Some(to) = draft.reply.as_ref().filter(|_| !handled.decisions.is_empty()) {
+            let to = &*batch.spans.address(to);
             let offset = draft.record.offset;
             let freshness = Freshness {
                 applied_offset: offset,
@@ -454,7 +466,8 @@ impl Ingest {
         let dead_letters = &self.options.dead_letters;
         batch.outputs.push(reply::dead_letter(draft.record, reject, "ingest", dead_letters));
         if let Some(to) = &draft.reply {
-            batch.replies.push(reply::refusal(to, reject, None));
+            let to = batch.spans.address(to);
+            batch.replies.push(reply::refusal(&to, reject, None));
         }
     }
 
@@ -466,6 +479,7 @@ impl Ingest {
         let replies = std::mem::take(&mut batch.replies);
         effects.newest = effects.newest.max(batch.newest);
         effects.compact_at = effects.compact_at.max(batch.compact_at);
+        effects.trace.add(&mut batch.spans);
         let mut write = batch.into_write(shard, self.metrics.clone())?;
         if !is_replay {
             effects.outputs.extend(outputs);
@@ -486,10 +500,12 @@ impl Ingest {
         let with_text = self.options.with_text;
         let mut outputs = Vec::new();
         for decision in &write.decisions {
-            outputs.push(reply::decision(decision, decided, with_text));
+            let record = reply::decision(decision, decided, with_text);
+            outputs.push(with_traceparent(record, &write.traceparents, &decision.event));
         }
         for shadow in &write.shadows {
-            outputs.push(reply::shadow(shadow, decided, with_text));
+            let record = reply::shadow(shadow, decided, with_text);
+            outputs.push(with_traceparent(record, &write.traceparents, &shadow.event));
         }
         let Options { erasures, .. } = &self.options;
         for erasure in &write.erasures {

@@ -17,3 +17,4 @@ pub mod metrics;
 pub mod profile;
 pub mod quota;
 pub mod rights;
+mod trace;

@@ -16,6 +16,7 @@ mod language;
 mod memory;
 mod recording;
 mod registered;
+mod trace;
 
 use domain::fault::RejectCode;
 use domain::{Match, Outcome};
@@ -26,6 +27,7 @@ use prometheus::{
     Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, TextEncoder,
 };
 use registered::{COUNTS, POINTS, Registered, SECONDS, TOKENS, from_zero};
+use trace::SpanMetrics;
 
 /// The distance of a shard from the end of its events partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -78,6 +80,7 @@ pub struct Metrics {
     compaction_seconds: Histogram,
     pub language: LanguageMetrics,
     pub memory: MemoryMetrics,
+    pub spans: SpanMetrics,
     // Requests
     requests: IntCounterVec,
     recall_seconds: HistogramVec,
@@ -298,6 +301,7 @@ impl Metrics {
             ),
             language: LanguageMetrics::new(&mut r),
             memory: MemoryMetrics::new(&mut r, tenants),
+            spans: SpanMetrics::new(&mut r),
             requests: r.counters(
                 "keepsake_requests_total",
                 "Requests answered, by type and status",

@@ -22,6 +22,7 @@ mod fair;
 mod hits;
 pub mod rerank;
 pub mod returned;
+mod traced;
 pub mod word_vectors;
 
 use crate::metrics::{Metrics, Recalled};
@@ -30,7 +31,9 @@ use crate::profile::Profiles;
 use crate::quota::{self, Rate};
 use domain::fault::{Reject, RejectCode};
 use domain::panics::{Panic, caught};
-use domain::{CosineScale, ForwardReason, Now, Purpose, ReplyTo, Request, RequestKind, Time};
+use domain::{
+    CosineScale, ForwardReason, Match, Now, Purpose, ReplyTo, Request, RequestKind, Time,
+};
 use fair::FairQueue;
 use log::broker::{OutgoingRecord, Record};
 use log::clock::{Clock, SystemClock};
@@ -39,10 +42,12 @@ use log::reply::{self, Answer, DeadLetters, Freshness};
 use models::embedder::{Embedder, TokenCounter};
 use rerank::Reranking;
 use returned::Returned;
+use spans::Tracer;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 use storage::shard::Shard;
+use traced::{RequestTrace, Stages};
 use word_vectors::WordVectors;
 
 #[derive(Clone, Debug)]
@@ -90,6 +95,8 @@ pub struct Recall {
     /// The offset after the newest request read, by partition.
     read: BTreeMap<i32, i64>,
     returned: Returned,
+    tracer: Tracer,
+    stages: Stages,
 }
 
 /// A decoded request with the position and the address of the reply.
@@ -102,6 +109,15 @@ struct PendingRequest {
     /// For the durations in metrics and replies. Deadlines use `Recall::clock`.
     began: Instant,
     misrouted: bool,
+    trace: Option<RequestTrace>,
+}
+
+/// A request whose fields are not read yet.
+struct Arrived {
+    record: Record,
+    to: ReplyTo,
+    began: Instant,
+    trace: Option<RequestTrace>,
 }
 
 /// A request that waits for ingest to apply `offset`, or for its shard to be restored.
@@ -140,7 +156,13 @@ impl Recall {
             rate,
             read: BTreeMap::new(),
             returned: Returned::default(),
+            tracer: Tracer::off(),
+            stages: Stages::default(),
         }
+    }
+
+    pub fn with_tracer(self, tracer: Tracer) -> Recall {
+        Recall { tracer, ..self }
     }
 
     pub fn with_spread(self, spread: CosineScale) -> Recall {
@@ -225,14 +247,17 @@ impl Recall {
     fn take(&mut self, record: Record) -> Vec<OutgoingRecord> {
         let began = Instant::now();
         let decoded = decode::request(&record, &self.options.decode);
-        let to = decoded.reply.unwrap_or_default();
+        let mut to = decoded.reply.unwrap_or_default();
+        let trace = self.begin_trace(&record, &mut to);
+        let arrived = Arrived { record, to, began, trace };
         let request = match decoded.outcome {
             Ok(request) => request,
-            Err(reject) => return self.reject(&record, &to, &reject, began),
+            Err(reject) => return self.reject(&arrived, &reject),
         };
-        if request.key.partition(self.shards.partitions()) != record.partition {
-            return self.forward(&record, &to, decoded.hop.as_ref(), &request, began);
+        if request.key.partition(self.shards.partitions()) != arrived.record.partition {
+            return self.forward(&arrived, decoded.hop.as_ref(), &request);
         }
+        let Arrived { record, to, began, trace } = arrived;
         let pending = PendingRequest {
             request,
             to,
@@ -241,6 +266,7 @@ impl Recall {
             bytes: record.bytes(),
             began,
             misrouted: decoded.hop.is_some(),
+            trace,
         };
         let tenant = pending.request.key.tenant();
         if let Err(wait_ms) = self.rate.take(tenant, self.clock.steady_ms()) {
@@ -256,14 +282,11 @@ impl Recall {
         Vec::new()
     }
 
-    fn reject(
-        &mut self,
-        record: &Record,
-        to: &ReplyTo,
-        reject: &Reject,
-        began: Instant,
-    ) -> Vec<OutgoingRecord> {
+    fn reject(&mut self, arrived: &Arrived, reject: &Reject) -> Vec<OutgoingRecord> {
+        let Arrived { record, to, began, trace } = arrived;
         self.metrics.answered("unreadable", reject.code.status(), began.elapsed());
+        let code = Some(reject.code.as_str());
+        self.end_unread(trace.as_ref(), *began, reject.code.status(), code);
         let refusal = reply::refusal(to, reject, None);
         if reject.code == RejectCode::ForbiddenReply {
             return vec![refusal];
@@ -274,23 +297,24 @@ impl Recall {
 
     fn forward(
         &mut self,
-        record: &Record,
-        to: &ReplyTo,
+        arrived: &Arrived,
         hop: Option<&Hop>,
         request: &Request,
-        began: Instant,
     ) -> Vec<OutgoingRecord> {
         if hop.is_some() {
             let reject =
                 Reject::new(RejectCode::Misrouted, "still on the wrong partition after one hop");
-            return self.reject(record, to, &reject, began);
+            return self.reject(arrived, &reject);
         }
+        let Arrived { record, began, trace, .. } = arrived;
         if let Err(reject) = decode::may_be_forwarded(record) {
-            return self.reject(record, to, &reject, began);
+            return self.reject(arrived, &reject);
         }
         self.metrics.forwarded(&self.options.recalls);
+        self.end_unread(trace.as_ref(), *began, "forwarded", None);
+        let carried = trace.as_ref().map(|trace| trace.carried(record));
         vec![decode::forwarded(
-            record,
+            carried.as_ref().unwrap_or(record),
             request.key.partition(self.shards.partitions()),
             ForwardReason::ToUser,
             &self.options.decode,
@@ -406,6 +430,7 @@ impl Recall {
         let at_start_ms = clock.steady_ms();
         let at_most_ms = pending.request.deadline.ms_since(now.wall);
         let left_ms = || at_most_ms - (clock.steady_ms() - at_start_ms);
+        self.stages.begin(pending.trace.as_ref());
         // The view of a shard is not poisoned, and nothing of an answer is stored.
         let answered = caught(|| self.ask(now, shard, &pending.request, &left_ms));
         match answered.unwrap_or_else(|panic| Err(panicked(&pending, panic))) {
@@ -420,6 +445,9 @@ impl Recall {
                 if let Answer::Recalled { memories, tokens, matched, .. } = &answer {
                     let key = &pending.request.key;
                     let found = memories.iter().filter_map(|found| found.relevance);
+                    self.stages.note("keepsake.memories", memories.len());
+                    self.stages.note("keepsake.match", matched.map_or("unknown", Match::as_str));
+                    self.stages.note("keepsake.tokens", *tokens);
                     self.metrics.recalled(&Recalled {
                         tenant: key.tenant(),
                         memories: memories.len(),
@@ -437,7 +465,13 @@ impl Recall {
                     }
                 }
                 self.metrics.answered(name, "ok", pending.began.elapsed());
-                reply::answer(&pending.to, &answer, &freshness)
+                let began = Instant::now();
+                let reply = reply::answer(&pending.to, &answer, &freshness);
+                self.stages.ends("reply", began, &[("keepsake.reply.bytes", reply.bytes())]);
+                self.stages.note("keepsake.stale", freshness.stale);
+                self.stages.note("keepsake.partial", freshness.partial);
+                self.end_trace(&pending, "ok", None);
+                reply
             }
             Err(reject) => self.refuse(&pending, &reject),
         }
@@ -462,12 +496,10 @@ impl Recall {
         }
     }
 
-    fn refuse(&self, pending: &PendingRequest, reject: &Reject) -> OutgoingRecord {
-        self.metrics.answered(
-            pending.request.ask.name(),
-            reject.code.status(),
-            pending.began.elapsed(),
-        );
+    fn refuse(&mut self, pending: &PendingRequest, reject: &Reject) -> OutgoingRecord {
+        let status = reject.code.status();
+        self.metrics.answered(pending.request.ask.name(), status, pending.began.elapsed());
+        self.end_trace(pending, status, Some(reject.code.as_str()));
         let freshness = self.shards.get(pending.partition).map(|shard| Freshness {
             applied_offset: shard.applied(),
             stale: shard.is_stale(),

@@ -117,6 +117,7 @@ impl Kit {
             breaker: DeadLetterBreaker::new(options::breaker(&self.config)),
             rate: options::event_rate(&self.config),
             metrics: self.metrics.clone(),
+            tracer: Default::default(),
         }
     }
 

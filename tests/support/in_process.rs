@@ -103,6 +103,7 @@ impl InProcess {
             breaker: DeadLetterBreaker::new(options::breaker(config)),
             rate: options::event_rate(config),
             metrics: metrics.clone(),
+            tracer: Default::default(),
         };
         let recall = Recall::new(
             options::recall(config),

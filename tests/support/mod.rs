@@ -8,6 +8,7 @@ pub mod certificates;
 pub mod changelog;
 pub mod client;
 pub mod cluster;
+pub mod collector;
 pub mod in_process;
 pub mod kafka;
 pub mod language_server;

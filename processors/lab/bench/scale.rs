@@ -159,6 +159,7 @@ impl LoneShard {
             breaker: DeadLetterBreaker::new(options::breaker(&config)),
             rate: options::event_rate(&config),
             metrics: metrics.clone(),
+            tracer: Default::default(),
         };
         let recall = recall::Recall::new(
             options::recall(&config),

@@ -177,6 +177,7 @@ impl<'k> Life<'k> {
             breaker: DeadLetterBreaker::new(options::breaker(config)),
             rate: options::event_rate(config),
             metrics: kit.metrics.clone(),
+            tracer: Default::default(),
         };
         let recall = Recall::new(
             options::recall(config),

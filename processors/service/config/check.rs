@@ -77,6 +77,11 @@ pub fn check(config: &Config) -> Result<(), String> {
         ("llm.concurrency", config.llm.concurrency),
         ("llm.questions_max", config.llm.questions_max),
         ("llm.breaker_failures", config.llm.breaker_failures as usize),
+        ("tracing.links_max", config.tracing.links_max),
+        ("tracing.spans_max", config.tracing.spans_max),
+        ("tracing.batch_max", config.tracing.batch_max),
+        ("tracing.every_ms", config.tracing.every_ms as usize),
+        ("tracing.timeout_ms", config.tracing.timeout_ms as usize),
     ];
     if let Some((path, _)) = positive.iter().find(|(_, value)| *value == 0) {
         return Err(format!("{path}: must be at least 1"));
@@ -105,6 +110,7 @@ pub fn check(config: &Config) -> Result<(), String> {
     config.auth.keys()?;
     config.retain.rules()?;
     config.llm.checked()?;
+    config.tracing.checked()?;
     if config.llm.breaker_ms < 1 {
         return Err("llm.breaker_ms: must be at least 1".into());
     }

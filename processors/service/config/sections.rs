@@ -1,6 +1,7 @@
 //! The sections of the configuration: one struct for each table of `config/default.toml`. A new
 //! option needs a field here, and a line with its unit and its reason there.
 
+use super::endpoint;
 use super::layers::{leaves, put};
 use crate::{quota, retain};
 use domain::{KEY_BYTES_MIN, SigningKey, TenantKeys};
@@ -492,20 +493,9 @@ impl Llm {
 
     /// Reads the key from its file or its variable. The error names the place and never the text.
     pub fn key(&self) -> Result<Option<Key>, String> {
-        let (option, place, text) = match (self.key_file.as_str(), self.key_env.as_str()) {
-            ("", "") => return Ok(None),
-            (file, "") => {
-                let text = std::fs::read_to_string(file).map_err(|error| error.to_string());
-                ("llm.key_file", file, text)
-            }
-            ("", variable) => {
-                let text = std::env::var(variable).map_err(|_| "is not set".to_owned());
-                ("llm.key_env", variable, text)
-            }
-            _ => return Err("llm.key_env: llm.key_file is set too; set one of the two".into()),
-        };
-        let text = text.map_err(|error| format!("{option}: {place}: {error}"))?;
-        Key::of(&text).map(Some).map_err(|error| format!("{option}: the key in {place} {error}"))
+        let file = ("llm.key_file", self.key_file.as_str());
+        let variable = ("llm.key_env", self.key_env.as_str());
+        endpoint::secret(file, variable, "the key", Key::of)
     }
 
     /// Checks all that needs no endpoint.
@@ -514,18 +504,7 @@ impl Llm {
         if !self.is_on() {
             return Ok(());
         }
-        let (scheme, rest) = self.url.split_once("://").unwrap_or_default();
-        let host = rest.split('/').next().unwrap_or_default();
-        if !matches!(scheme, "http" | "https") || host.is_empty() {
-            return Err("llm.url: must begin with http:// or https:// and a host".into());
-        }
-        if host.contains('@') || rest.contains('?') {
-            return Err(
-                "llm.url: may hold no password and no query, because `config show` prints \
-                        it; use llm.key_file or llm.key_env"
-                    .into(),
-            );
-        }
+        endpoint::check("llm.url", &self.url, "llm.key_file or llm.key_env")?;
         if self.model.is_empty() {
             return Err("llm.model: is empty, and llm.url names an endpoint".into());
         }

@@ -1,6 +1,7 @@
 //! Collects the part of a batch that belongs to one shard: staged records, decisions, records to
 //! publish, and counts for the metrics.
 
+use super::traced::EventSpans;
 use super::{Write, changes};
 use crate::metrics::{Changes, Metrics};
 use domain::fault::{RejectCode, Result};
@@ -31,6 +32,7 @@ pub struct Batch<'a> {
     pub newest: Option<Time>,
     pub compact_at: Option<Time>,
     pub counts: Vec<Count>,
+    pub spans: EventSpans,
 }
 
 /// Name of the quota of memories in the metric.
@@ -57,6 +59,14 @@ pub enum Count {
 }
 
 impl Count {
+    /// The type of the event, if this counts one.
+    pub fn event(&self) -> Option<&'static str> {
+        match self {
+            Count::EventRead(action) => Some(action),
+            _ => None,
+        }
+    }
+
     pub fn add_to(&self, metrics: &Metrics) {
         match self {
             Count::EventRead(action) => metrics.event_read(action),
@@ -82,7 +92,7 @@ impl<'a> Batch<'a> {
         self.shard.applied() < self.applied && self.applied < published && published <= offset
     }
 
-    pub fn of(shard: &'a Shard) -> Batch<'a> {
+    pub fn of(shard: &'a Shard, spans: EventSpans) -> Batch<'a> {
         Batch {
             shard,
             staged: Staged::over(&shard.store, shard),
@@ -98,6 +108,7 @@ impl<'a> Batch<'a> {
             newest: None,
             compact_at: None,
             counts: Vec::new(),
+            spans,
         }
     }
 
@@ -153,6 +164,7 @@ impl<'a> Batch<'a> {
             erasures: self.erasures,
             applied: self.applied,
             logged: 0,
+            traceparents: self.spans.take_traceparents(),
             counts: self.counts,
             metrics,
         })

@@ -13,6 +13,7 @@ mod signed;
 mod stragglers;
 mod survival;
 mod tenant;
+mod traced;
 mod withheld;
 
 use super::*;
@@ -94,6 +95,7 @@ impl Bench {
             breaker: DeadLetterBreaker::new(run::options::breaker(&config)),
             rate: run::options::event_rate(&config),
             metrics,
+            tracer: Default::default(),
         };
         Bench { ingest, next: [0; PARTITIONS as usize], dir }
     }
@@ -298,9 +300,9 @@ fn law_forgotten_stays_forgotten_in_summaries_facts_and_context() {
 
 /// Returns the content of each memory with the neighbouring turns stored in it.
 fn known_around(bench: &Bench) -> Vec<(String, [Option<String>; 3])> {
-    let words = |neighbour: &Option<domain::NeighbourTurn>| {
+    fn words(neighbour: &Option<domain::NeighbourTurn>) -> Option<String> {
         neighbour.as_ref().map(|one| one.words.to_string())
-    };
+    }
     let mut memories = bench.memories("ada");
     memories.sort_by_key(|memory| memory.source.offset);
     let around = |memory: domain::Memory| {
@@ -366,14 +368,14 @@ fn opening_an_index_removes_documents_of_users_without_such_a_memory() {
 
 #[test]
 fn law_forgotten_stays_forgotten_in_the_neighbours_of_memories() {
-    let by_id = |bench: &Bench| {
+    fn by_id(bench: &Bench) -> Value {
         let cello = bench
             .memories("ada")
             .into_iter()
             .find(|memory| memory.content.contains("cello"))
             .expect("kept");
         json!({"type": "forget", "user": "ada", "memory": cello.id.to_string()})
-    };
+    }
     let by = |name: &'static str, value: &'static str| {
         move |_: &Bench| {
             let mut event = json!({"type": "forget", "user": "ada"});
@@ -723,7 +725,9 @@ fn contradictions_are_linked_both_ways_and_invalidate_nothing() {
 #[test]
 fn statements_of_different_speakers_do_not_conflict() {
     let mut bench = Bench::new();
-    let by = |speaker: &str, role: &str, said: &str| json!({"type": "turn", "user": "ada", "session": "s", "role": role, "speaker": speaker, "content": said});
+    fn by(speaker: &str, role: &str, said: &str) -> Value {
+        json!({"type": "turn", "user": "ada", "session": "s", "role": role, "speaker": speaker, "content": said})
+    }
     let said = "We now have 12 boats in the rental fleet!";
     bench.outcomes(&[
         by("tom", "user", "We have 10 boats in the rental fleet."),
@@ -824,13 +828,13 @@ fn where_a_batch_ends_changes_nothing() {
 #[test]
 fn a_large_batch_decides_as_single_records_do() {
     let [mut together, mut apart] = [Bench::new(), Bench::new()];
-    let said = |n: usize| {
+    fn said(n: usize) -> Value {
         turn(&format!(
             "I moved to house number {} in the {}th street of Lisbon",
             n * n % 97,
             n * 31 % 89
         ))
-    };
+    }
     let mut records: Vec<Record> = (0..600).map(|n| together.record(&said(n))).collect();
     let alone: Vec<_> =
         records.iter().flat_map(|record| apart.step(vec![record.clone()]).1).collect();
@@ -935,9 +939,9 @@ fn secrets_are_redacted_in_every_text_of_an_event_and_counted() {
         assert!(!format!("{memory:?}").contains("4242"), "{memory:?}");
     }
     // Two texts per event, and three for the turn, whose speaker is redacted too.
-    let counted = |bench: &Bench| {
+    fn counted(bench: &Bench) -> bool {
         bench.ingest.metrics.page().contains("keepsake_redacted_total{rule=\"card\"} 9\n")
-    };
+    }
     assert!(counted(&bench), "{}", bench.ingest.metrics.page());
     assert_eq!(bench.settle(copies).len(), 1);
     assert!(
@@ -950,7 +954,9 @@ fn secrets_are_redacted_in_every_text_of_an_event_and_counted() {
 #[test]
 fn messages_that_no_extraction_will_read_are_removed() {
     let mut bench = Bench::with("alma");
-    let said = |n: usize| turn(&format!("We met Anna in house number {n}"));
+    fn said(n: usize) -> Value {
+        turn(&format!("We met Anna in house number {n}"))
+    }
     let events: Vec<Value> = (0..30).map(said).collect();
     bench.outcomes(&events);
     let waiting = bench.memories("ada");
@@ -993,7 +999,9 @@ const QUIT: &str = "I quit smoking cigarettes, not twenty and not one a day.";
 
 #[test]
 fn a_changed_habit_revises_the_earlier_statement_and_invalidates_nothing() {
-    let later = |content: &str| json!({"type": "turn", "user": "ada", "session": "later", "content": content});
+    fn later(content: &str) -> Value {
+        json!({"type": "turn", "user": "ada", "session": "later", "content": content})
+    }
     for say in [&later as &dyn Fn(&str) -> Value, &remember] {
         let mut bench = Bench::new();
         let (old, new) = (memory_of(&mut bench, turn(SMOKES)), memory_of(&mut bench, say(QUIT)));
@@ -1044,7 +1052,9 @@ fn feedback_that_the_newer_one_is_wrong_undoes_its_links() {
 
 #[test]
 fn an_update_undoes_a_link_that_its_words_would_not_make() {
-    let update = |memory: domain::MemoryId, content: &str| json!({"type": "update", "user": "ada", "memory": memory.to_string(), "content": content});
+    fn update(memory: domain::MemoryId, content: &str) -> Value {
+        json!({"type": "update", "user": "ada", "memory": memory.to_string(), "content": content})
+    }
     for changes_newer in [true, false] {
         let mut bench = Bench::new();
         let (old, new) =

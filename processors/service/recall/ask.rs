@@ -29,6 +29,7 @@ use policies::rank;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Instant;
 use storage::shard::Shard;
 
 /// Candidates of a request with filters. The best hundred could all be of the wrong kind.
@@ -97,23 +98,34 @@ impl Recall {
                 .as_ref()
                 .filter(|_| profile.retrieval.first_person)
                 .map_or(&question, |named| &named.in_first_person);
+            let began = Instant::now();
             let sought = self.sought(&question, as_said, &profile).map_err(broken)?;
+            self.stages.ends("encode", began, &[("keepsake.words", sought.word_vectors.len())]);
             let sought = PreparedQuestion { at: asked.as_of.unwrap_or(now.events), ..sought };
+            let began = Instant::now();
             let QueryHits { hits, information, seen: state } = self
                 .collect(shard, &request.key, asked, &profile, &sought, left_ms)
                 .map_err(broken)?;
+            self.stages.ends("retrieve", began, &[("keepsake.candidates", hits.len())]);
             let speaker = named.as_ref().map(|named| named.name.as_str());
             let asked =
                 Question { limit, is_reranked, ..Question::of(asked, query, speaker, information) };
+            let began = Instant::now();
             let order = profile.rules.policy.rank(hits, &asked, now.events);
+            self.stages.ends("rank", began, &[("keepsake.ranked", order.ranked.len())]);
             matched = matched.max(order.matched);
             orders.push(QueryResult { ranked: order.ranked, question });
             seen = ShardState { partial: seen.partial || state.partial, ..state };
         }
+        let began = Instant::now();
         let orders = match is_reranked {
             true => self.rerank(orders, profile.rules.policy.superseded_factor(), left_ms()),
             false => orders.into_iter().map(|order| order.ranked).collect(),
         };
+        if is_reranked {
+            self.stages.ends("rerank", began, &[]);
+        }
+        let began = Instant::now();
         let budget = asked.token_budget.min(self.options.token_budget_max);
         let count_tokens = &|text: &str| self.tokens.count(text);
         let room = Room { limit: asked.limit, budget, count_tokens };
@@ -144,6 +156,7 @@ impl Recall {
             // Irrelevant memories do not belong in a model's prompt.
             prompt = PromptBlock::default();
         }
+        self.stages.ends("render", began, &[("keepsake.tokens", prompt.tokens)]);
         let memories = ranked.into_iter().map(found).collect();
         let answer = Answer::Recalled {
             memories,

@@ -87,6 +87,7 @@ impl Bench {
             breaker: DeadLetterBreaker::new(run::options::breaker(&config)),
             rate: run::options::event_rate(&config),
             metrics: metrics.clone(),
+            tracer: Default::default(),
         };
         let session = model.session().expect("the hash model has no files");
         let encoder = SlowEncoder { model: session, clock: clock.clone(), encode_ms };
@@ -288,7 +289,9 @@ fn one_user_and_one_tenant_leave_places_to_wait_for_others() {
 #[test]
 fn law_nobody_suffers_from_a_request_that_panics() {
     let mut bench = Bench::new(0);
-    let ask = |query: &str| json!({"type": "recall", "user": "mia", "query": query});
+    fn ask(query: &str) -> Value {
+        json!({"type": "recall", "user": "mia", "query": query})
+    }
     let replies = bench.step(Some(record(1, &ask("a text that panics"))));
     assert_eq!(replies[0]["status"], "invalid", "{replies:?}");
     assert!(replies[0].to_string().contains("a bug of the encoder"), "{replies:?}");

@@ -32,6 +32,7 @@ use models::cross_encoder::{JudgeModel, RerankerModel};
 use models::embedder::Model;
 use models::embedder::pool::{self, Pool, Worker};
 use models::language::{self, ChatModel};
+use spans::{Exporter, Tracer};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -53,6 +54,7 @@ struct Parts<'a> {
     metrics: Arc<Metrics>,
     clock: Arc<dyn Clock>,
     reply_topics: Arc<ReplyTopics>,
+    tracer: Tracer,
 }
 
 struct Models {
@@ -137,6 +139,7 @@ impl Service {
             ReplyTopics::new(options::reply_topics(config), clock.clone());
         let member = member(config, &connection, &dir)?;
         let events = connection.impatient_log(&config.topics.events())?;
+        let (tracer, exporter) = tracing(config)?;
         let parts = Parts {
             config,
             connection,
@@ -148,6 +151,7 @@ impl Service {
             metrics,
             clock,
             reply_topics,
+            tracer,
         };
         service.spawn_lookup(&parts, to_look_up)?;
         service.spawn_encoders(&parts, &worker)?;
@@ -159,6 +163,9 @@ impl Service {
         service.spawn_index(&parts)?;
         service.spawn_lag(&parts)?;
         service.spawn_old_events(&parts)?;
+        if let Some(exporter) = exporter {
+            service.spawn("spans", move |shared| loops::export(exporter, &shared))?;
+        }
         let shards = parts.shards;
         service.spawn("http", move |shared| page.serve(shared, shards))?;
         Ok(service)
@@ -225,6 +232,7 @@ impl Service {
             breaker: DeadLetterBreaker::new(options::breaker(config)),
             rate: options::event_rate(config),
             metrics: parts.metrics.clone(),
+            tracer: parts.tracer.clone(),
         };
         let events = config.topics.events();
         let ingest_loop = IngestLoop {
@@ -270,7 +278,8 @@ impl Service {
             parts.metrics.clone(),
         )
         .with_spread(models.encoder.spread())
-        .with_reranking(reranking);
+        .with_reranking(reranking)
+        .with_tracer(parts.tracer.clone());
         let group = format!("{}-recalls", config.kafka.group_id);
         let recall_loop = loops::RecallLoop {
             consumer: connection.reader(&group, &config.topics.recalls())?,
@@ -384,6 +393,17 @@ fn changelog(
     }
     let log = connection.log(&config.topics.memories())?;
     Ok(Some(Changelog { log, options: options::restore(config), wanted }))
+}
+
+/// The tracer of all threads, and the exporter of its spans unless tracing is off.
+fn tracing(config: &Config) -> Result<(Tracer, Option<Exporter>)> {
+    Ok(match options::spans(config)? {
+        Some(options) => {
+            let (tracer, exporter) = spans::start(options);
+            (tracer, Some(exporter))
+        }
+        None => (Tracer::off(), None),
+    })
 }
 
 fn durability(config: &Config, connection: &Connection, dir: &Path) -> Result<Durability> {

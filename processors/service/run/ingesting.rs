@@ -318,8 +318,12 @@ impl IngestLoop {
     /// Returns false if nothing of the batch was written: its records are read again. Order
     /// matters: the batch is durable in the log, then visible in the shard, then answered.
     fn carry_out(&mut self, ingest: &Ingest, shared: &Shared, effects: Effects) -> Result<bool> {
-        let Effects { outputs, writes, replies, newest, compact_at, records: _ } = effects;
-        let Some(written) = self.make_durable(ingest, shared, outputs, &writes)? else {
+        let Effects { outputs, writes, replies, newest, compact_at, records, mut trace } = effects;
+        trace.ends("decide");
+        let written = self.make_durable(ingest, shared, outputs, &writes)?;
+        trace.ends("commit");
+        let Some(written) = written else {
+            trace.give_up(records);
             return Ok(false);
         };
         if let Some(at) = newest {
@@ -349,10 +353,13 @@ impl IngestLoop {
                 shard.settle()?;
             }
         }
+        trace.ends("store");
         for reply in replies {
             self.replier.send(reply);
         }
         self.replier.turn();
+        trace.ends("reply");
+        trace.end(records);
         if let Durability::Local(_) = self.durability
             && let Err(fault) = self.consumer.commit(&read)
         {

@@ -1,4 +1,4 @@
-//! The loops of the recall, compact, index, rewrite, scrub, standby and restore threads. Each polls
+//! The loops of the recall, compact, index, rewrite, scrub, standby, restore and spans threads. Each polls
 //! its input, calls `step` of a processor and carries out the result. No loop decides about a
 //! record.
 //!
@@ -15,6 +15,7 @@ use crossbeam_channel::RecvTimeoutError;
 use domain::Time;
 use domain::fault::{Fault, Result};
 use log::broker::{Consumer, OutgoingRecord, Polled, Producer, Start};
+use spans::Exporter;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -388,6 +389,16 @@ pub fn restore(
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
+    }
+    Ok(())
+}
+
+/// Sends spans to the collector until every thread that makes some has ended.
+pub fn export(mut exporter: Exporter, shared: &Shared) -> Result<()> {
+    let mut is_open = true;
+    while is_open {
+        is_open = exporter.turn(&|| shared.is_stopping());
+        shared.metrics.spans.exported(exporter.take_counts());
     }
     Ok(())
 }

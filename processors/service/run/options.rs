@@ -86,6 +86,26 @@ pub fn language_model(config: &Config) -> Result<Option<language::Options>> {
     }))
 }
 
+/// Options of the exporter of spans; `None` if `tracing.endpoint` is empty.
+pub fn spans(config: &Config) -> Result<Option<spans::Options>> {
+    let tracing = &config.tracing;
+    if !tracing.is_on() {
+        return Ok(None);
+    }
+    Ok(Some(spans::Options {
+        endpoint: tracing.endpoint.clone(),
+        headers: tracing.headers().map_err(|why| Fault::stop(StopName::ConfigInvalid, why))?,
+        service: tracing.service.clone(),
+        ratio: tracing.ratio,
+        users: tracing.users,
+        links_max: tracing.links_max,
+        queue_max: tracing.spans_max,
+        batch_max: tracing.batch_max,
+        every: Duration::from_millis(tracing.every_ms),
+        timeout: Duration::from_millis(tracing.timeout_ms),
+    }))
+}
+
 pub fn language(config: &Config) -> crate::language::Options {
     let llm = &config.llm;
     crate::language::Options {

@@ -32,11 +32,13 @@ fn one(bench: &Bench, id: MemoryId) -> Option<Memory> {
 
 #[test]
 fn a_compressing_summary_marks_its_originals_until_it_or_one_of_them_goes() {
-    let forget = |id: MemoryId| json!({"type": "forget", "user": "ada", "memory": id.to_string()});
-    let update = |id: MemoryId| {
+    fn forget(id: MemoryId) -> Value {
+        json!({"type": "forget", "user": "ada", "memory": id.to_string()})
+    }
+    fn update(id: MemoryId) -> Value {
         json!({"type": "update", "user": "ada", "memory": id.to_string(),
             "content": "My flight to Bergen leaves on 12 March."})
-    };
+    }
     type Undo = (&'static str, fn(MemoryId, &[MemoryId]) -> (MemoryId, bool));
     let ways: [Undo; 3] = [
         ("the summary is forgotten", |summary, _| (summary, false)),
@@ -67,13 +69,13 @@ fn a_compressing_summary_marks_its_originals_until_it_or_one_of_them_goes() {
 
 #[test]
 fn law_forgotten_survives_replay_of_a_compression() {
-    let told = |bench: &mut Bench| {
+    fn told(bench: &mut Bench) -> Vec<domain::Memory> {
         let (_, originals) = compressed(bench);
         bench.outcomes(&[
             json!({"type": "forget", "user": "ada", "memory": originals[0].to_string()}),
         ]);
         bench.memories("ada")
-    };
+    }
     let (first, second) = (told(&mut Bench::new()), told(&mut Bench::new()));
     assert_eq!(first, second, "the same log gives the same state");
     assert!(first.iter().all(|memory| !memory.content.contains("Berlin")), "{first:#?}");

@@ -28,13 +28,13 @@ fn about(kind: &str, bench: &Bench, more: Value) -> Value {
 /// after an abort: texts that were encoded.
 fn counted(bench: &Bench) -> Vec<String> {
     let page = bench.ingest.metrics.page();
-    let is_counted = |line: &&str| {
+    fn is_counted(line: &&str) -> bool {
         let series = line.rsplit_once(' ').unwrap_or_default();
         let is_ours = series.0.starts_with("keepsake_") && !series.0.contains("encode");
         let counts = ["_total", "_count", "_bucket", "_sum"];
         let name = series.0.split('{').next().unwrap_or_default();
         is_ours && counts.iter().any(|end| name.ends_with(end)) && series.1 != "0"
-    };
+    }
     page.lines().filter(is_counted).map(str::to_owned).collect()
 }
 

@@ -9,7 +9,9 @@ fn answer(content: &str) -> Value {
 
 /// Three parts that do not join into one candidate.
 fn long_answer() -> Value {
-    let part = |topic: &str| format!("I always use {topic} in project Alma. ").repeat(14);
+    fn part(topic: &str) -> String {
+        format!("I always use {topic} in project Alma. ").repeat(14)
+    }
     answer(&[part("PostgreSQL"), part("Redis"), part("Kafka")].join("\n\n"))
 }
 
@@ -49,11 +51,11 @@ fn the_reason_of_a_superseding_decision_is_about_a_closed_memory() {
 #[test]
 fn the_reason_for_late_news_is_that_the_newer_statement_ended_it() {
     let mut bench = Bench::new();
-    let dated = |content: &str, at: &str| {
+    fn dated(content: &str, at: &str) -> Value {
         let mut turn = turn(content);
         turn["at"] = at.into();
         turn
-    };
+    }
     bench.outcomes(&[dated("I live in Lisbon.", "2024-08-01T00:00:00Z")]);
     let record = bench.record(&dated("I live in Berlin.", "2024-02-01T00:00:00Z"));
     let (_, decisions) = bench.step(vec![record]);

@@ -34,10 +34,10 @@ fn an_episode_goes_with_a_message_that_it_quotes() {
                 "role": "assistant", "content": "The trip is booked."});
             bench.outcomes(&[turn(&said), answer]);
         }
-        let episodes = |bench: &Bench| -> Vec<_> {
+        fn episodes(bench: &Bench) -> Vec<domain::Memory> {
             let all = bench.memories("ada").into_iter();
             all.filter(|memory| memory.kind.as_str() == "episode").collect()
-        };
+        }
         assert!(!bench.stored_with("zanzibar").is_empty() && episodes(&bench).len() == 1);
         let said = bench.memories("ada").into_iter().filter(|memory| {
             memory.kind.as_str() != "episode" && memory.content.contains("Zanzibar")

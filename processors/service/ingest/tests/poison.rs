@@ -160,9 +160,9 @@ fn check_put_aside(mut bench: Bench, expected: &str, has_stack: bool) {
     applied(&mut calm, &calm_records);
     assert_eq!(texts(&bench), texts(&calm), "nothing of the record is staged, and nothing is lost");
     assert_eq!(bench.digest(), calm.digest(), "also in context windows and counts");
-    let decided = |outputs: &[OutgoingRecord]| {
+    fn decided(outputs: &[OutgoingRecord]) -> usize {
         outputs.iter().filter(|output| output.topic == "keepsake.decisions").count()
-    };
+    }
     assert_eq!(decided(&outputs), 3, "each decision is published once");
 }
 

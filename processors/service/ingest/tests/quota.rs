@@ -131,7 +131,9 @@ fn a_silent_replay_refuses_nothing() {
 #[test]
 fn a_forwarded_event_counts_once_and_copies_of_a_tenants_memory_do_not() {
     let mut bench = rate("3");
-    let event = |text: &str| json!({"type": "remember", "user": "ada", "content": text});
+    fn event(text: &str) -> Value {
+        json!({"type": "remember", "user": "ada", "content": text})
+    }
     let home = UserKey::new("default", "ada").expect("a name").partition(PARTITIONS);
     let lost = bench.record_on((home + 1) % PARTITIONS, &event("The parcel is lost."));
     let mut house = event("The office closes at six.");
@@ -265,10 +267,10 @@ proptest! {
         for events in events.chunks(batch) {
             let made: Vec<Value> =
                 events.iter().map(|(kind, n)| event(&together, *kind, *n)).collect();
-            let live = |bench: &Bench| {
+            fn live(bench: &Bench) -> u64 {
                 let memories = bench.memories("ada");
                 memories.iter().filter(|memory| memory.valid_to.is_none()).count() as u64
-            };
+            }
             let mut expected = Vec::new();
             for one in &made {
                 let before = live(&apart);

@@ -28,12 +28,12 @@ fn story() -> Vec<Value> {
         ("assistant", "Noted: Go it is."),
         ("user", "Always answer in French, please."),
     ];
-    let event = |(n, (role, content)): (usize, &(&str, &str))| {
+    fn event((n, (role, content)): (usize, &(&str, &str))) -> Value {
         let mut event = turn(content);
         event["role"] = json!(role);
         event["at"] = json!(format!("2026-01-01T{:02}:{:02}:00Z", n / 60, n % 60));
         event
-    };
+    }
     let mut events: Vec<Value> =
         said.iter().cycle().take(2 * said.len()).enumerate().map(event).collect();
     events.insert(7, remember("The parcel code of the fleet is 4711."));
@@ -135,7 +135,7 @@ fn a_shadow_with_equal_weights_agrees_with_the_real_profile() {
     // Long enough for the user's own totals to move the threshold.
     let events: Vec<Value> = story().into_iter().cycle().take(120).collect();
     let observed = observed(&[("shadow.profile", path)], &events, 5);
-    let without = |decision: &Value| {
+    fn without(decision: &Value) -> Value {
         let mut decision = decision.clone();
         let fields = decision.as_object_mut().expect("an object");
         fields.remove("profile");
@@ -145,7 +145,7 @@ fn a_shadow_with_equal_weights_agrees_with_the_real_profile() {
             decision.as_object_mut().expect("an object").remove("memory");
         }
         decision
-    };
+    }
     let judged = observed.decisions.iter().filter(|decision| decision["surprise"].is_object());
     let (real, shadow): (Vec<Value>, Vec<Value>) =
         (judged.map(without).collect(), observed.shadows.iter().map(without).collect());

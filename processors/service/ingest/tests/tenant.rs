@@ -322,7 +322,9 @@ fn many_large_tenant_events_are_cut_into_several_transactions() {
 fn a_padded_event_about_a_tenants_memory_is_refused_and_one_about_an_own_memory_is_not() {
     let mut bench = Bench::of(&[("ingest.copied_bytes_max", "90000")]);
     let user = user_on(0);
-    let of = |decided: &[Decision]| decided[0].memory.expect("a memory").to_string();
+    fn of(decided: &[Decision]) -> String {
+        decided[0].memory.expect("a memory").to_string()
+    }
     let shared = of(&bench.applied(&house("The office closes at six.", &user)));
     let own = json!({"type": "remember", "user": user, "content": "I live in Lisbon."});
     let own = of(&bench.applied(&own));
@@ -351,15 +353,15 @@ fn a_padded_event_about_a_tenants_memory_is_refused_and_one_about_an_own_memory_
         assert!(copied <= 90_000, "{event}: {copied}");
         (letter.flatten(), !decisions.is_empty() || copied > 0)
     };
-    let value = |record: &mut Record| {
+    fn value(record: &mut Record) {
         let value = record.value.as_mut().expect("it has one");
         let end = value.iter().rposition(|byte| *byte == b'}').expect("an object");
         value.splice(end..end, format!(",\"x\":\"{}\"", "x".repeat(60_000)).into_bytes());
-    };
-    let headers = |record: &mut Record| {
+    }
+    fn headers(record: &mut Record) {
         record.headers.push(("x".into(), vec![b'x'; 20_000]));
         record.key = Some(vec![b'k'; 12_000]);
-    };
+    }
     let refused = (Some("too-large".to_owned()), false);
     let long_memory = house(&"x".repeat(60_000), &user);
     assert_eq!(outcome(&long_memory, &|_| ()), refused);
