@@ -152,6 +152,13 @@ impl Growing {
         texts
     }
 
+    fn await_begun(&self) {
+        eventually("the build has begun", || {
+            let status = self.status();
+            (status["state"] == "following" && status["records"] != 0).then_some(())
+        });
+    }
+
     /// Waits until the new processes wait and the builder has nearly everything.
     fn await_built(&self) {
         let give_up = Instant::now() + Duration::from_secs(900);
@@ -243,7 +250,9 @@ fn publish(client: &Client, size: Size, stop: &AtomicBool) -> Texts {
         n += 1;
     }
     client.flush();
-    posted.iter().for_each(|delivery| drop(client::acknowledged(delivery)));
+    for delivery in &posted {
+        client::acknowledged(delivery);
+    }
     eprintln!("{n} events were published in {:.1?}", began.elapsed());
     texts
 }
@@ -360,6 +369,7 @@ fn a_service_grows_while_it_serves() {
     let traffic = Traffic::start(&growing);
     let began = Instant::now();
     let mut builder = growing.build();
+    growing.await_begun();
     let mut new = growing.serve(&growing.new);
     growing.await_built();
     eprintln!("built after {:.1?}", began.elapsed());
@@ -419,7 +429,7 @@ fn a_service_grows_although_builder_and_owner_are_killed() {
     let seeded = growing.seed();
     let traffic = Traffic::start(&growing);
     let mut killed = growing.build();
-    eventually("the build has begun", || (growing.status()["records"] != 0).then_some(()));
+    growing.await_begun();
     killed.kill();
     let mut builder = growing.build();
     let mut new = growing.serve(&growing.new);
@@ -464,12 +474,15 @@ fn growing_is_refused_by_name() {
     refused(&["build", "--to", "2", "--partitions", "1"], "cannot be removed");
     assert_eq!(growing.status()["state"], "not built");
     let mut builder = growing.build();
-    eventually("the build follows", || (growing.status()["state"] == "following").then_some(()));
+    growing.await_begun();
     refused(&["cut-over", "--to", "2"], "no process waits");
     refused(&["build", "--to", "2", "--partitions", "4"], "has 6 partitions");
     // A second builder takes over from the first.
     let mut second = growing.build();
-    let status = builder.wait();
+    let status = eventually("the first builder ends at its next batch", || {
+        growing.client().user(TENANT, "eve").turn("I work at the harbour on Mondays.");
+        builder.ended()
+    });
     assert!(builder.log().contains("instance-taken"), "{status}: {}", builder.log());
     // What is not cut over can be undone.
     second.kill();
