@@ -3,14 +3,17 @@
 //! without an answer.
 //!
 //! `KEEPSAKE_GENERATION_MEMORIES=300000 KEEPSAKE_GENERATION_FROM=6 KEEPSAKE_GENERATION_TO=24
-//! KEEPSAKE_GENERATION_RATE=200` runs the first scenario in that size.
+//! KEEPSAKE_GENERATION_RATE=200` runs the first scenario in that size, and `KEEPSAKE_GENERATION_PROGRAM`
+//! with another build of the program.
 
-use crate::support::program::{self, Printed, command};
+use crate::support::program::{self, Printed, command, command_of};
 use crate::support::service::Place;
 use crate::support::workload::Dice;
 use crate::support::{Broker, Child, Client, client, eventually, number_from_env, on_kafka};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -59,14 +62,20 @@ impl Size {
 /// Texts by user.
 type Texts = BTreeMap<String, Vec<String>>;
 
-/// A text of which no two are alike to an encoder.
+/// A text of which no two are alike to an encoder. A word of digits alone might be a part of a card
+/// number, which is redacted.
 fn text(dice: &mut Dice) -> String {
-    let word = |dice: &mut Dice| format!("{:x}", dice.below(1 << 31));
-    format!("{} {} {} {}", word(dice), word(dice), word(dice), word(dice))
+    let words = [0; 4].map(|_| format!("w{:x}", dice.below(1 << 31)));
+    words.join(" ")
 }
 
 fn user_name(n: usize) -> String {
     format!("user-{n}")
+}
+
+/// Another build of the program, such as an optimised one.
+fn program_of_env() -> Option<PathBuf> {
+    std::env::var_os("KEEPSAKE_GENERATION_PROGRAM").map(PathBuf::from)
 }
 
 /// A service of two processes, and two processes of the next generation.
@@ -92,7 +101,18 @@ impl Growing {
     }
 
     fn serve(&self, places: &[Place]) -> Vec<Child> {
-        places.iter().map(Child::start).collect()
+        let start = |place| match program_of_env() {
+            Some(program) => Child::start_program(&program, place),
+            None => Child::start(place),
+        };
+        places.iter().map(start).collect()
+    }
+
+    fn command(&self) -> Command {
+        match program_of_env() {
+            Some(program) => command_of(&program, &self.old[0]),
+            None => command(&self.old[0]),
+        }
     }
 
     fn client(&self) -> Client {
@@ -100,7 +120,7 @@ impl Growing {
     }
 
     fn generation(&self, arguments: &[&str]) -> Printed {
-        program::run(command(&self.old[0]).arg("generation").args(arguments).arg("--json"))
+        program::run(self.command().arg("generation").args(arguments).arg("--json"))
     }
 
     fn status(&self) -> Value {
@@ -108,7 +128,7 @@ impl Growing {
     }
 
     fn build(&self) -> Child {
-        let mut build = command(&self.old[0]);
+        let mut build = self.command();
         let to = self.size.to.to_string();
         build.args(["generation", "build", "--to", "2", "--partitions", &to, "--json"]);
         Child::run(build, &self.old[0])
@@ -187,6 +207,8 @@ struct Traffic {
 struct Asked {
     answered: usize,
     longest: Duration,
+    /// End of the longest time without an answer, since the traffic began.
+    longest_until: Duration,
     /// Answers that are not "ok", by status.
     others: BTreeMap<String, usize>,
 }
@@ -282,8 +304,10 @@ fn ask(client: &Client, stop: &AtomicBool) -> Asked {
             }
             asked.answered += 1;
             let name = reply.text("kafka_correlationId").to_owned();
-            if let Some(last) = heard.insert(name, Instant::now()) {
-                asked.longest = asked.longest.max(last.elapsed());
+            let silence = heard.insert(name, Instant::now()).map(|last| last.elapsed());
+            if silence.is_some_and(|silence| silence > asked.longest) {
+                asked.longest = silence.unwrap_or_default();
+                asked.longest_until = began.elapsed();
             }
         }
     }
@@ -375,9 +399,10 @@ fn a_service_grows_while_it_serves() {
     eprintln!("built after {:.1?}", began.elapsed());
     // The copies of the new processes are complete, too.
     std::thread::sleep(Duration::from_secs(3));
+    let at = began.elapsed();
     let handed = growing.generation(&["cut-over", "--to", "2"]);
     must(&handed);
-    eprintln!("{}{}", handed.1, handed.2);
+    eprintln!("cut over from {at:.1?} to {:.1?}: {}{}", began.elapsed(), handed.1, handed.2);
     for child in &mut old {
         let status = child.wait();
         assert!(status.success(), "an old process ends with {status}:\n{}", child.log());
@@ -435,7 +460,7 @@ fn a_service_grows_although_builder_and_owner_are_killed() {
     let mut new = growing.serve(&growing.new);
     growing.await_built();
     let cut_over = {
-        let mut command = command(&growing.old[0]);
+        let mut command = growing.command();
         command.args(["generation", "cut-over", "--to", "2", "--json"]);
         std::thread::spawn(move || program::run(&mut command))
     };

@@ -69,8 +69,10 @@ impl CutOver<'_> {
         self.send(HandOverStep::Open, rekeying.to).and_then(|sent| self.await_applied(&sent))?;
         eprintln!("the new shards are open");
         let opened_ms = ms(began);
+        // Order matters: connected before, because from then on askers wait for the new shards.
+        let mut client = Client::connect(&self.generations.new)?;
         self.open_recalls(rekeying.to)?;
-        self.await_answers(rekeying.from, rekeying.to)?;
+        self.await_answers(&mut client, rekeying.from, rekeying.to)?;
         let answered_ms = ms(began);
         eprintln!("the new generation answers");
         self.send(HandOverStep::Retire, rekeying.from)?;
@@ -197,8 +199,7 @@ impl CutOver<'_> {
     }
 
     /// Asks each added partition until it answers. Only the new generation can.
-    fn await_answers(&self, from: i32, to: i32) -> Result<()> {
-        let mut client = Client::connect(&self.generations.new)?;
+    fn await_answers(&self, client: &mut Client, from: i32, to: i32) -> Result<()> {
         for partition in from..to {
             let Some(user) = user_of(partition, to) else { continue };
             let request = json!({"type": "stats", "user": user.user(), "tenant": user.tenant()});

@@ -155,7 +155,10 @@ impl RecallLoop {
         while !shared.is_stopping() {
             shared.turned("recall");
             match is_whole() {
-                Ok(true) => break,
+                Ok(true) => {
+                    tracing::info!("the recalls topic is whole: answers requests");
+                    break;
+                }
                 Ok(false) => shared.sleep(WHOLE_EVERY),
                 Err(fault) => try_again(fault, shared)?,
             }
