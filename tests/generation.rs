@@ -13,7 +13,6 @@ use crate::support::{Broker, Child, Client, client, eventually, number_from_env,
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -73,7 +72,7 @@ fn user_name(n: usize) -> String {
     format!("user-{n}")
 }
 
-/// Another build of the program, such as an optimised one.
+/// Another build of the program, such as an optimised one, for the processes that are measured.
 fn program_of_env() -> Option<PathBuf> {
     std::env::var_os("KEEPSAKE_GENERATION_PROGRAM").map(PathBuf::from)
 }
@@ -108,19 +107,12 @@ impl Growing {
         places.iter().map(start).collect()
     }
 
-    fn command(&self) -> Command {
-        match program_of_env() {
-            Some(program) => command_of(&program, &self.old[0]),
-            None => command(&self.old[0]),
-        }
-    }
-
     fn client(&self) -> Client {
         self.old[0].client()
     }
 
     fn generation(&self, arguments: &[&str]) -> Printed {
-        program::run(self.command().arg("generation").args(arguments).arg("--json"))
+        program::run(command(&self.old[0]).arg("generation").args(arguments).arg("--json"))
     }
 
     fn status(&self) -> Value {
@@ -128,7 +120,10 @@ impl Growing {
     }
 
     fn build(&self) -> Child {
-        let mut build = self.command();
+        let mut build = match program_of_env() {
+            Some(program) => command_of(&program, &self.old[0]),
+            None => command(&self.old[0]),
+        };
         let to = self.size.to.to_string();
         build.args(["generation", "build", "--to", "2", "--partitions", &to, "--json"]);
         Child::run(build, &self.old[0])
@@ -460,7 +455,7 @@ fn a_service_grows_although_builder_and_owner_are_killed() {
     let mut new = growing.serve(&growing.new);
     growing.await_built();
     let cut_over = {
-        let mut command = growing.command();
+        let mut command = command(&growing.old[0]);
         command.args(["generation", "cut-over", "--to", "2", "--json"]);
         std::thread::spawn(move || program::run(&mut command))
     };

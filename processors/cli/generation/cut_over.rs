@@ -22,6 +22,7 @@ use client::Client;
 use domain::fault::Result;
 use domain::{GenerationMark, HandOverStep, SigningKey, UserKey};
 use log::broker::Broker;
+use log::clock::{Clock, SystemClock};
 use log::reply;
 use serde_json::json;
 use service::config::Config;
@@ -34,6 +35,11 @@ const LOOK: Duration = Duration::from_millis(100);
 const BEHIND_MAX: i64 = 50_000;
 /// Time for one answer of a new shard, which is asked again.
 const ANSWER: Duration = Duration::from_millis(500);
+/// Requests of this time before the hand-over are answered by both generations: more than a request
+/// waits for an old process, with the difference of two clocks.
+const RECENT_MS: i64 = 3000;
+/// Time for the new processes to answer these, before the old ones stop.
+const BOTH_ANSWER: Duration = Duration::from_secs(1);
 /// Names that are tried to find a user of a partition: of 1,024 partitions each is met by then.
 const NAMES_MAX: u32 = 100_000;
 
@@ -74,6 +80,7 @@ impl CutOver<'_> {
         self.open_recalls(rekeying.to)?;
         self.await_answers(&mut client, rekeying.from, rekeying.to)?;
         let answered_ms = ms(began);
+        std::thread::sleep(BOTH_ANSWER);
         eprintln!("the new generation answers");
         self.send(HandOverStep::Retire, rekeying.from)?;
         self.await_retired()?;
@@ -150,15 +157,21 @@ impl CutOver<'_> {
         self.add_partitions(&recalls, partitions)
     }
 
+    /// The old processes go on answering, so the new ones begin with the requests of the last seconds:
+    /// offsets of answered requests are committed up to a minute late.
     fn take_over_recalls(&self) -> Result<()> {
         let Generations { old, new, connection, from, .. } = self.generations;
         let kept: Vec<i32> = (0..*from).collect();
         let recalls = old.topics.recalls();
         let answered = connection.committed(&recalls_group(old), &recalls, &kept)?;
-        if answered.is_empty() {
-            return Ok(());
+        let recent = SystemClock.wall().plus_ms(-RECENT_MS);
+        let mut next = BTreeMap::new();
+        for partition in kept {
+            let recent = connection.offset_at(&recalls, partition, recent.0)?;
+            let answered = answered.get(&partition).copied().unwrap_or_default();
+            next.insert(partition, recent.max(answered));
         }
-        connection.commit(&recalls_group(new), &recalls, &answered)
+        connection.commit(&recalls_group(new), &recalls, &next)
     }
 
     fn add_partitions(&self, topic: &str, partitions: i32) -> Result<()> {
