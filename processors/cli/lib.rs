@@ -9,6 +9,7 @@ mod dlq;
 mod duration;
 mod events;
 mod export;
+mod generation;
 mod import;
 mod model;
 mod requests;
@@ -103,6 +104,9 @@ enum Command {
     /// Create or check the topics on a cluster
     #[command(subcommand)]
     Topics(topics::TopicsCommand),
+    /// Grow: build the shards anew with more partitions, and hand the events over
+    #[command(subcommand)]
+    Generation(generation::GenerationCommand),
     /// List records that could not be processed, and send them again
     #[command(subcommand)]
     Dlq(dlq::DlqCommand),
@@ -181,6 +185,7 @@ fn run(typed: CommandLine) -> Result<ExitCode> {
         Command::Tail(tail) => tail.run(&config, output),
         Command::Compact(compact) => compact.run(&config, output),
         Command::Topics(topics) => topics.run(&config, output),
+        Command::Generation(generation) => generation.run(&config, output),
         Command::Dlq(dlq) => dlq.run(&config, output),
         Command::Verify(verify) => verify.run(&config, output),
         Command::Config(_) => {

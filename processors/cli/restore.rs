@@ -292,6 +292,7 @@ impl Restore<'_> {
             epoch: Some(shard.epoch),
             digest: Some(whole.digest()),
             format: whole.format(),
+            build: None,
         }
     }
 

@@ -108,6 +108,8 @@ pub enum StopName {
     TargetNotEmpty,
     SigningKeyDiffers,
     MirrorUnusable,
+    GenerationRetired,
+    GenerationRefused,
 }
 
 impl StopName {
@@ -141,7 +143,9 @@ impl StopName {
             | StopName::TargetInUse
             | StopName::TargetNotEmpty
             | StopName::SigningKeyDiffers
-            | StopName::MirrorUnusable => 3,
+            | StopName::MirrorUnusable
+            | StopName::GenerationRetired
+            | StopName::GenerationRefused => 3,
             _ => 1,
         }
     }

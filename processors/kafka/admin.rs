@@ -4,7 +4,7 @@ use super::fault::{failed, is_denied, of_code, refused};
 use super::throttle::LogThrottle;
 use super::{Connection, TopicSpec, token};
 use domain::fault::{Fault, Result, StopName};
-use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::admin::{AdminClient, AdminOptions, NewPartitions, NewTopic, TopicReplication};
 use rdkafka::client::ClientContext;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use std::time::Duration;
@@ -60,6 +60,21 @@ impl Connection {
             }
         }
         Ok(())
+    }
+
+    /// Adds partitions to a topic of a real cluster, up to this number. A topic that has them
+    /// already is not changed.
+    pub fn add_partitions(&self, topic: &str, partitions: i32) -> Result<()> {
+        let (admin, runtime, options) = self.admin()?;
+        let wanted = NewPartitions::new(topic, usize::try_from(partitions).unwrap_or_default());
+        let results = runtime
+            .block_on(admin.create_partitions([&wanted], &options))
+            .map_err(|e| failed("adds partitions", &e))?;
+        match results.into_iter().find_map(std::result::Result::err) {
+            // The broker's answer to a number that the topic has already.
+            None | Some((_, RDKafkaErrorCode::InvalidPartitions)) => Ok(()),
+            Some((name, code)) => Err(of_code(format!("adds partitions to {name}"), code)),
+        }
     }
 
     /// Deletes topics of a real cluster with all their records.

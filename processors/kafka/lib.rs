@@ -44,6 +44,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 pub use token::TOKEN_FILE;
 pub use topic_facts::{ClusterFacts, TopicFacts};
+pub use transactor::ChangelogWriter;
 use transactor::KafkaTransactor;
 
 /// Address of the brokers and the options of every client. Not `Debug`, because passwords are among
@@ -161,6 +162,20 @@ impl Connection {
             // longer than its record.
             .set("message.max.bytes", "33554432")
             .set("queue.buffering.max.kbytes", "65536");
+        config
+    }
+
+    fn transactional(&self, id: &str) -> ClientConfig {
+        let mut config = self.writer(id);
+        config
+            .set("transactional.id", id)
+            // The open transaction of a dead process holds back the readers of its partitions for
+            // this time.
+            .set("transaction.timeout.ms", TRANSACTION.as_millis().to_string())
+            .set("message.timeout.ms", TRANSACTION.as_millis().to_string())
+            // The broker is busy with a commit for a moment. The next begin is retried after this
+            // time.
+            .set("retry.backoff.ms", "1");
         config
     }
 
@@ -349,16 +364,7 @@ impl Broker for Connection {
     }
 
     fn transactor(&self, id: &str, topic: &str, changelog: &str) -> Result<Box<dyn Transactor>> {
-        let mut config = self.writer(id);
-        config
-            .set("transactional.id", id)
-            // The open transaction of a dead process holds back the readers of its partitions for
-            // this time.
-            .set("transaction.timeout.ms", TRANSACTION.as_millis().to_string())
-            .set("message.timeout.ms", TRANSACTION.as_millis().to_string())
-            // The broker is busy with a commit for a moment. The next begin is retried after this
-            // time.
-            .set("retry.backoff.ms", "1");
+        let config = self.transactional(id);
         Ok(Box::new(KafkaTransactor::new(self.finished(config), topic, changelog)))
     }
 

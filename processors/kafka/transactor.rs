@@ -11,6 +11,7 @@
 //!   the log to find out.
 //! - `Fault`: the error would come again on every attempt.
 
+use super::Connection;
 use super::fault::{failed, is_denied, of_code};
 use super::producer::{KafkaProducer, ProducerCallbacks};
 use domain::fault::{Fault, Result};
@@ -68,10 +69,27 @@ impl Transactor for KafkaTransactor {
         let member =
             member.0.downcast_ref().expect("the consumer of the same broker made the membership");
         let offsets = read_until(&self.topic, read);
+        self.write(records, Some((&offsets, member)))
+    }
+
+    fn renew(&mut self) -> Result<()> {
+        self.open = None;
+        self.open = Some(Open::of(&self.config, &self.changelog)?);
+        Ok(())
+    }
+}
+
+impl KafkaTransactor {
+    /// Runs one transaction. `read`: the input offsets that it commits, if there is an input.
+    pub(super) fn write(
+        &mut self,
+        records: &[OutgoingRecord],
+        read: Option<Read<'_>>,
+    ) -> std::result::Result<CommittedOffsets, TransactError> {
         let Some(open) = &mut self.open else {
             return Err(TransactError::Unknown("the producer is being replaced".into()));
         };
-        let outcome = open.transact(records, &offsets, member);
+        let outcome = open.transact(records, read);
         if matches!(
             outcome,
             Err(TransactError::Unknown(_) | TransactError::Fenced(_) | TransactError::Fault(_))
@@ -82,14 +100,40 @@ impl Transactor for KafkaTransactor {
         }
         outcome
     }
+}
 
-    fn renew(&mut self) -> Result<()> {
-        self.open = None;
-        let context = ProducerCallbacks::following(&self.changelog);
+/// Input offsets, and the membership under which they are committed.
+type Read<'a> = (&'a TopicPartitionList, &'a ConsumerGroupMetadata);
+
+/// Writes transactions that read no input, under one name: a second writer of the name ends the
+/// first.
+pub struct ChangelogWriter(KafkaTransactor);
+
+impl ChangelogWriter {
+    /// Ends an open transaction of the name, and whoever else writes under it.
+    pub fn renew(&mut self) -> Result<()> {
+        self.0.renew()
+    }
+
+    /// Writes all of the records or none of them.
+    pub fn write(&mut self, records: &[OutgoingRecord]) -> std::result::Result<(), TransactError> {
+        self.0.write(records, None).map(drop)
+    }
+}
+
+impl Connection {
+    pub fn changelog_writer(&self, id: &str, topic: &str) -> ChangelogWriter {
+        let config = self.finished(self.transactional(id));
+        ChangelogWriter(KafkaTransactor::new(config, topic, topic))
+    }
+}
+
+impl Open {
+    fn of(config: &ClientConfig, changelog: &str) -> Result<Open> {
+        let context = ProducerCallbacks::following(changelog);
         let deliveries = context.deliveries();
         let offsets_written = context.offsets_written();
-        let producer = self
-            .config
+        let producer = config
             .create_with_context(context)
             .map_err(|error| super::refused("creates a producer", &error))?;
         let producer = KafkaProducer { producer, deliveries };
@@ -99,17 +143,13 @@ impl Transactor for KafkaTransactor {
             .producer
             .init_transactions(RENEWED_WITHIN)
             .map_err(|error| failed("begins to write transactions", &error))?;
-        self.open = Some(Open { producer, offsets_written });
-        Ok(())
+        Ok(Open { producer, offsets_written })
     }
-}
 
-impl Open {
     fn transact(
         &mut self,
         records: &[OutgoingRecord],
-        offsets: &TopicPartitionList,
-        member: &ConsumerGroupMetadata,
+        read: Option<Read<'_>>,
     ) -> std::result::Result<CommittedOffsets, TransactError> {
         self.offsets_written.lock().clear();
         self.producer
@@ -122,12 +162,14 @@ impl Open {
         // Order matters: flush before the commit, which would wait for the deliveries in steps of
         // 100 ms.
         self.producer.flush(WITHIN).map_err(|fault| {
-            self.denied(records, offsets, member).unwrap_or_else(|| self.undelivered(fault))
+            self.denied(records, read).unwrap_or_else(|| self.undelivered(fault))
         })?;
         let producer = &self.producer.producer;
-        producer
-            .send_offsets_to_transaction(offsets, member, WITHIN)
-            .map_err(|error| self.uncommitted("marks as read", error))?;
+        if let Some((offsets, member)) = read {
+            producer
+                .send_offsets_to_transaction(offsets, member, WITHIN)
+                .map_err(|error| self.uncommitted("marks as read", error))?;
+        }
         producer.commit_transaction(WITHIN).map_err(|error| self.undecided(error))?;
         let changelog = std::mem::take(&mut *self.offsets_written.lock());
         Ok(CommittedOffsets { changelog })
@@ -136,12 +178,8 @@ impl Open {
     /// Finds out whether records were taken back for want of a right: only the next call for the
     /// transaction says why it has failed. Without records that were taken back the transaction may
     /// still be whole, so nothing is called.
-    fn denied(
-        &self,
-        records: &[OutgoingRecord],
-        offsets: &TopicPartitionList,
-        member: &ConsumerGroupMetadata,
-    ) -> Option<TransactError> {
+    fn denied(&self, records: &[OutgoingRecord], read: Option<Read<'_>>) -> Option<TransactError> {
+        let (offsets, member) = read?;
         if !self.producer.deliveries.take_purged() {
             return None;
         }

@@ -12,7 +12,9 @@ use super::reads::{
 };
 use crate::live::{LiveCount, is_live};
 use domain::fault::Result;
-use domain::{ContextTurn, Memory, MemoryId, Position, Time, UserKey, UserWordCounts, Vector};
+use domain::{
+    Closed, ContextTurn, Memory, MemoryId, Position, Time, UserKey, UserWordCounts, Vector,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use text::Stems;
@@ -30,6 +32,8 @@ pub struct Staged<'a> {
 pub struct StagedChanges {
     pub users: BTreeMap<UserKey, UserChanges>,
     pub vias: BTreeMap<i32, i64>,
+    /// The shard applies no event behind this batch.
+    pub closed: Option<Closed>,
     /// Number of live memories behind the batch, of each tenant that was asked for.
     pub live: BTreeMap<String, u64>,
 }
@@ -275,6 +279,10 @@ impl<'a> Staged<'a> {
 
     pub fn set_via(&mut self, source_partition: i32, offset: i64) {
         self.changes.vias.insert(source_partition, offset);
+    }
+
+    pub fn set_closed(&mut self, closed: Closed) {
+        self.changes.closed = Some(closed);
     }
 
     /// Removes a session's context window and progress. Its memories are chosen by the caller.

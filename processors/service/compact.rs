@@ -136,7 +136,8 @@ impl Compact {
         partitions.sort_by_key(|partition| (*partition < self.first, *partition));
         self.first = 0;
         for partition in partitions {
-            let Some(shard) = self.shards.get(partition) else { continue };
+            let open = self.shards.get(partition).filter(|shard| shard.closed().is_none());
+            let Some(shard) = open else { continue };
             let is_done = self.shard(&shard, &mut round)?;
             if round.is_over() {
                 self.first = partition + i32::from(is_done);

@@ -60,6 +60,27 @@ pub struct Config {
 }
 
 impl Config {
+    /// Returns the options of another generation of shards on the same topics: its memories topic,
+    /// its consumer group and its directory. Called once with `kafka.generation` when the options
+    /// are checked.
+    pub fn of_generation(&self, generation: u32) -> Config {
+        let mut config = self.clone();
+        if config.topics.generation > 1 {
+            let suffix = format!(".g{}", config.topics.generation);
+            if let Some(first) = config.kafka.group_id.strip_suffix(&suffix) {
+                config.kafka.group_id = first.to_owned();
+            }
+            config.store.dir.pop();
+        }
+        if generation > 1 {
+            config.kafka.group_id = format!("{}.g{generation}", config.kafka.group_id);
+            config.store.dir.push(format!("g{generation}"));
+        }
+        config.kafka.generation = generation;
+        config.topics.generation = generation;
+        config
+    }
+
     /// Returns the profile of each tenant that has its own.
     pub fn tenant_profiles(&self) -> BTreeMap<String, String> {
         leaves(&self.tenants)

@@ -28,7 +28,10 @@ use batch::{Batch, Count};
 use breaker::DeadLetterBreaker;
 use domain::fault::{Fault, Reject, Result, StopName};
 use domain::panics::{Panic, caught};
-use domain::{CosineScale, Decision, Erasure, Event, ForwardReason, Position, Rest, Time, Vector};
+use domain::{
+    CosineScale, Decision, Erasure, Event, GenerationMark, HandOverStep, Position, Rest, Time,
+    Vector,
+};
 use event_rate::EventRate;
 use log::broker::{OutgoingRecord, Record};
 use log::decode;
@@ -60,6 +63,8 @@ pub struct Options {
     pub changelog: bool,
     /// The consumer group, for the meta records.
     pub group: String,
+    /// The generation of the shards. A mark of a later one ends it.
+    pub generation: u32,
     pub dead_letters: DeadLetters,
     pub decode: decode::Options,
     pub with_text: bool,
@@ -323,8 +328,9 @@ impl Ingest {
         let partition = draft.record.partition;
         let offset = draft.record.offset;
         let draft = draft.with_vectors(vectors);
-        if offset <= batch.applied {
-            return Ok(()); // the record came again after a rebalance
+        if offset <= batch.applied || batch.is_closed {
+            // The record came again after a rebalance, or belongs to the next generation.
+            return Ok(());
         }
         batch.applied = offset;
         batch.counts.extend(draft.counts.iter().cloned());
@@ -333,7 +339,7 @@ impl Ingest {
             Route::Apply(prepared) => {
                 self.too_long_to_copy(&batch.staged, draft.record, prepared)?
             }
-            Route::Forward(_) | Route::Reject(_) => None,
+            Route::Forward(..) | Route::Reject(_) => None,
         };
         let by_kernel;
         let rejected = match (&draft.route, &too_long) {
@@ -346,17 +352,19 @@ impl Ingest {
                 self.reject(batch, &draft, reject);
                 Some(reject)
             }
-            (Route::Forward(home), _) => {
+            (Route::Forward(home, way), _) => {
                 batch.counts.push(Count::Forwarded(self.options.events.clone()));
                 batch.spans.forwarded();
                 let record = batch.spans.carried(draft.record);
-                let reason = ForwardReason::ToUser;
-                let copy = decode::forwarded(&record, *home, reason, &self.options.decode);
+                let copy = decode::forwarded(&record, *home, *way, &self.options.decode);
                 batch.forward(copy);
                 None
             }
             (Route::Apply(prepared), _) => {
                 by_kernel = self.decide(batch, &draft, prepared)?;
+                if let Some(next) = self.closing_mark(draft.record, prepared) {
+                    batch.close(next.generation, next.partitions);
+                }
                 by_kernel.as_ref()
             }
         };
@@ -366,6 +374,14 @@ impl Ingest {
             self.breaker.saw(partition, offset, rejected)?;
         }
         Ok(())
+    }
+
+    /// The mark by which a later generation takes the further events of this partition.
+    fn closing_mark(&self, record: &Record, prepared: &memory::Prepared) -> Option<GenerationMark> {
+        let mark = matches!(prepared.event.action, Command::Tick)
+            .then(|| decode::generation_mark(record, &self.options.decode))??;
+        let is_ours = mark.step == HandOverStep::Close && self.options.changelog;
+        (is_ours && mark.generation > self.options.generation).then_some(mark)
     }
 
     /// Hands an event to the kernel and collects what follows from it. Returns the reason if the
@@ -520,6 +536,7 @@ impl Ingest {
             epoch: Some(shard.epoch),
             digest: batch.digest,
             format: shard.store.format_after(&batch.changes),
+            build: None,
         };
         let checkpoint = (shard.store.identity(), &meta);
         let checkpoint = Some(checkpoint).filter(|_| self.options.changelog);

@@ -35,7 +35,7 @@
 //! | `standing_by` | standby | restore, before opening the same files |
 //! | `followed` | standby | standby |
 //! | `restored` | restore | ingest |
-//! | `unsent`, `polled_at` | ingest | ingest; recall |
+//! | `unsent`, `polled_at`, `beyond` | ingest | ingest; recall |
 //! | `fault` | ingest, restore | ingest |
 //!
 //! Order matters: a thread that needs several of these locks takes `open`, then `restoring`, then
@@ -128,6 +128,8 @@ pub struct Shards {
     restored: Mutex<Vec<i32>>,
     /// Partitions whose restore did not fit into the queue; [`Shards::polled`] sends them again.
     unsent: Mutex<BTreeSet<i32>>,
+    /// An assigned partition beyond those of this generation, until somebody has looked at it.
+    beyond: Mutex<Option<i32>>,
     /// Counts changes of ownership, so that recall compares one number in each round.
     changes: AtomicU64,
     /// Steady time in ms of the last poll of the events topic.
@@ -161,6 +163,7 @@ impl Shards {
             rewriting: Mutex::default(),
             restored: Mutex::default(),
             unsent: Mutex::default(),
+            beyond: Mutex::default(),
             changes: AtomicU64::new(0),
             polled_at,
             fault: Mutex::default(),
@@ -198,6 +201,26 @@ impl Shards {
     /// Returns the number of partitions of the events topic.
     pub fn partitions(&self) -> i32 {
         self.place.partitions
+    }
+
+    /// Returns an assigned partition beyond those of this generation, which nobody has looked at.
+    pub fn beyond(&self) -> Option<i32> {
+        *self.beyond.lock()
+    }
+
+    /// The partitions beyond belong to a later generation: they stay paused.
+    pub fn leave_beyond(&self) {
+        *self.beyond.lock() = None;
+    }
+
+    /// The fault of partitions that belong to no generation.
+    pub fn partitions_differ(&self, beyond: i32) -> Fault {
+        let what = format!(
+            "{} has a partition {beyond}, but had {} partitions when this process started: users \
+             would be looked up on the wrong shards; see \"Growing\" in deploy/RUNBOOK.md",
+            self.place.topic, self.place.partitions
+        );
+        Fault::stop(StopName::PartitionsDiffer, what)
     }
 
     /// Returns a number that grows with every change of ownership.
@@ -336,12 +359,7 @@ impl RebalanceListener for Shards {
     fn assigned(&self, partitions: &[(i32, Option<i64>)]) -> Vec<(i32, Start)> {
         for (partition, committed) in partitions {
             if *partition >= self.place.partitions {
-                let what = format!(
-                    "{} has a partition {partition}, but had {} partitions when this process \
-                     started: users would be looked up on the wrong shards",
-                    self.place.topic, self.place.partitions
-                );
-                self.fail(Fault::stop(StopName::PartitionsDiffer, what));
+                *self.beyond.lock() = Some(*partition);
             } else if self.changelog.is_some() {
                 self.want(*partition);
             } else {

@@ -53,6 +53,8 @@ use word_vectors::WordVectors;
 #[derive(Clone, Debug)]
 pub struct Options {
     pub recalls: String,
+    /// The generation of the shards.
+    pub generation: u32,
     pub dead_letters: DeadLetters,
     pub decode: decode::Options,
     pub candidates: usize,
@@ -301,12 +303,14 @@ impl Recall {
         hop: Option<&Hop>,
         request: &Request,
     ) -> Vec<OutgoingRecord> {
-        if hop.is_some() {
+        let Arrived { record, began, trace, .. } = arrived;
+        // What an earlier generation forwarded to a partition of its own may need one hop more.
+        let is_of_before = self.options.generation > 1 && decode::may_be_forwarded(record).is_ok();
+        if hop.is_some() && !is_of_before {
             let reject =
                 Reject::new(RejectCode::Misrouted, "still on the wrong partition after one hop");
             return self.reject(arrived, &reject);
         }
-        let Arrived { record, began, trace, .. } = arrived;
         if let Err(reject) = decode::may_be_forwarded(record) {
             return self.reject(arrived, &reject);
         }
@@ -401,8 +405,8 @@ impl Recall {
                 Some(shard) if shard.has_applied(&pending.request.key, offset) => {
                     self.make_ready(pending)
                 }
-                Some(_) if now.wall >= until => {
-                    let message = format!("offset {offset} was not applied in time");
+                Some(shard) if now.wall >= until => {
+                    let message = not_applied(offset, &shard, self.options.generation);
                     out.push(self.refuse(&pending, &Reject::new(RejectCode::Stale, message)));
                 }
                 None if now.wall >= until => {
@@ -509,6 +513,19 @@ impl Recall {
         });
         reply::refusal(&pending.to, reject, freshness.as_ref())
     }
+}
+
+/// Why a request is `stale`. Around a hand-over the offset may be of another partition.
+fn not_applied(offset: i64, shard: &Shard, generation: u32) -> String {
+    let about = match shard.closed() {
+        Some(next) => format!(": generation {} takes over", next.generation),
+        None if generation > 1 => format!(
+            "; if it is of before generation {generation}, it is of another partition: leave \
+             keepsake-min-offset out"
+        ),
+        None => String::new(),
+    };
+    format!("offset {offset} was not applied in time{about}")
 }
 
 /// Refuses a request on which Keepsake panics. Its dead letter would not help: nothing is lost but

@@ -25,6 +25,7 @@ mod answered;
 mod applied_times;
 mod assemble;
 mod dir;
+pub mod growth;
 mod http;
 pub mod ingesting;
 mod lag;
@@ -42,6 +43,7 @@ pub(crate) mod topics;
 
 pub use assemble::pool_size;
 pub use dir::{EMBEDDED_ADDRESS, lock_dir, store_dir};
+pub use marks::of_service as service_marks;
 pub use shared::Shared;
 pub use topics::{check_topics, create_topics, ready_topics, topics};
 

@@ -7,6 +7,7 @@
 //! | memory and vector | `tenant/user/<id>` | header [`STATE_HEADER`], beside the readable memory |
 //! | another record of a user | `tenant/user/<tag>.<rest in hex>` | header [`STATE_HEADER`] |
 //! | forwarded offset | `via.<partition>` | header [`STATE_HEADER`] |
+//! | end of the generation | `closed` | header [`STATE_HEADER`] |
 //! | identity and checkpoint | `meta` | JSON, the last record of each batch |
 //! | key of a signature | `marks-key.…` | not of the shard, skipped by a restore |
 //!
@@ -24,10 +25,11 @@
 
 use crate::store::{Digest, EncodedBatch, Identity, TouchedMemories, check_identity, format, keys};
 use domain::fault::{Fault, Result, StopName};
-use domain::{MemoryId, UserKey};
-use log::broker::OutgoingRecord;
+use domain::{Closed, MemoryId, UserKey};
+use log::broker::{OutgoingRecord, Record};
 use log::reply;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use uuid::Uuid;
 
 /// The key of the meta record, the last record of each batch in each partition.
@@ -37,6 +39,7 @@ pub const STATE_HEADER: &str = "keepsake-state";
 /// The header that separates memories from the other records of a shard on the same topic.
 const KIND_HEADER: &str = "keepsake-record";
 const VIA: &str = "via";
+const CLOSED: &str = "closed";
 /// Prefix of the records that hold the signing key of a service. Such a key has no slash; the key
 /// of every user's record has one, so the two never collide.
 pub const SIGNING_KEY_PREFIX: &str = "marks-key.";
@@ -64,6 +67,20 @@ struct WrittenMeta {
     /// 32 hexadecimal digits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     digest: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    build: Option<Build>,
+}
+
+/// The progress of a generation that is built from another one, in the meta records of its builder.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Build {
+    /// The next offset to be read of each partition of the old generation's memories topic.
+    pub positions: BTreeMap<i32, i64>,
+    /// The offset of the last event that each shard of the old generation applied, once it is closed
+    /// and all of it is here.
+    pub ends: BTreeMap<i32, i64>,
+    /// The old generation is closed and everything of it is here: the shard may be opened.
+    pub is_complete: bool,
 }
 
 /// The fields of a meta record, about the batch that ends there.
@@ -79,6 +96,8 @@ pub struct Meta {
     pub digest: Option<Digest>,
     /// The newest format of a record of the shard.
     pub format: u8,
+    /// Set by the builder of a generation, until the first owner of the shard writes.
+    pub build: Option<Build>,
 }
 
 /// Where the records of a shard go: the memories topic, and the shard's partition.
@@ -179,6 +198,9 @@ fn state_name(key: &[u8]) -> Option<String> {
     if let [keys::SHARD, b'v', partition @ ..] = key {
         return Some(format!("{VIA}.{}", i32::from_be_bytes(partition.try_into().ok()?)));
     }
+    if *key == keys::closed() {
+        return Some(CLOSED.to_owned());
+    }
     let user = keys::user_of(key)?;
     let (tag, rest) = key[keys::user(&user).len()..].split_first()?;
     if *tag == keys::MEMORY {
@@ -203,6 +225,7 @@ pub fn named(mut name: Vec<u8>) -> Result<Vec<u8>> {
     };
     Ok(match parsed {
         ParsedName::Via(partition) => keys::via(partition),
+        ParsedName::Closed => keys::closed(),
         ParsedName::Memory { user_bytes, id } => {
             name.truncate(user_bytes);
             keys::under(name, keys::MEMORY, id.into_bytes())
@@ -218,12 +241,16 @@ pub fn named(mut name: Vec<u8>) -> Result<Vec<u8>> {
 /// records.
 enum ParsedName {
     Via(i32),
+    Closed,
     Memory { user_bytes: usize, id: Uuid },
     State { user_bytes: usize, tag: u8, rest: Vec<u8> },
 }
 
 fn parsed_name(name: &str) -> Option<ParsedName> {
     let Some((key, rest)) = name.rsplit_once('/') else {
+        if name == CLOSED {
+            return Some(ParsedName::Closed);
+        }
         let (VIA, partition) = name.split_once('.')? else { return None };
         return partition.parse().ok().map(ParsedName::Via);
     };
@@ -241,6 +268,40 @@ fn parsed_name(name: &str) -> Option<ParsedName> {
     }
 }
 
+/// To whom a changelog record belongs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Owner {
+    Meta,
+    SigningKey,
+    /// The offset of forwarded records.
+    Via,
+    /// The end of the generation.
+    Closed,
+    /// A user, or a tenant with all its users.
+    User(UserKey),
+}
+
+pub fn owner(name: &[u8]) -> Result<Owner> {
+    if name == META.as_bytes() {
+        return Ok(Owner::Meta);
+    }
+    if is_signing_key(name) {
+        return Ok(Owner::SigningKey);
+    }
+    let key = named(name.to_vec())?;
+    Ok(match keys::user_of(&key) {
+        Some(user) => Owner::User(user),
+        None if key == keys::closed() => Owner::Closed,
+        None => Owner::Via,
+    })
+}
+
+/// Reads the record with which a shard ends its generation.
+pub fn closed_of(record: &Record) -> Result<Closed> {
+    let state = record.header(STATE_HEADER).ok_or_else(|| without_state(record.offset))?;
+    format::closed(state)
+}
+
 pub fn meta_bytes(identity: &Identity, meta: &Meta) -> Vec<u8> {
     let meta = WrittenMeta {
         kind: META.to_owned(),
@@ -256,6 +317,7 @@ pub fn meta_bytes(identity: &Identity, meta: &Meta) -> Vec<u8> {
         epoch: meta.epoch,
         records: meta.digest.map(|digest| digest.records),
         digest: meta.digest.map(|digest| format!("{:032x}", digest.sum)),
+        build: meta.build.clone(),
     };
     serde_json::to_vec(&meta).expect("numbers and strings are always JSON")
 }
@@ -290,6 +352,7 @@ pub fn any_meta(meta: &[u8]) -> Result<(Identity, Meta)> {
         epoch: meta.epoch,
         digest: meta.records.zip(sum).map(|(records, sum)| Digest { records, sum }),
         format: meta.format,
+        build: meta.build,
     };
     Ok((theirs, read))
 }
@@ -323,6 +386,7 @@ mod tests {
             keys::slot(&zoe, "home"),
             keys::seen(&zoe.tenant_key(), "id-1"),
             keys::via(12),
+            keys::closed(),
         ];
         for key in keys {
             let name = state_name(&key).unwrap();
@@ -389,11 +453,16 @@ mod tests {
             epoch: Some(3),
             digest: Some(Digest { records: 12, sum: 7 }),
             format: format::WRITTEN,
+            build: Some(Build {
+                positions: BTreeMap::from([(0, 7), (1, 9)]),
+                ends: BTreeMap::from([(1, 5)]),
+                is_complete: false,
+            }),
         };
         let bytes = meta_bytes(&ours, &meta);
         assert_eq!(meta_of(&bytes, &ours).unwrap(), meta);
         let mut older: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
-        for field in ["group", "epoch", "records", "digest"] {
+        for field in ["group", "epoch", "records", "digest", "build"] {
             assert!(older.as_object_mut().unwrap().remove(field).is_some(), "{field}");
         }
         let read = meta_of(older.to_string().as_bytes(), &ours).unwrap();

@@ -25,7 +25,7 @@ pub use tail::Tail;
 use crate::index::{self, Index, VectorBlocks};
 use crate::store::{self, Checkpoint, Rewritten, Store, Upserted};
 use domain::fault::Result;
-use domain::{Decision, MemoryId, Position, Time, UserKey, Vector};
+use domain::{Closed, Decision, MemoryId, Position, Time, UserKey, Vector};
 use memory::reads::{Neighbours, Reads, StagedVectors};
 use memory::staged::StagedChanges;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
@@ -61,6 +61,8 @@ pub struct Shard {
     /// takes the lock only to apply a batch.
     view: RwLock<()>,
     applied: AtomicI64,
+    /// Set once the next generation applies the further events.
+    closed: RwLock<Option<Closed>>,
     /// The newest event offset known to be in the log.
     newest: AtomicI64,
     /// Offset and time of the oldest event that was polled and not applied when it was noted.
@@ -80,11 +82,12 @@ pub struct Shard {
 }
 
 impl Shard {
-    fn of(partition: i32, store: Store, index: Index, recent_max: usize) -> Shard {
+    fn of(partition: i32, store: Store, index: Index, recent_max: usize) -> Result<Shard> {
         let applied = store.applied();
         let epoch = store.epoch() + 1;
         store.note_epoch(epoch);
-        Shard {
+        Ok(Shard {
+            closed: RwLock::new(store.closed()?),
             partition,
             epoch,
             store,
@@ -100,7 +103,7 @@ impl Shard {
             published: AtomicI64::new(0),
             recent: RecentDecisions::new(recent_max),
             files: Arc::default(),
-        }
+        })
     }
 
     /// Returns a handle that is dead once every file of this shard is closed: after the last
@@ -133,6 +136,7 @@ impl Shard {
         for (key, id, vector) in &effects.touched.vectors {
             self.index.vectors.put(key, *id, vector);
         }
+        *self.closed.write() = self.store.closed()?;
         self.applied.store(applied, Ordering::Release);
         self.newest.fetch_max(applied, Ordering::AcqRel);
         self.compare_with_end();
@@ -174,10 +178,20 @@ impl Shard {
         self.applied.load(Ordering::Acquire)
     }
 
+    /// Returns why the shard applies no further events: the next generation does.
+    pub fn closed(&self) -> Option<Closed> {
+        *self.closed.read()
+    }
+
     /// Returns whether readers see every change that this user made up to this offset. A change
-    /// of a tenant memory is first ordered on the tenant's partition, so it arrives later.
+    /// of a tenant memory is first ordered on the tenant's partition, so it arrives later. A closed
+    /// shard knows nothing of the offsets of a user whom the next generation has elsewhere.
     pub fn has_applied(&self, key: &UserKey, offset: i64) -> bool {
-        self.applied() >= offset && !self.store.awaits(key, offset).unwrap_or(true)
+        let is_moved =
+            self.closed().is_some_and(|next| key.partition(next.partitions) != self.partition);
+        self.applied() >= offset
+            && !(is_moved && offset >= 0)
+            && !self.store.awaits(key, offset).unwrap_or(true)
     }
 
     /// Notes that the log holds an event at this offset, of this time.

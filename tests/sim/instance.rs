@@ -26,6 +26,7 @@ use service::metrics::Metrics;
 use service::ownership::{Changelog, Deployment, Shards};
 use service::profile::Profiles;
 use service::recall::Recall;
+use service::run::growth::Growth;
 use service::run::ingesting::{Durability, IngestLoop};
 use service::run::loops::CompactLoop;
 use service::run::pace::BatchSize;
@@ -331,6 +332,7 @@ impl Process {
             stalls: Stalls::new(kit.config.ingest.aborts_max),
             ends_at: Time(0),
             end_unknown: None,
+            growth: Box::new(|| Ok(Growth::OfNobody)),
         };
         ingest_loop.begin(&shared)?;
         let compact = Compact::new(

@@ -19,7 +19,8 @@ use crate::broker::{OutgoingRecord, Record, headers_bytes};
 use crate::wire::ECHOED;
 use domain::fault::{Reject, RejectCode};
 use domain::{
-    ForwardReason, MARK, Position, REDRIVEN, ReplyTo, SignedParts, TENANT_SIGNATURE, Time,
+    ForwardReason, GenerationMark, MARK, Position, REDRIVEN, ReplyTo, SignedParts,
+    TENANT_SIGNATURE, Time,
 };
 use regex::{RegexSet, RegexSetBuilder};
 use std::str::{FromStr, from_utf8};
@@ -30,6 +31,8 @@ const ORIGIN: &str = "keepsake-origin";
 pub const VIA: &str = "keepsake-via";
 const TENANT: &str = "keepsake-tenant";
 const HOPS: &str = "keepsake-hops";
+/// On a tick by which one generation of shards hands over to the next.
+pub const GENERATION: &str = "keepsake-generation";
 /// The headers of a hop, which are replaced when a record is forwarded again.
 const HOP_HEADERS: [&str; 5] = [ORIGIN, VIA, TENANT, HOPS, MARK];
 /// Times a record may be forwarded: to the partition of its user, to that of its tenant, and from
@@ -57,8 +60,13 @@ impl AllowedTopics {
     }
 
     fn contain(&self, topic: &str) -> bool {
-        self.globs.is_match(topic) && !self.own.iter().any(|own| own == topic)
+        self.globs.is_match(topic) && !self.own.iter().any(|own| is_own_topic(topic, own))
     }
+}
+
+/// The topic itself, or that of another generation.
+fn is_own_topic(topic: &str, own: &str) -> bool {
+    topic.strip_prefix(own).is_some_and(|rest| rest.is_empty() || rest.starts_with(".g"))
 }
 
 pub struct Address {
@@ -123,6 +131,13 @@ pub fn min_offset(record: &Record) -> Result<Option<i64>, Reject> {
 pub fn is_own(record: &Record, options: &Options) -> bool {
     let signature = record.header(MARK);
     signature.is_some_and(|signature| options.marks.fits(signature, &signed_parts(record)))
+}
+
+/// Returns the mark of a hand-over between generations. `None` for a mark that Keepsake has not
+/// signed for this topic and partition.
+pub fn generation_mark(record: &Record, options: &Options) -> Option<GenerationMark> {
+    let text = from_utf8(record.header(GENERATION)?).ok()?;
+    GenerationMark::parsed(text).filter(|_| is_own(record, options))
 }
 
 /// Rejects a record that needs the signature of its tenant and has no valid one. What Keepsake
@@ -352,6 +367,7 @@ mod tests {
         let globs = ["*".to_owned(), "keepsake.events".to_owned()];
         let allowed = AllowedTopics::of(&globs, own.clone());
         assert!(own.iter().all(|own| !allowed.contain(own)));
+        assert!(!allowed.contain("keepsake.memories.g2"), "of the next generation");
         assert!(allowed.contain("keepsake.replies") && allowed.contain("keepsake.memories2"));
     }
 }

@@ -15,7 +15,8 @@ mod headers;
 mod request;
 
 pub use headers::{
-    AllowedTopics, REPLY_PARTITION, VIA, forwarded, is_repetition, may_be_forwarded, signed_at,
+    AllowedTopics, GENERATION, REPLY_PARTITION, VIA, forwarded, generation_mark, is_repetition,
+    may_be_forwarded, signed_at,
 };
 
 use crate::broker::Record;

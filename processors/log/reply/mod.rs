@@ -5,10 +5,12 @@
 //! code here decides anything. Clients read every field, so each is part of the contract in
 //! `schemas/`.
 
+mod generation;
 mod proposal;
 mod record;
 mod view;
 
+pub use generation::generation_mark;
 pub use proposal::{
     NewSummary, Proposal, feedback_returned, forget_rest, proposal_erase, proposal_extracted,
     proposal_prune, proposal_revise, proposal_summary,

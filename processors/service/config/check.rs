@@ -6,6 +6,8 @@ use domain::KEY_BYTES_MIN;
 use std::net::SocketAddr;
 
 const PARTITIONS_MAX: i32 = 1024;
+/// "memories.g99" is as long as "dead-letters".
+const GENERATION_MAX: u32 = 99;
 /// Kafka's names have at most 249 characters, and "dead-letters" has 12.
 const PREFIX_BYTES_MAX: usize = 237;
 /// Least memory in bytes that tantivy accepts for a writer thread.
@@ -133,6 +135,19 @@ pub fn check(config: &Config) -> Result<(), String> {
             "topics.partitions: must be 1 to {PARTITIONS_MAX}, not {}",
             config.topics.partitions
         ));
+    }
+    if !(1..=GENERATION_MAX).contains(&config.kafka.generation) {
+        return Err(format!(
+            "kafka.generation: must be 1 to {GENERATION_MAX}, not {}",
+            config.kafka.generation
+        ));
+    }
+    if config.kafka.generation > 1 && !has_changelog(config) {
+        return Err(
+            "kafka.generation: a generation is built from a changelog, so any but the first \
+                    needs store.durability \"changelog\" on a real Kafka"
+                .into(),
+        );
     }
     let prefix = &config.topics.prefix;
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);

@@ -93,7 +93,7 @@ impl Layers {
         config.auth.read_files().map_err(invalid)?;
         config.kafka.read_files().map_err(invalid)?;
         super::check::check(&config).map_err(invalid)?;
-        Ok(config)
+        Ok(config.of_generation(config.kafka.generation))
     }
 
     /// Returns path, value and origin of every option, as `config show` prints them.

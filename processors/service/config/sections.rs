@@ -18,6 +18,7 @@ use toml::{Table, Value};
 pub struct Kafka {
     pub bootstrap_servers: String,
     pub group_id: String,
+    pub generation: u32,
     pub former_group_ids: Vec<String>,
     pub connect_ms: u64,
     pub acknowledge_ms: u64,
@@ -93,6 +94,9 @@ pub struct Topics {
     pub trust_proposals: bool,
     pub marks_key: String,
     pub tombstones_ms: i64,
+    /// The generation of shards whose memories topic is meant: `kafka.generation`.
+    #[serde(skip)]
+    pub generation: u32,
 }
 
 impl Topics {
@@ -112,8 +116,12 @@ impl Topics {
         format!("{}decisions", self.prefix)
     }
 
+    /// The changelog of the generation. The first one has a name without a number.
     pub fn memories(&self) -> String {
-        format!("{}memories", self.prefix)
+        match self.generation {
+            0 | 1 => format!("{}memories", self.prefix),
+            later => format!("{}memories.g{later}", self.prefix),
+        }
     }
 
     pub fn erasures(&self) -> String {

@@ -5,7 +5,7 @@ use super::traced::EventSpans;
 use super::{Write, changes};
 use crate::metrics::{Changes, Metrics};
 use domain::fault::{RejectCode, Result};
-use domain::{Decision, Erasure, Outcome, Signal, Time};
+use domain::{Closed, Decision, Erasure, Outcome, Signal, Time};
 use log::broker::OutgoingRecord;
 use log::decode::Hop;
 use memory::{Forgotten, Handled, Reads, Staged};
@@ -17,6 +17,8 @@ pub struct Batch<'a> {
     pub shard: &'a Shard,
     pub staged: Staged<'a>,
     pub applied: i64,
+    /// The next generation applies the events behind `applied`.
+    pub is_closed: bool,
     decisions: Vec<Decision>,
     shadows: Vec<Decision>,
     unexplained: HashSet<usize>,
@@ -97,6 +99,7 @@ impl<'a> Batch<'a> {
             shard,
             staged: Staged::over(&shard.store, shard),
             applied: shard.applied(),
+            is_closed: shard.closed().is_some(),
             decisions: Vec::new(),
             shadows: Vec::new(),
             unexplained: HashSet::new(),
@@ -121,6 +124,12 @@ impl<'a> Batch<'a> {
         }
         self.staged.set_via(hop.via_partition, hop.via_offset);
         Ok(true)
+    }
+
+    /// Ends the shard's generation at the event that was applied last.
+    pub fn close(&mut self, generation: u32, partitions: i32) {
+        self.staged.set_closed(Closed { generation, partitions, offset: self.applied });
+        self.is_closed = true;
     }
 
     pub fn forward(&mut self, copy: OutgoingRecord) {

@@ -47,8 +47,8 @@ pub struct OnItsWay<'r, P> {
 pub enum Route<P> {
     /// Applied by this shard.
     Apply(P),
-    /// The record belongs to the user's partition, which is another one.
-    Forward(i32),
+    /// The record belongs to the partition of its user, or of its tenant, which is another one.
+    Forward(i32, ForwardReason),
     Reject(Reject),
 }
 
@@ -134,19 +134,20 @@ impl Ingest {
         let home = event.key.partition(partitions);
         let is_home = matches!(event.action, Action::Tick) || home == record.partition;
         let way = hop.map(|hop| hop.way);
-        let is_ours = match way {
-            None | Some(ForwardReason::ToUser) => is_home,
-            Some(ForwardReason::ToOrder) => {
-                event.key.tenant_key().partition(partitions) == record.partition
-            }
-            Some(ForwardReason::InOrder) => true,
+        let tenants_home = event.key.tenant_key().partition(partitions);
+        let (is_ours, to) = match way {
+            None | Some(ForwardReason::ToUser) => (is_home, home),
+            Some(ForwardReason::ToOrder) => (tenants_home == record.partition, tenants_home),
+            Some(ForwardReason::InOrder) => (true, record.partition),
         };
-        if !is_ours && hop.is_some() {
+        // What an earlier generation forwarded to a partition of its own may need one hop more.
+        let is_of_before = self.options.generation > 1 && decode::may_be_forwarded(record).is_ok();
+        if !is_ours && hop.is_some() && !is_of_before {
             let why = "still on a wrong partition after one hop";
             return Route::Reject(Reject::new(RejectCode::Misrouted, why));
         }
         if !is_ours {
-            return Route::Forward(home);
+            return Route::Forward(to, way.unwrap_or(ForwardReason::ToUser));
         }
         let is_first = matches!(way, None | Some(ForwardReason::ToUser));
         if is_first && let Err(reject) = self.may_be_applied_now(&event, record) {
@@ -341,7 +342,7 @@ impl<'r> Draft<'r> {
                     format!("the encoder refuses a text of this record: {}", refusal.message);
                 Route::Reject(Reject::poison(what, refusal.stack))
             }
-            (Route::Forward(home), _) => Route::Forward(home),
+            (Route::Forward(home, way), _) => Route::Forward(home, way),
             (Route::Reject(reject), _) => Route::Reject(reject),
         };
         Ready { record, reply, hop, route, counts, texts }

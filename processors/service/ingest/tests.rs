@@ -6,6 +6,7 @@ mod counts;
 mod expiry;
 mod faults;
 mod forgotten;
+mod generation;
 mod poison;
 mod quota;
 mod shadow;

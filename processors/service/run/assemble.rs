@@ -4,6 +4,7 @@
 //! broker is contacted, and the directory is locked before anything in it is read or removed.
 
 use super::dir::{begin_empty, instance_id, lock_dir, store_dir};
+use super::growth::{self, AwaitingConsumer, Growth};
 use super::ingesting::{Durability, IngestLoop};
 use super::lag::{Ends, LagLoop};
 use super::old_events::OldEvents;
@@ -26,7 +27,7 @@ use crossbeam_channel::{Receiver, Sender};
 use domain::Time;
 use domain::fault::Result;
 use kafka::{Connection, Embedded};
-use log::broker::{Broker, Log};
+use log::broker::{Broker, Consumer, Log};
 use log::clock::{Clock, SystemClock};
 use models::cross_encoder::{JudgeModel, RerankerModel};
 use models::embedder::Model;
@@ -77,6 +78,37 @@ impl Models {
     }
 }
 
+impl Parts<'_> {
+    /// The consumer of the events: a member of the group, at once or when the generation opens.
+    fn events_consumer(&self) -> Result<Box<dyn Consumer>> {
+        let (group, events) = (self.config.kafka.group_id.clone(), self.config.topics.events());
+        let (member, shards) = (self.member.clone(), self.shards.clone());
+        if growth::is_open(self.config, &self.connection)? {
+            return member.join(&group, &events, shards);
+        }
+        let join = Box::new(move || member.join(&group, &events, shards.clone()));
+        Ok(Box::new(AwaitingConsumer::new(self.config, &self.connection, join)?))
+    }
+
+    fn growth(&self) -> Box<dyn Fn() -> Result<Growth> + Send> {
+        let (config, connection) = (self.config.clone(), self.connection.clone());
+        let partitions = self.shards.partitions();
+        Box::new(move || growth::growth(&config, &connection, partitions))
+    }
+
+    /// Only a later generation may have more partitions than the recalls topic.
+    fn recalls_are_whole(&self) -> Option<Box<dyn Fn() -> Result<bool> + Send>> {
+        if self.config.kafka.generation == 1 {
+            return None;
+        }
+        let (recalls, connection) = (self.config.topics.recalls(), self.connection.clone());
+        let partitions = self.shards.partitions();
+        Some(Box::new(move || {
+            Ok(connection.partitions_of(&recalls)?.is_some_and(|found| found >= partitions))
+        }))
+    }
+}
+
 impl Service {
     pub fn start(config: &Config) -> Result<Service> {
         let mut config = config.clone();
@@ -90,6 +122,9 @@ impl Service {
         }
         let cluster = connection.cluster_id(Duration::from_millis(config.kafka.connect_ms))?;
         let found = topics::ready_topics(&config, &connection, embedded.as_ref())?;
+        if options::has_changelog(&config) {
+            growth::check_not_retired(&config, &connection)?;
+        }
         let tombstones_ms = found.tombstones_ms.unwrap_or(i64::MAX);
         config.topics.tombstones_ms = config.topics.tombstones_ms.min(tombstones_ms);
         let place = Deployment {
@@ -196,11 +231,15 @@ impl Service {
             let every = Duration::from_millis(config.store.scrub_ms);
             self.spawn("scrub", move |shared| loops::scrub(&shards, every, &shared))?;
         }
-        if config.store.standby && options::has_changelog(config) {
+        // The copies of a generation that is not open yet make its cut-over short.
+        let is_lasting = config.store.standby;
+        if (is_lasting || config.kafka.generation > 1) && options::has_changelog(config) {
             let shards = parts.shards.clone();
             let every = Duration::from_millis(config.store.standby_ms);
             let within = Duration::from_millis(config.forget.within_ms);
-            self.spawn("standby", move |shared| loops::stand_by(&shards, every, within, &shared))?;
+            self.spawn("standby", move |shared| {
+                loops::stand_by(&shards, every, within, is_lasting, &shared)
+            })?;
         }
         Ok(())
     }
@@ -234,9 +273,8 @@ impl Service {
             metrics: parts.metrics.clone(),
             tracer: parts.tracer.clone(),
         };
-        let events = config.topics.events();
         let ingest_loop = IngestLoop {
-            consumer: parts.member.join(&config.kafka.group_id, &events, shards.clone())?,
+            consumer: parts.events_consumer()?,
             durability,
             events: parts.events.clone(),
             replier: Replier::new(
@@ -255,6 +293,7 @@ impl Service {
             stalls: Stalls::new(config.ingest.aborts_max),
             ends_at: Time(0),
             end_unknown: None,
+            growth: parts.growth(),
         };
         self.spawn("ingest", move |shared| ingest_loop.run(ingest, &shared))
     }
@@ -289,6 +328,7 @@ impl Service {
                 options::replier(config, WhenMissing::Refuse),
                 parts.metrics.clone(),
             ),
+            is_whole: parts.recalls_are_whole(),
         };
         self.spawn("recall", move |shared| recall_loop.run(recall, &shared))
     }

@@ -21,18 +21,20 @@
 //! ones after [`FENCED_MAX`].
 
 use super::Shared;
+use super::growth::Growth;
 use super::loops::{CLOSE, LOOK_UP, deliver, try_again};
 use super::pace::BatchSize;
 use super::replier::Replier;
 use super::stalls::Stalls;
 use crate::config;
 use crate::ingest::{Effects, Ingest, Write};
-use domain::Time;
 use domain::fault::{Fault, Result, StopName};
+use domain::{GenerationMark, HandOverStep, Time};
 use log::broker::{
     CommittedOffsets, Consumer, Log, OutgoingRecord, Polled, Producer, Record, TransactError,
     Transactor,
 };
+use log::decode;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -63,6 +65,8 @@ pub struct IngestLoop {
     pub ends_at: Time,
     /// The partition whose end the broker did not tell last.
     pub end_unknown: Option<i32>,
+    /// Looks if partitions were added for a later generation of shards.
+    pub growth: Box<dyn Fn() -> Result<Growth> + Send>,
 }
 
 /// The way in which the outputs of a batch become durable, before the batch becomes visible.
@@ -125,6 +129,7 @@ impl IngestLoop {
         self.resume_restored(ingest, shared)?;
         self.replier.turn();
         let records = self.collect(ingest, shared)?;
+        self.look_at_growth(ingest, shared)?;
         self.look_up_ends(ingest, shared);
         if records.is_empty() {
             return Ok(());
@@ -230,6 +235,21 @@ impl IngestLoop {
         Ok(())
     }
 
+    /// Partitions beyond those of this generation are none of ours if a later one has them. Any
+    /// others would take users away from their shards.
+    fn look_at_growth(&self, ingest: &Ingest, shared: &Shared) -> Result<()> {
+        let Some(beyond) = ingest.shards.beyond() else { return Ok(()) };
+        match (self.growth)() {
+            Ok(Growth::OfLaterGeneration) => {
+                tracing::info!(partition = beyond, "leaves partitions to the next generation");
+                ingest.shards.leave_beyond();
+                Ok(())
+            }
+            Ok(Growth::OfNobody) => Err(ingest.shards.partitions_differ(beyond)),
+            Err(fault) => try_again(fault, shared),
+        }
+    }
+
     /// Looks up the ends of partitions whose reader is not at the end. A consumer reports an end
     /// only after a pause without records, so under a steady stream no shard would ever be ready.
     fn look_up_ends(&mut self, ingest: &Ingest, shared: &Shared) {
@@ -266,6 +286,7 @@ impl IngestLoop {
                 Ok(Polled::Record(record)) => {
                     if let Some(shard) = ingest.shards.get(record.partition) {
                         shard.saw(record.offset, Time(record.timestamp_ms));
+                        self.stop_if_retired(&shard, &record, ingest, shared);
                     }
                     bytes += record.bytes();
                     records.push(record);
@@ -300,9 +321,23 @@ impl IngestLoop {
             ingest
                 .shards
                 .writable(record.partition)
-                .is_some_and(|shard| record.offset > shard.applied())
+                .is_some_and(|shard| record.offset > shard.applied() && shard.closed().is_none())
         });
         Ok(records)
+    }
+
+    /// Stops in good order once the next generation answers in the place of a closed shard.
+    fn stop_if_retired(&self, shard: &Shard, record: &Record, ingest: &Ingest, shared: &Shared) {
+        if shard.closed().is_none() {
+            return;
+        }
+        let mark = decode::generation_mark(record, &ingest.options.decode);
+        if let Some(GenerationMark { step: HandOverStep::Retire, generation, .. }) = mark
+            && generation > ingest.options.generation
+        {
+            tracing::info!(generation, "the next generation answers: this process is retired");
+            shared.stop();
+        }
     }
 
     /// A full batch means that the log holds more records. Replies are then stale until the end of

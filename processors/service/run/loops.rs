@@ -106,13 +106,20 @@ pub(super) fn send(producer: &mut dyn Producer, record: OutgoingRecord) {
 pub struct RecallLoop {
     pub consumer: Box<dyn Consumer>,
     pub replier: Replier,
+    /// Looks whether the recalls topic has all partitions of the generation. `None` once it has:
+    /// until then the generation before answers.
+    pub is_whole: Option<Box<dyn Fn() -> Result<bool> + Send>>,
 }
+
+/// Pause between two looks whether the recalls topic is whole.
+const WHOLE_EVERY: Duration = Duration::from_millis(200);
 
 impl RecallLoop {
     pub fn run(mut self, mut recall: Recall, shared: &Shared) -> Result<()> {
         let mut seen_changes = u64::MAX;
         let mut owned = BTreeSet::new();
         let mut answered = Answered::default();
+        self.await_whole(shared)?;
         while !shared.is_stopping() {
             shared.turned("recall");
             if recall.shards.changes() != seen_changes {
@@ -141,6 +148,22 @@ impl RecallLoop {
         let offsets = answered.news(recall.answered());
         self.commit(offsets, &mut answered);
         self.consumer.close();
+        Ok(())
+    }
+
+    fn await_whole(&mut self, shared: &Shared) -> Result<()> {
+        let Some(is_whole) = self.is_whole.take() else { return Ok(()) };
+        while !shared.is_stopping() {
+            shared.turned("recall");
+            match is_whole() {
+                Ok(true) => {
+                    tracing::info!("the recalls topic is whole: answers requests");
+                    break;
+                }
+                Ok(false) => shared.sleep(WHOLE_EVERY),
+                Err(fault) => try_again(fault, shared)?,
+            }
+        }
         Ok(())
     }
 
@@ -341,9 +364,16 @@ fn rewrite_after_ms(within: Duration) -> i64 {
 const AFTER_FAULT: Duration = Duration::from_secs(600);
 
 /// Brings the stand-by copy of each shard of other processes up to date, once in each period.
-pub fn stand_by(shards: &Shards, every: Duration, within: Duration, shared: &Shared) -> Result<()> {
+/// Without `is_lasting`, only until this process owns shards: before a generation is open.
+pub fn stand_by(
+    shards: &Shards,
+    every: Duration,
+    within: Duration,
+    is_lasting: bool,
+    shared: &Shared,
+) -> Result<()> {
     let mut failed: BTreeMap<i32, Instant> = BTreeMap::new();
-    while !shared.is_stopping() {
+    while !shared.is_stopping() && (is_lasting || shards.owned().is_empty()) {
         failed.retain(|_, at| at.elapsed() < AFTER_FAULT);
         for partition in shards.of_others() {
             if failed.contains_key(&partition) {

@@ -43,7 +43,26 @@ pub fn kept(config: &Config, broker: &dyn Broker, dir: &Path, cluster: &str) -> 
     let log = broker.log(topic)?;
     let mut producer = broker.producer("keepsake-marks")?;
     let acknowledge = Duration::from_millis(config.kafka.acknowledge_ms);
-    Keeper { log: &*log, producer: &mut *producer, topic, cluster, dir, acknowledge }.key()
+    let creates = config.kafka.generation == 1;
+    Keeper { log: &*log, producer: &mut *producer, topic, cluster, dir, acknowledge, creates }.key()
+}
+
+/// Returns the key of the service for a command that signs in its name: that of the configuration,
+/// or the first one in the memories topic.
+pub fn of_service(config: &Config, broker: &dyn Broker) -> Result<SigningKey> {
+    if !config.topics.marks_key.is_empty() {
+        return Ok(key(config));
+    }
+    let topic = config.topics.memories();
+    let log = broker.log(&topic)?;
+    let from = log.beginning(PARTITION)?;
+    let found = restore::first_named(&*log, PARTITION, from, None, SIGNING_KEY_PREFIX)?;
+    let found = found.as_ref().and_then(|record| record.header(STATE_HEADER));
+    let found = found.and_then(|key| std::str::from_utf8(key).ok()).ok_or_else(|| {
+        let what = format!("{topic} has no signing key: has its service ever run?");
+        Fault::stop(StopName::TopicMissing, what)
+    })?;
+    Ok(SigningKey::of(found))
 }
 
 /// Access to the memories topic of the service and to the file of this process.
@@ -54,6 +73,8 @@ struct Keeper<'a> {
     cluster: &'a str,
     dir: &'a Path,
     acknowledge: Duration,
+    /// Creates a key if there is none. A later generation has that of the one before.
+    creates: bool,
 }
 
 impl Keeper<'_> {
@@ -75,6 +96,11 @@ impl Keeper<'_> {
         let beginning = self.log.beginning(PARTITION)?;
         let found = match self.found(beginning, None)? {
             Some(found) => found,
+            None if !self.creates => {
+                let what =
+                    format!("{} has no signing key yet: its build has not begun", self.topic);
+                return Err(Fault::retry(what));
+            }
             None => {
                 self.publish(&stored.map_or_else(random, |(_, key)| key))?;
                 self.found(beginning, None)?.ok_or_else(|| {
@@ -159,7 +185,8 @@ mod tests {
         let log = connection.log(TOPIC).expect("a log");
         let mut producer = connection.producer(name).expect("a producer");
         let acknowledge = Duration::from_secs(1);
-        Keeper { log: &*log, producer: &mut *producer, topic: TOPIC, cluster: id, dir, acknowledge }
+        let (topic, cluster, creates) = (TOPIC, id, true);
+        Keeper { log: &*log, producer: &mut *producer, topic, cluster, dir, acknowledge, creates }
             .key()
             .expect("a key")
     }

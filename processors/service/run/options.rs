@@ -205,6 +205,7 @@ pub fn ingest(config: &Config) -> ingest::Options {
         memories: config.topics.memories(),
         changelog: has_changelog(config),
         group: config.kafka.group_id.clone(),
+        generation: config.kafka.generation,
         dead_letters: dead_letters(config),
         decode: decode(config),
         with_text: config.decisions.text,
@@ -246,6 +247,7 @@ pub fn breaker(config: &Config) -> ingest::breaker::Limits {
 pub fn recall(config: &Config) -> recall::Options {
     recall::Options {
         recalls: config.topics.recalls(),
+        generation: config.kafka.generation,
         dead_letters: dead_letters(config),
         decode: decode(config),
         candidates: config.recall.candidates,

@@ -143,15 +143,23 @@ pub fn ready_topics(
         return Ok(TopicsFound { partitions: config.topics.partitions, tombstones_ms: None });
     }
     let names: Vec<String> = wanted.iter().map(|topic| topic.name.clone()).collect();
-    let mut found = connection.partitions(&names)?;
-    let missing: Vec<TopicSpec> =
-        wanted.into_iter().filter(|topic| !found.contains_key(&topic.name)).collect();
+    let later = config.of_generation(config.kafka.generation + 1).topics.memories();
+    let asked = [names.as_slice(), &[later.clone()]].concat();
+    let mut found = connection.partitions(&asked)?;
+    // The memories topic of a later generation is made by whoever builds the generation.
+    let is_built = |name: &String| config.kafka.generation > 1 && *name == config.topics.memories();
+    let missing: Vec<TopicSpec> = wanted
+        .into_iter()
+        .filter(|topic| !found.contains_key(&topic.name) && !is_built(&topic.name))
+        .collect();
     if !missing.is_empty() && config.topics.create {
         create_topics(config, connection, &missing)?;
         // A broker may list a new topic only some time after the creation.
         let give_up = Instant::now() + CREATED_WITHIN;
-        while found.len() < names.len() && Instant::now() < give_up {
-            found = connection.partitions(&names)?;
+        while names.iter().any(|name| !found.contains_key(name) && !is_built(name))
+            && Instant::now() < give_up
+        {
+            found = connection.partitions(&asked)?;
         }
     }
     let partitions = check_topics(config, &found)?;
@@ -188,8 +196,18 @@ fn check_settings(
 }
 
 /// Checks that all topics exist, and that events, recalls and memories have equally many
-/// partitions. Returns that number. `found` maps the name of each topic to its partitions.
+/// partitions. Around a cut-over, events and recalls may still have fewer than a new generation, or
+/// already as many as the next one has. Returns the number of the generation's shards. `found` maps
+/// the name of each topic to its partitions.
 pub fn check_topics(config: &Config, found: &BTreeMap<String, i32>) -> Result<i32> {
+    let memories = config.topics.memories();
+    if config.kafka.generation > 1 && !found.contains_key(&memories) {
+        let what = format!(
+            "topic {memories} does not exist: `keepsake generation build --to {}` makes it",
+            config.kafka.generation
+        );
+        return Err(Fault::stop(StopName::TopicMissing, what));
+    }
     if let Some(missing) = topics(config).iter().find(|topic| !found.contains_key(&topic.name)) {
         let what = format!(
             "topic {} does not exist, or this principal may not see it: run `keepsake topics \
@@ -198,16 +216,18 @@ pub fn check_topics(config: &Config, found: &BTreeMap<String, i32>) -> Result<i3
         );
         return Err(Fault::stop(StopName::TopicMissing, what));
     }
-    let events = config.topics.events();
-    let expected = found[&events];
-    for name in [config.topics.recalls(), config.topics.memories()] {
+    let own = found[&memories];
+    let later = found.get(&config.of_generation(config.kafka.generation + 1).topics.memories());
+    for name in [config.topics.events(), config.topics.recalls()] {
         let partitions = found[&name];
-        if partitions != expected {
+        let is_not_cut_over = config.kafka.generation > 1 && partitions < own;
+        if partitions != own && !is_not_cut_over && later != Some(&partitions) {
             let what = format!(
-                "{name} has {partitions} partitions and {events} has {expected}: they must be equal"
+                "{name} has {partitions} partitions and {memories} has {own}: they must be equal; \
+                 to grow, see `keepsake generation --help`"
             );
             return Err(Fault::stop(StopName::PartitionsDiffer, what));
         }
     }
-    Ok(expected)
+    Ok(own)
 }

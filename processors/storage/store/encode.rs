@@ -49,6 +49,9 @@ pub fn encode(
     for (partition, offset) in staged.vias {
         batch.put(keys::via(partition), format::offset_bytes(offset));
     }
+    if let Some(closed) = &staged.closed {
+        batch.put(keys::closed(), format::closed_bytes(closed));
+    }
     for (key, user) in staged.users {
         batch.user(&key, user)?;
     }

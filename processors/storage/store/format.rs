@@ -26,8 +26,8 @@ use super::Identity;
 
 use domain::fault::{Fault, Result, StopName};
 use domain::{
-    ContextTurn, Kind, Memory, MemoryId, NeighbourTurn, NeighbourTurns, Position, Revision, Role,
-    Scope, Surprise, Time, UserKey, UserWordCounts, Vector,
+    Closed, ContextTurn, Kind, Memory, MemoryId, NeighbourTurn, NeighbourTurns, Position, Revision,
+    Role, Scope, Surprise, Time, UserKey, UserWordCounts, Vector,
 };
 use memory::reads::{ForgetMark, Forgot, GateState, SeenBefore, Session, SlotHolder, Spoken};
 use parking_lot::Mutex;
@@ -885,6 +885,16 @@ pub fn offset_bytes(offset: i64) -> Vec<u8> {
 
 pub fn offset(bytes: &[u8]) -> Result<i64> {
     decode(bytes)
+}
+
+/// The end of a generation: the next one, the number of its partitions, the last offset applied.
+pub fn closed_bytes(closed: &Closed) -> Vec<u8> {
+    encode(&(closed.generation, closed.partitions, closed.offset), 17)
+}
+
+pub fn closed(bytes: &[u8]) -> Result<Closed> {
+    let (generation, partitions, offset) = decode(bytes)?;
+    Ok(Closed { generation, partitions, offset })
 }
 
 /// A position in the changelog, and the time when the store reached that position.

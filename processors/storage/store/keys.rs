@@ -6,6 +6,7 @@
 //!                                 erased since
 //! 00 'd'                          shard: digest of the records that the changelog carries
 //! 00 'v' partition                shard: highest offset forwarded from that partition
+//! 00 'q'                          shard: the next generation applies the further events
 //! tenant/user/ 'm' id             memory and vector
 //! tenant/user/ 't' len session n  the last turns of a session, n = number of the turn modulo 6
 //! tenant/user/ 's' session        session
@@ -74,6 +75,11 @@ pub fn via(source_partition: i32) -> Vec<u8> {
     let mut key = vec![SHARD, b'v'];
     key.extend(source_partition.to_be_bytes());
     key
+}
+
+/// Exists in a shard whose further events the next generation applies.
+pub fn closed() -> Vec<u8> {
+    vec![SHARD, b'q']
 }
 
 /// The prefix of all records of a user.
@@ -189,9 +195,9 @@ fn tagged(key: &UserKey, tag: u8, rest: &[&[u8]]) -> Vec<u8> {
 }
 
 /// True if the changelog carries the record: all of users, and of the shard's own the offsets of
-/// forwarded records.
+/// forwarded records and the end of its generation.
 pub fn is_in_changelog(bytes: &[u8]) -> bool {
-    bytes.first() != Some(&SHARD) || bytes.get(1) == Some(&b'v')
+    bytes.first() != Some(&SHARD) || matches!(bytes.get(1), Some(b'v' | b'q'))
 }
 
 /// True if the record holds words that somebody said, or numbers made of them, and is removed only

@@ -5,7 +5,7 @@ use super::records::Visit;
 use super::user_cache::SlotsAnswer;
 use super::{Store, format, keys};
 use domain::fault::{Fault, Result};
-use domain::{Memory, MemoryId, UserKey, Vector};
+use domain::{Closed, Memory, MemoryId, UserKey, Vector};
 use memory::reads::{
     Awaited, CONTEXT_TURNS, ContextWindow, ForgetMark, GateState, Reads, SeenBefore, Session,
     SlotHolder, Slots, Spoken,
@@ -19,6 +19,13 @@ pub type TryVisit<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> Result<bool>;
 impl Store {
     pub fn record(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.records.get(key)
+    }
+
+    /// Returns why the shard applies no further events, if so.
+    pub fn closed(&self) -> Result<Option<Closed>> {
+        let Some(bytes) = self.record(&keys::closed())? else { return Ok(None) };
+        let closed = format::closed(&bytes).map(Some);
+        closed.map_err(|fault| fault.about("reads the end of the generation"))
     }
 
     /// Visits every record whose key begins with the prefix, in key order.

@@ -58,6 +58,7 @@ impl Topic {
             epoch: Some(self.epoch),
             digest: self.writer.kept_digest(),
             format: crate::store::format::WRITTEN,
+            build: None,
         };
         let identity = identity();
         let to = Destination { topic: "memories", partition: identity.partition };
@@ -366,7 +367,13 @@ fn digest(sum: u128) -> Digest {
 
 fn meta(epoch: impl Into<Option<u64>>, sum: impl Into<Option<u128>>) -> Meta {
     let digest = sum.into().map(digest);
-    Meta { applied: 1, group: Some("ours".to_owned()), epoch: epoch.into(), digest, format: 0 }
+    Meta {
+        applied: 1,
+        group: Some("ours".to_owned()),
+        epoch: epoch.into(),
+        digest,
+        ..Meta::default()
+    }
 }
 
 fn after(before: Option<u128>, metas: &[Meta]) -> Witness {

@@ -1,0 +1,288 @@
+//! `keepsake generation`: builds the shards of a service anew with more partitions, beside those that
+//! serve, and hands the events over. The rules of what goes where are in `storage/rekeying.rs`.
+
+mod build;
+mod compare;
+mod cut_over;
+mod progress;
+
+use build::Builder;
+use clap::{Args, Subcommand};
+use client::show::{self, Output};
+use compare::Compared;
+use cut_over::CutOver;
+use domain::fault::{Fault, Result, StopName};
+use log::broker::Broker;
+use models::embedder::Model;
+use progress::{Generations, Progress, refused};
+use serde_json::json;
+use service::config::Config;
+use service::run::growth::is_open;
+use service::run::{self, options};
+use std::process::ExitCode;
+use std::time::Duration;
+use storage::rekeying::Rekeying;
+
+const EXAMPLES: &str = "\
+A generation is a set of shards with its own memories topic, consumer group and number of partitions. \
+The first is the one without a number. To grow from 6 to 24 partitions:
+
+  keepsake generation build --to 2 --partitions 24   leave it running: it follows the old generation
+  keepsake serve --set kafka.generation=2            the new processes; they copy their shards and wait
+  keepsake generation status --to 2                  until it is built and nearly nothing is behind
+  keepsake generation cut-over --to 2                events go to the new processes, the old ones stop
+
+Publishers and askers go on throughout. Until the cut-over, `keepsake generation drop --to 2` undoes it; \
+afterwards partitions cannot be taken away again.
+
+All processes of the old generation must be of this version before the cut-over, and none may be started \
+again after it. The new number of partitions must be a multiple of the old one.";
+
+#[derive(Subcommand)]
+#[command(after_help = EXAMPLES)]
+pub enum GenerationCommand {
+    /// Build the shards of a new generation, and follow the old one until the cut-over
+    Build(Build),
+    /// Show how far a generation is
+    Status(Chosen),
+    /// Compare the new shards with the old ones: number and digest of their records
+    Compare(Chosen),
+    /// Hand the events over to the processes of a new generation
+    CutOver(Handing),
+    /// Delete the memories topic of a generation that does not serve
+    Drop(Chosen),
+}
+
+#[derive(Args)]
+pub struct Chosen {
+    /// Number of the generation
+    #[arg(long, value_name = "N")]
+    to: u32,
+}
+
+#[derive(Args)]
+pub struct Build {
+    #[command(flatten)]
+    chosen: Chosen,
+    /// Partitions of the new generation: a multiple of the old number; needed when the build begins
+    #[arg(long, value_name = "COUNT")]
+    partitions: Option<i32>,
+}
+
+#[derive(Args)]
+pub struct Handing {
+    #[command(flatten)]
+    chosen: Chosen,
+    /// Hand over although no process of the new generation waits
+    #[arg(long)]
+    force: bool,
+    /// Seconds for each step that waits for other processes
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    within: u64,
+}
+
+impl GenerationCommand {
+    pub fn run(self, config: &Config, output: Output) -> Result<ExitCode> {
+        match self {
+            GenerationCommand::Build(it) => {
+                build(config, &Generations::of(config, it.chosen.to)?, it.partitions, output)
+            }
+            GenerationCommand::Status(it) => status(&Generations::of(config, it.to)?, output),
+            GenerationCommand::Compare(it) => compared(&Generations::of(config, it.to)?, output),
+            GenerationCommand::CutOver(it) => {
+                cut_over(&Generations::of(config, it.chosen.to)?, it.force, it.within, output)
+            }
+            GenerationCommand::Drop(it) => drop_generation(config, it.to, output),
+        }
+    }
+}
+
+fn build(
+    config: &Config,
+    generations: &Generations,
+    partitions: Option<i32>,
+    output: Output,
+) -> Result<ExitCode> {
+    let model = Model::open(&options::embedder(config))?;
+    let connection = &generations.connection;
+    let cluster = connection.cluster_id(Duration::from_millis(config.kafka.connect_ms))?;
+    let to = match (generations.to, partitions) {
+        (Some(there), Some(asked)) if there != asked => {
+            let topic = generations.new.topics.memories();
+            let why = format!("{topic} has {there} partitions, not {asked}");
+            return Err(generations.refused(why));
+        }
+        (Some(there), _) => there,
+        (None, Some(asked)) => asked,
+        (None, None) => {
+            let what = "give --partitions when the build begins";
+            return Err(Fault::stop(StopName::ConfigInvalid, what));
+        }
+    };
+    Rekeying::of(generations.from, to)?;
+    if generations.to.is_none() {
+        create(generations, to)?;
+    }
+    let generations = Generations::of(config, generations.number())?;
+    let identity = (model.name().to_owned(), model.dimensions() as u32);
+    let built = Builder::new(&generations, cluster, identity)?.run()?;
+    match output {
+        Output::Json => println!(
+            "{}",
+            json!({"complete": true, "partitions": to, "records": built.records,
+                "memories": built.memories, "read": built.read, "written": built.written})
+        ),
+        Output::Person => anstream::println!(
+            "{}the build is complete{}: {} memories in {to} shards; `keepsake generation cut-over` goes on",
+            show::GOOD,
+            show::PLAIN,
+            built.memories
+        ),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Creates the memories topic of the new generation, as the others are made.
+fn create(generations: &Generations, partitions: i32) -> Result<()> {
+    let topic = generations.new.topics.memories();
+    let mut wanted = run::topics(&generations.new);
+    wanted.retain(|spec| spec.name == topic);
+    wanted.iter_mut().for_each(|spec| spec.partitions = partitions);
+    let connection = &generations.connection;
+    run::create_topics(&generations.new, connection, &wanted)?;
+    // It takes a moment until every broker lists a new topic.
+    for _ in 0..100 {
+        if connection.partitions(&[topic.clone()])?.get(&topic) == Some(&partitions) {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    Err(Fault::retry(format!("{topic} was created and is not listed yet")))
+}
+
+fn status(generations: &Generations, output: Output) -> Result<ExitCode> {
+    let number = generations.number();
+    if generations.to.is_none() {
+        match output {
+            Output::Json => println!("{}", json!({"generation": number, "state": "not built"})),
+            Output::Person => println!("generation {number} is not built"),
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let to = generations.rekeying()?.to;
+    let Progress { ends, is_complete, behind, records, is_open, waiting, positions } =
+        generations.progress()?;
+    let state = match (is_open, is_complete, positions.is_empty()) {
+        (true, ..) => "cut over",
+        (_, true, _) => "complete",
+        (_, _, true) => "not begun",
+        _ => "following",
+    };
+    let closed = ends.len();
+    if output == Output::Json {
+        println!(
+            "{}",
+            json!({"generation": number, "state": state, "partitions_before": generations.from,
+                "partitions": to, "records": records, "behind": behind, "closed": closed,
+                "waiting": waiting})
+        );
+        return Ok(ExitCode::SUCCESS);
+    }
+    let head = ["generation", "state", "partitions", "records", "behind", "closed", "waiting"];
+    let row = vec![
+        number.to_string(),
+        state.to_owned(),
+        format!("{} → {to}", generations.from),
+        records.to_string(),
+        behind.to_string(),
+        format!("{closed} of {}", generations.from),
+        format!("{waiting} processes"),
+    ];
+    anstream::print!("{}", show::table(&head, &[row]));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn compared(generations: &Generations, output: Output) -> Result<ExitCode> {
+    let rows = compare::compare(generations)?;
+    let is_equal = rows.iter().all(|row| row.found == row.expected);
+    match output {
+        Output::Json => {
+            let shards: Vec<_> = rows
+                .iter()
+                .map(|row| {
+                    json!({"partition": row.partition, "memories": row.memories,
+                        "records": row.found.records, "equal": row.found == row.expected})
+                })
+                .collect();
+            println!("{}", json!({"equal": is_equal, "shards": shards}));
+        }
+        Output::Person => print_compared(&rows, is_equal),
+    }
+    Ok(if is_equal { ExitCode::SUCCESS } else { ExitCode::from(3) })
+}
+
+fn print_compared(rows: &[Compared], is_equal: bool) {
+    let cells: Vec<Vec<String>> = rows
+        .iter()
+        .map(|row| {
+            vec![
+                row.partition.to_string(),
+                row.memories.to_string(),
+                row.found.to_string(),
+                row.expected.to_string(),
+            ]
+        })
+        .collect();
+    let head = ["partition", "memories", "found", "expected"];
+    anstream::print!("{}", show::table(&head, &cells));
+    match is_equal {
+        true => anstream::println!("{}all shards are equal{}", show::GOOD, show::PLAIN),
+        false => anstream::println!("{}shards differ{}", show::BAD, show::PLAIN),
+    }
+}
+
+fn cut_over(
+    generations: &Generations,
+    force: bool,
+    within: u64,
+    output: Output,
+) -> Result<ExitCode> {
+    let marks = run::service_marks(&generations.old, &generations.connection)?;
+    let within = Duration::from_secs(within);
+    let done = CutOver { generations, marks, within, force }.run()?;
+    match output {
+        Output::Json => println!(
+            "{}",
+            json!({"generation": generations.number(), "closed_ms": done.closed_ms,
+                "opened_ms": done.opened_ms, "answered_ms": done.answered_ms})
+        ),
+        Output::Person => anstream::println!(
+            "{}generation {} serves{}: events waited {} ms",
+            show::GOOD,
+            generations.number(),
+            show::PLAIN,
+            done.opened_ms
+        ),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Deletes the memories topic of a generation that nobody serves: one that is not cut over, or one
+/// whose successor is.
+fn drop_generation(config: &Config, number: u32, output: Output) -> Result<ExitCode> {
+    let connection = client::connection(config)?;
+    let (chosen, next) = (config.of_generation(number), config.of_generation(number + 1));
+    let topic = chosen.topics.memories();
+    let is_succeeded = connection.partitions_of(&next.topics.memories())?.is_some()
+        && is_open(&next, &connection)?;
+    let is_serving = is_open(&chosen, &connection)? && !is_succeeded;
+    if is_serving || connection.members(&chosen.kafka.group_id)? > 0 {
+        return Err(refused(number, "it serves: it cannot be dropped"));
+    }
+    connection.delete_topics(&[topic.clone()])?;
+    match output {
+        Output::Json => println!("{}", json!({"dropped": topic})),
+        Output::Person => println!("deleted {topic}"),
+    }
+    Ok(ExitCode::SUCCESS)
+}

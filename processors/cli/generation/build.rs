@@ -1,0 +1,368 @@
+//! Builds the shards of a new generation from the changelog of the old one, and follows it until the
+//! old generation has ended.
+//!
+//! One round:
+//!
+//! 1. Read what is new in each partition of the old memories topic, committed records only.
+//! 2. Give each record to the new shards that it belongs to ([`Rekeying`]).
+//! 3. Write them in one transaction, with a meta record for each shard that was touched: number and
+//!    digest of its records, and the position in the old topic.
+//!
+//! The position is in the same transaction as what was read before it, so a builder that was killed
+//! goes on where it was, and a second builder ends the first.
+//!
+//! A partition of the old generation has ended once its changelog has the record that says so and the
+//! meta record behind it. When all have ended, the last meta records give the offsets from which the
+//! new shards read events.
+//!
+//! Limit: keeps about 80 bytes of memory for each record of all shards ([`Fold`]).
+
+use super::progress::Generations;
+use domain::fault::{Fault, Result, StopName};
+use kafka::ChangelogWriter;
+use log::broker::{Broker, Log, OutgoingRecord, Record, TransactError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use storage::backup::Fold;
+use storage::changelog::{Build, Destination, Meta, Owner, any_meta, closed_of, owner};
+use storage::rekeying::Rekeying;
+use storage::restore::{Progress, Span, each, each_whole};
+use storage::store::Identity;
+
+/// Records and bytes of one transaction: some tenths of a second, of the three that it may take.
+const BATCH_RECORDS: usize = 2000;
+const BATCH_BYTES: usize = 4 << 20;
+/// Pause between two rounds that found nothing new.
+const IDLE: Duration = Duration::from_millis(100);
+/// Pause before something that the broker refused is tried again.
+const AGAIN: Duration = Duration::from_millis(500);
+/// Failures in a row after which the builder gives up: about a minute, longer than a broker's restart.
+const FAILURES_MAX: u32 = 60;
+/// Time between two reports.
+const REPORT_EVERY: Duration = Duration::from_secs(5);
+
+/// The result of a build that is complete.
+pub struct Built {
+    pub records: u64,
+    pub memories: u64,
+    /// Records that this builder has read and written.
+    pub read: u64,
+    pub written: u64,
+}
+
+pub struct Builder<'a> {
+    generations: &'a Generations,
+    rekeying: Rekeying,
+    cluster: String,
+    model: String,
+    dimensions: u32,
+    source: Arc<dyn Log>,
+    target: Arc<dyn Log>,
+    topic: String,
+    writer: ChangelogWriter,
+    /// The newest format of a record of the old generation.
+    format: u8,
+    build: Build,
+    /// What each new shard amounts to, with the records that are not written yet.
+    folds: Vec<Fold>,
+    pending: Vec<OutgoingRecord>,
+    pending_bytes: usize,
+    touched: BTreeSet<i32>,
+    /// Offset of the mark that ends an old partition, whose meta record was not read yet.
+    ending: BTreeMap<i32, i64>,
+    read: u64,
+    written: u64,
+    reported: Instant,
+}
+
+impl<'a> Builder<'a> {
+    pub fn new(
+        generations: &'a Generations,
+        cluster: String,
+        (model, dimensions): (String, u32),
+    ) -> Result<Builder<'a>> {
+        let (old, new) = (&generations.old, &generations.new);
+        let topic = new.topics.memories();
+        let connection = &generations.connection;
+        Ok(Builder {
+            rekeying: generations.rekeying()?,
+            cluster,
+            model,
+            dimensions,
+            source: connection.log(&old.topics.memories())?,
+            target: connection.log(&topic)?,
+            writer: connection.changelog_writer(&format!("{}-build", new.kafka.group_id), &topic),
+            topic,
+            generations,
+            format: 0,
+            build: Build::default(),
+            folds: Vec::new(),
+            pending: Vec::new(),
+            pending_bytes: 0,
+            touched: BTreeSet::new(),
+            ending: BTreeMap::new(),
+            read: 0,
+            written: 0,
+            reported: Instant::now(),
+        })
+    }
+
+    /// Blocks until the generation is complete. Goes on after failures of the broker.
+    pub fn run(mut self) -> Result<Built> {
+        let mut failures = 0;
+        loop {
+            let read = self.read;
+            match self.begin().and_then(|()| self.follow()) {
+                Ok(()) => break,
+                Err(Fault::Retry(retry)) => {
+                    failures = if self.read > read { 1 } else { failures + 1 };
+                    if failures > FAILURES_MAX {
+                        return Err(Fault::Retry(retry));
+                    }
+                    eprintln!("{}: trying again", retry.what);
+                    std::thread::sleep(AGAIN);
+                }
+                Err(fault) => return Err(fault),
+            }
+        }
+        Ok(Built {
+            records: self.folds.iter().map(|fold| fold.digest().records).sum(),
+            memories: self.folds.iter().map(Fold::memories).sum(),
+            read: self.read,
+            written: self.written,
+        })
+    }
+
+    /// Takes over where the last builder was. Order matters: what that one left open is ended first,
+    /// and is then a part of the topic or not.
+    fn begin(&mut self) -> Result<()> {
+        self.writer.renew()?;
+        self.pending.clear();
+        self.pending_bytes = 0;
+        self.touched.clear();
+        self.ending.clear();
+        self.build = Build::default();
+        self.folds.clear();
+        let mut complete = 0;
+        for partition in 0..self.rekeying.to {
+            let mut fold = Fold::default();
+            let from = self.target.beginning(partition)?;
+            let end = self.target.end(partition)?;
+            let span = Span { partition, from, end, until: None };
+            each(&*self.target, &span, &Progress::default(), &mut |record| fold.take(&record))?;
+            if let Some((identity, meta)) = fold.last() {
+                self.check_own(partition, identity, meta)?;
+                let build = meta.build.clone().unwrap_or_default();
+                complete += i32::from(build.is_complete);
+                self.format = self.format.max(meta.format);
+                self.build.ends.extend(build.ends);
+                for (old, position) in build.positions {
+                    let known = self.build.positions.entry(old).or_default();
+                    *known = position.max(*known);
+                }
+            }
+            if fold.proven() == storage::backup::Proven::Differs {
+                return Err(fold.incomplete().about(format!("{}/{partition}", self.topic)));
+            }
+            self.folds.push(fold);
+        }
+        self.build.is_complete = complete == self.rekeying.to;
+        Ok(())
+    }
+
+    /// A topic of another build is left alone.
+    fn check_own(&self, partition: i32, theirs: &Identity, meta: &Meta) -> Result<()> {
+        let is_ours = *theirs == self.identity(partition) && meta.build.is_some();
+        if is_ours {
+            return Ok(());
+        }
+        let why = format!(
+            "{} is not of this build, or its generation has applied events already; \
+             `keepsake generation drop` removes what is not cut over",
+            self.topic
+        );
+        Err(self.generations.refused(why))
+    }
+
+    fn follow(&mut self) -> Result<()> {
+        while !self.build.is_complete {
+            let before = self.read;
+            for at in 0..self.rekeying.from {
+                if !self.build.ends.contains_key(&at) {
+                    self.read_on(at)?;
+                }
+            }
+            if self.build.ends.len() == self.rekeying.from as usize {
+                self.build.is_complete = true;
+                self.touched = (0..self.rekeying.to).collect();
+            }
+            self.write()?;
+            self.report()?;
+            if self.read == before && !self.build.is_complete {
+                std::thread::sleep(IDLE);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads an old partition to its present end.
+    fn read_on(&mut self, at: i32) -> Result<()> {
+        let source = self.source.clone();
+        let known = self.build.positions.get(&at).copied();
+        let from = known.map_or_else(|| source.beginning(at), Ok)?;
+        if from < source.beginning(at)? {
+            let why = format!(
+                "{} no longer has what follows in partition {at}, because compaction has removed it: \
+                 begin the build again, after `keepsake generation drop --to {}`",
+                self.generations.old.topics.memories(),
+                self.generations.number()
+            );
+            return Err(self.generations.refused(why));
+        }
+        let span = Span { partition: at, from, end: source.end(at)?, until: None };
+        each_whole(&*source, &span, &Progress::default(), &mut |record| self.take(at, record))?;
+        self.build.positions.insert(at, span.end.max(from));
+        Ok(())
+    }
+
+    fn take(&mut self, at: i32, record: Record) -> Result<()> {
+        self.read += 1;
+        let next = record.offset + 1;
+        let name = record.key.as_deref().unwrap_or_default();
+        match owner(name)? {
+            Owner::Meta => self.take_meta(at, &record)?,
+            Owner::Closed => self.take_end(at, &record)?,
+            owner => {
+                for shard in self.rekeying.shards_of(&owner, at) {
+                    self.give(&record, shard)?;
+                }
+            }
+        }
+        self.build.positions.insert(at, next);
+        let is_full = self.pending.len() >= BATCH_RECORDS || self.pending_bytes >= BATCH_BYTES;
+        if is_full {
+            self.write()?;
+            self.report()?;
+        }
+        Ok(())
+    }
+
+    fn take_meta(&mut self, at: i32, record: &Record) -> Result<()> {
+        let (identity, meta) = any_meta(record.value.as_deref().unwrap_or_default())?;
+        if (identity.model.as_str(), identity.dimensions) != (&self.model, self.dimensions) {
+            let what = format!(
+                "the vectors of the old generation are from {}, and embedder.model is {}: build with \
+                 the model of the old generation; another one needs a service of its own, filled by \
+                 `keepsake export` and `keepsake import`",
+                identity.model, self.model
+            );
+            return Err(Fault::stop(StopName::ModelChanged, what));
+        }
+        self.format = self.format.max(meta.format);
+        if let Some(end) = self.ending.get(&at).filter(|end| meta.applied >= **end) {
+            self.build.ends.insert(at, *end);
+            self.touched.insert(at);
+        }
+        Ok(())
+    }
+
+    fn take_end(&mut self, at: i32, record: &Record) -> Result<()> {
+        let closed = closed_of(record)?;
+        let number = self.generations.number();
+        if (closed.generation, closed.partitions) != (number, self.rekeying.to) {
+            let why = format!(
+                "partition {at} of the old generation ended for generation {} of {} partitions",
+                closed.generation, closed.partitions
+            );
+            return Err(self.generations.refused(why));
+        }
+        self.ending.insert(at, closed.offset);
+        Ok(())
+    }
+
+    fn give(&mut self, record: &Record, shard: i32) -> Result<()> {
+        let timestamp_ms = Some(record.timestamp_ms).filter(|at| *at >= 0);
+        let Record { key, value, headers, .. } = record.clone();
+        let given = Record { partition: shard, key, value, headers, ..Record::default() };
+        self.folds[shard as usize].take(&given)?;
+        let Record { key, value, headers, .. } = given;
+        let partition = Some(shard);
+        let topic = self.topic.clone();
+        let outgoing = OutgoingRecord { topic, partition, timestamp_ms, key, value, headers };
+        self.pending_bytes += outgoing.bytes();
+        self.pending.push(outgoing);
+        self.touched.insert(shard);
+        Ok(())
+    }
+
+    /// Writes what was taken, with the meta records of its shards behind it.
+    fn write(&mut self) -> Result<()> {
+        if self.touched.is_empty() {
+            return Ok(());
+        }
+        let mut records = std::mem::take(&mut self.pending);
+        for shard in std::mem::take(&mut self.touched) {
+            let to = Destination { topic: &self.topic, partition: shard };
+            records.push(to.meta(&self.identity(shard), &self.meta(shard)));
+        }
+        let mut tries = 0;
+        loop {
+            match self.writer.write(&records) {
+                Ok(()) => break,
+                Err(TransactError::Nothing(_)) if tries < FAILURES_MAX => {
+                    tries += 1;
+                    std::thread::sleep(AGAIN);
+                }
+                Err(TransactError::Nothing(why) | TransactError::Unknown(why)) => {
+                    return Err(Fault::retry(format!("writes {}: {why}", self.topic)));
+                }
+                Err(TransactError::Fenced(why)) => {
+                    let what = format!("another builder of this generation has begun: {why}");
+                    return Err(Fault::stop(StopName::InstanceTaken, what));
+                }
+                Err(TransactError::Fault(fault)) => return Err(fault),
+            }
+        }
+        self.written += records.len() as u64;
+        self.pending_bytes = 0;
+        Ok(())
+    }
+
+    fn meta(&self, shard: i32) -> Meta {
+        let end = self.build.ends.get(&shard).copied();
+        Meta {
+            applied: end.filter(|_| self.build.is_complete).unwrap_or(-1),
+            group: Some(self.generations.new.kafka.group_id.clone()),
+            epoch: Some(0),
+            digest: Some(self.folds[shard as usize].digest()),
+            format: self.format,
+            build: Some(self.build.clone()),
+        }
+    }
+
+    fn identity(&self, partition: i32) -> Identity {
+        Identity {
+            cluster: self.cluster.clone(),
+            topic: self.generations.new.topics.events(),
+            partition,
+            partitions: self.rekeying.to,
+            model: self.model.clone(),
+            dimensions: self.dimensions,
+        }
+    }
+
+    fn report(&mut self) -> Result<()> {
+        if self.reported.elapsed() < REPORT_EVERY {
+            return Ok(());
+        }
+        self.reported = Instant::now();
+        let mut behind = 0;
+        for at in 0..self.rekeying.from {
+            let position = self.build.positions.get(&at).copied().unwrap_or_default();
+            behind += (self.source.end(at)? - position).max(0);
+        }
+        eprintln!("{} records read, {} written, {behind} behind", self.read, self.written);
+        Ok(())
+    }
+}

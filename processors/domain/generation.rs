@@ -1,0 +1,80 @@
+//! The marks on the events topic by which one generation of shards hands over to the next, and what
+//! a shard keeps of them.
+//!
+//! | mark | partitions | effect |
+//! |---|---|---|
+//! | `close` | each of the old generation | the old shard applies no event behind it |
+//! | `open` | each of the new generation | none; it is applied once the new shard is open |
+//! | `retire` | each of the old generation | the processes of the old generation stop |
+
+use std::fmt;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HandOverStep {
+    Close,
+    Open,
+    Retire,
+}
+
+impl HandOverStep {
+    fn as_str(self) -> &'static str {
+        match self {
+            HandOverStep::Close => "close",
+            HandOverStep::Open => "open",
+            HandOverStep::Retire => "retire",
+        }
+    }
+}
+
+/// A step of the hand-over to a generation, with the number of that generation's partitions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GenerationMark {
+    pub step: HandOverStep,
+    pub generation: u32,
+    pub partitions: i32,
+}
+
+impl GenerationMark {
+    /// Reads a mark as [`fmt::Display`] writes it.
+    pub fn parsed(text: &str) -> Option<GenerationMark> {
+        let mut parts = text.split(':');
+        let name = parts.next()?;
+        let steps = [HandOverStep::Close, HandOverStep::Open, HandOverStep::Retire];
+        let step = steps.into_iter().find(|step| step.as_str() == name)?;
+        let generation = parts.next()?.parse().ok()?;
+        let partitions = parts.next()?.parse().ok().filter(|partitions| *partitions > 0)?;
+        parts.next().is_none().then_some(GenerationMark { step, generation, partitions })
+    }
+}
+
+impl fmt::Display for GenerationMark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}", self.step.as_str(), self.generation, self.partitions)
+    }
+}
+
+/// Why a shard applies no further events: the next generation does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Closed {
+    pub generation: u32,
+    /// Number of partitions of that generation.
+    pub partitions: i32,
+    /// Offset of the mark, the last event that the shard has applied.
+    pub offset: i64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_is_read_as_it_was_written_and_nothing_else_is() {
+        for step in [HandOverStep::Close, HandOverStep::Open, HandOverStep::Retire] {
+            let mark = GenerationMark { step, generation: 2, partitions: 24 };
+            assert_eq!(GenerationMark::parsed(&mark.to_string()), Some(mark));
+        }
+        for text in ["", "close", "close:2", "close:2:0", "close:-1:3", "end:2:3", "close:2:3:4"] {
+            assert_eq!(GenerationMark::parsed(text), None, "{text}");
+        }
+    }
+}
