@@ -25,7 +25,7 @@ pub struct Context {
 }
 
 impl Context {
-    /// Reads a header. `None` for a malformed one: the standard asks to go on as without it. A later
+    /// Reads a header. `None` for a malformed one: the standard asks to ignore the header. A later
     /// version may add fields at the end.
     pub fn parse(header: &[u8]) -> Option<Context> {
         let mut fields = std::str::from_utf8(header).ok()?.splitn(5, '-');

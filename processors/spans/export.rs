@@ -110,7 +110,7 @@ impl Exporter {
         is_open
     }
 
-    /// Returns what became of the spans since the last call.
+    /// Returns the counts of spans, by their end, since the last call.
     pub fn take_counts(&mut self) -> Counts {
         let queue_full = self.dropped.swap(0, Ordering::Relaxed);
         Counts { queue_full, ..std::mem::take(&mut self.counts) }

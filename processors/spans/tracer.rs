@@ -1,4 +1,4 @@
-//! Decides what is traced, makes ids, and puts finished spans into the queue of the exporter. No
+//! Decides which records are traced, makes ids, and puts finished spans into the queue of the exporter. No
 //! method waits: a full queue drops the span and counts it.
 
 use crate::{Attribute, Context, Kind, Span, SpanId, TraceId};
@@ -18,7 +18,7 @@ pub(crate) struct Recorder {
     pub dropped: Arc<AtomicU64>,
     /// State of the generator of ids.
     pub ids: AtomicU64,
-    /// Share of the work without a sender's decision that is traced.
+    /// Share that is traced of the messages without a decision of their sender.
     pub ratio: f64,
     pub links_max: usize,
     pub names_users: bool,
@@ -52,7 +52,8 @@ impl Tracer {
         self.0.as_ref().is_some_and(|recorder| recorder.names_users)
     }
 
-    /// Decides whether the work for a message is traced: as its sender decided, if it did.
+    /// Decides whether the work for a message is traced: by the decision of the message's sender, if
+    /// there is one.
     pub fn samples(&self, sender: Option<Context>) -> bool {
         let Some(recorder) = &self.0 else { return false };
         match sender {

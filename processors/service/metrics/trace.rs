@@ -1,4 +1,4 @@
-//! Measures what becomes of spans.
+//! Counts spans by their end.
 
 use super::registered::{Registered, from_zero};
 use prometheus::IntCounterVec;
