@@ -9,6 +9,9 @@
 
 use std::fmt;
 
+/// The header that holds the mark.
+pub const GENERATION: &str = "keepsake-generation";
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HandOverStep {
     Close,

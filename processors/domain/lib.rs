@@ -29,7 +29,7 @@ pub use event::{
     Action, Category, Event, Extracted, Fact, Forget, ForwardReason, Made, Maker, MemoryVersion,
     Position, Remember, Rest, Revise, Role, Signal, Turn, Update,
 };
-pub use generation::{Closed, GenerationMark, HandOverStep};
+pub use generation::{Closed, GENERATION, GenerationMark, HandOverStep};
 pub use key::{InvalidName, NAME_BYTES_MAX, UserKey};
 pub use memory::{
     ContextTurn, Kind, Memory, MemoryId, Metadata, NeighbourTurn, NeighbourTurns, Revision, Scope,

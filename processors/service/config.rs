@@ -112,6 +112,34 @@ mod tests {
     }
 
     #[test]
+    fn each_generation_has_names_of_its_own_and_the_first_those_of_the_file() {
+        let set = |generation: &str| {
+            loaded(&[
+                ("KEEPSAKE__KAFKA__BOOTSTRAP_SERVERS", "localhost:9092"),
+                ("KEEPSAKE__KAFKA__GENERATION", generation),
+            ])
+        };
+        let names = |config: &Config| {
+            let Config { kafka, topics, store, .. } = config;
+            (kafka.group_id.clone(), topics.memories(), store.dir.display().to_string())
+        };
+        let first = set("1").expect("valid");
+        let second = set("2").expect("valid");
+        let of = |group: &str, topic: &str, dir: &str| (group.into(), topic.into(), dir.into());
+        assert_eq!(names(&first), of("keepsake", "keepsake.memories", ".keepsake/data"));
+        let expected = of("keepsake.g2", "keepsake.memories.g2", ".keepsake/data/g2");
+        assert_eq!(names(&second), expected);
+        assert_eq!(names(&second.of_generation(1)), names(&first));
+        assert_eq!(names(&first.of_generation(2)), names(&second));
+        for wrong in ["0", "100"] {
+            let error = set(wrong).expect_err(wrong).to_string();
+            assert!(error.contains("kafka.generation"), "{error}");
+        }
+        let embedded = loaded(&[("KEEPSAKE__KAFKA__GENERATION", "2")]);
+        assert!(embedded.expect_err("no changelog").to_string().contains("kafka.generation"));
+    }
+
+    #[test]
     fn environment_wins_over_defaults_and_keeps_their_types() {
         let config = loaded(&[
             ("KEEPSAKE__KAFKA__BOOTSTRAP_SERVERS", "localhost:9092"),

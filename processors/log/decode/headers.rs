@@ -19,7 +19,7 @@ use crate::broker::{OutgoingRecord, Record, headers_bytes};
 use crate::wire::ECHOED;
 use domain::fault::{Reject, RejectCode};
 use domain::{
-    ForwardReason, GenerationMark, MARK, Position, REDRIVEN, ReplyTo, SignedParts,
+    ForwardReason, GENERATION, GenerationMark, MARK, Position, REDRIVEN, ReplyTo, SignedParts,
     TENANT_SIGNATURE, Time,
 };
 use regex::{RegexSet, RegexSetBuilder};
@@ -31,8 +31,6 @@ const ORIGIN: &str = "keepsake-origin";
 pub const VIA: &str = "keepsake-via";
 const TENANT: &str = "keepsake-tenant";
 const HOPS: &str = "keepsake-hops";
-/// On a tick by which one generation of shards hands over to the next.
-pub const GENERATION: &str = "keepsake-generation";
 /// The headers of a hop, which are replaced when a record is forwarded again.
 const HOP_HEADERS: [&str; 5] = [ORIGIN, VIA, TENANT, HOPS, MARK];
 /// Times a record may be forwarded: to the partition of its user, to that of its tenant, and from

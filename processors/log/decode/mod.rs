@@ -15,7 +15,7 @@ mod headers;
 mod request;
 
 pub use headers::{
-    AllowedTopics, GENERATION, REPLY_PARTITION, VIA, forwarded, generation_mark, is_repetition,
+    AllowedTopics, REPLY_PARTITION, VIA, forwarded, generation_mark, is_repetition,
     may_be_forwarded, signed_at,
 };
 

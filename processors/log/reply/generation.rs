@@ -3,8 +3,7 @@
 
 use super::JSON;
 use crate::broker::OutgoingRecord;
-use crate::decode::GENERATION;
-use domain::{GenerationMark, MARK, SignedParts, SigningKey};
+use domain::{GENERATION, GenerationMark, MARK, SignedParts, SigningKey};
 
 pub fn generation_mark(
     mark: GenerationMark,

@@ -118,10 +118,8 @@ impl Topics {
 
     /// The changelog of the generation. The first one has a name without a number.
     pub fn memories(&self) -> String {
-        match self.generation {
-            0 | 1 => format!("{}memories", self.prefix),
-            later => format!("{}memories.g{later}", self.prefix),
-        }
+        let later = (self.generation > 1).then(|| format!(".g{}", self.generation));
+        format!("{}memories{}", self.prefix, later.unwrap_or_default())
     }
 
     pub fn erasures(&self) -> String {

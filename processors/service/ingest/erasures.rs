@@ -17,7 +17,7 @@ pub struct Options {
 pub fn places(config: &Config) -> Vec<Place> {
     let topics = &config.topics;
     let within = i64::try_from(config.forget.within_ms).unwrap_or(i64::MAX);
-    vec![
+    let mut places = vec![
         place(
             "store and index".into(),
             Some(within),
@@ -59,7 +59,17 @@ pub fn places(config: &Config) -> Vec<Place> {
             "outside of Keepsake, which neither knows nor reaches them; `keepsake restore` applies this \
              receipt if it is given the receipt",
         ),
-    ]
+    ];
+    if config.kafka.generation > 1 {
+        let before = config.of_generation(config.kafka.generation - 1);
+        places.push(place(
+            format!("{}, and the directories of its processes", before.topics.memories()),
+            None,
+            "the generation before, until `keepsake generation drop` deletes the topic and somebody \
+             removes the directories",
+        ));
+    }
+    places
 }
 
 fn of_events(config: &Config) -> Place {
@@ -85,6 +95,19 @@ fn place(place: String, within_ms: Option<i64>, what: &'static str) -> Place {
 mod tests {
     use super::*;
     use crate::config::Layers;
+
+    #[test]
+    fn a_later_generation_names_what_the_one_before_has_left() {
+        for (generation, is_named) in [("1", false), ("2", true)] {
+            let mut layers = Layers::defaults();
+            layers.set("kafka.bootstrap_servers", "x:1", "test").expect("an option");
+            layers.set("kafka.generation", generation, "test").expect("an option");
+            let places = places(&layers.checked().expect("valid"));
+            let found =
+                places.iter().any(|place| place.place.starts_with("keepsake.memories, and"));
+            assert_eq!(found, is_named, "{generation}");
+        }
+    }
 
     #[test]
     fn the_events_have_a_time_limit_only_if_old_ones_are_deleted() {

@@ -935,6 +935,16 @@ mod tests {
         }
     }
 
+    /// The bytes lie in changelogs, so they are read for ever.
+    #[test]
+    fn the_end_of_a_generation_is_read_as_it_was_first_written() {
+        let was = Closed { generation: 2, partitions: 24, offset: 300_000 };
+        let bytes = closed_bytes(&was);
+        assert_eq!(bytes, [VERSION_6, 2, 48, 192, 207, 36]);
+        assert_eq!(closed(&bytes).unwrap(), was);
+        assert!(closed(&bytes[..3]).is_err());
+    }
+
     #[test]
     fn a_record_has_the_oldest_version_that_can_hold_it() {
         let plain = before_format_7("one");

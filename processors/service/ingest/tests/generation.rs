@@ -46,6 +46,11 @@ fn a_shard_applies_no_event_behind_the_mark_of_the_next_generation() {
     let closed = shard.closed().expect("the mark closes the shard");
     assert_eq!((closed.generation, closed.partitions, closed.offset), (2, 6, end));
     assert_eq!((shard.applied(), shard.store.closed().expect("a disk")), (end, Some(closed)));
+    // An offset of a user who is elsewhere in the next generation may be one of there.
+    let key = UserKey::new("default", "ada").expect("a name");
+    let is_kept = key.partition(6) == home();
+    assert_eq!(shard.has_applied(&key, 0), is_kept);
+    assert!(shard.has_applied(&key, -1), "a request without a minimum is answered");
     // Neither a later batch nor another mark changes anything.
     let later = vec![bench.record(&remember("a third key is in the car")), bench.close(3)];
     assert!(bench.step(later).1.is_empty());
