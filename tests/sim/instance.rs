@@ -27,10 +27,12 @@ use service::ownership::{Changelog, Deployment, Shards};
 use service::profile::Profiles;
 use service::recall::Recall;
 use service::run::ingesting::{Durability, IngestLoop};
+use service::run::lag::{Ends, LagLoop};
 use service::run::loops::CompactLoop;
 use service::run::pace::BatchSize;
 use service::run::replier::{Replier, WhenMissing};
 use service::run::reply_topics::ReplyTopics;
+use service::run::silences::Silences;
 use service::run::stalls::Stalls;
 use service::run::{Shared, options};
 use simulated::{Cluster, Connection};
@@ -264,6 +266,7 @@ pub struct Process {
 struct IngestThread {
     ingest_loop: IngestLoop,
     ingest: Ingest,
+    lag: LagLoop,
 }
 
 /// What a turn of a thread that works on a partition came to.
@@ -276,6 +279,7 @@ pub enum Turned {
 impl Process {
     pub fn start(start: &StartOptions<'_>) -> Result<Process> {
         let StartOptions { kit, cluster, .. } = start;
+        start.interruptions.starts();
         let connection = cluster.connect(start.name);
         let clock: Arc<dyn Clock> =
             Arc::new(ProcessClock { clock: start.clock.clone(), connection: connection.clone() });
@@ -328,6 +332,7 @@ impl Process {
             behind: BTreeMap::new(),
             fenced: 0,
             stalls: Stalls::new(kit.config.ingest.aborts_max),
+            silences: Silences::default(),
             ends_at: Time(0),
             end_unknown: None,
         };
@@ -345,7 +350,12 @@ impl Process {
             every: Duration::ZERO,
             acknowledge: Duration::ZERO,
         };
-        let ingest = IngestThread { ingest_loop, ingest: kit.ingest(&shards) };
+        let lag = LagLoop {
+            shards: shards.clone(),
+            every: Duration::from_millis(kit.config.metrics.lag_ms),
+            ends: Ends::new(connection.log(&topics.events())?),
+        };
+        let ingest = IngestThread { ingest_loop, ingest: kit.ingest(&shards), lag };
         Ok(Process {
             ingest: Arc::new(Mutex::new(Some(ingest))),
             compact: Arc::new(Mutex::new((compact_loop, compact))),
@@ -383,6 +393,7 @@ impl Process {
             Work::new(Sleep::ForTime, move || {
                 let mut ingest = ingest.lock();
                 let thread = ingest.as_mut().expect("the process has not stopped");
+                thread.lag.round(&shared);
                 thread.ingest_loop.round(&mut thread.ingest, &shared)
             })
         });

@@ -10,6 +10,7 @@ use super::old_events::OldEvents;
 use super::pace::BatchSize;
 use super::replier::{Replier, WhenMissing};
 use super::reply_topics::ReplyTopics;
+use super::silences::Silences;
 use super::stalls::Stalls;
 use super::{Service, Shared, http, loops, marks, options, topics};
 use crate::compact::{Compact, Judging, Writer};
@@ -245,6 +246,7 @@ impl Service {
             behind: BTreeMap::new(),
             fenced: 0,
             stalls: Stalls::new(config.ingest.aborts_max),
+            silences: Silences::default(),
             ends_at: Time(0),
             end_unknown: None,
         };
