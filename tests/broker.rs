@@ -347,6 +347,7 @@ on_every_broker! {
     a_paused_partition_is_silent_until_it_is_resumed_at_an_offset
     a_member_can_start_paused
     members_share_the_partitions_and_take_over_those_of_a_leaving_member
+    a_member_that_joins_again_gives_its_partitions_up_and_gets_them_anew
     a_transaction_returns_its_changelog_offsets_and_commits_the_read_offsets
     records_of_open_or_aborted_transactions_are_not_delivered
     a_fenced_transactor_writes_nothing
@@ -544,6 +545,19 @@ fn members_share_the_partitions_and_take_over_those_of_a_leaving_member(on: &Set
     settle(&mut [&mut second], || bob.holds().len() == 4);
     leaving.join().expect("the member leaves without a panic");
     assert!(ann.holds().is_empty(), "a leaving member gives its partitions up");
+}
+
+fn a_member_that_joins_again_gives_its_partitions_up_and_gets_them_anew(on: &Setup) {
+    on.publish_numbers(4);
+    let (owner, mut member) = on.join_alone();
+    member.resume(0, 1).expect("resumes");
+    assert_eq!(texts(&until_end(member.as_mut())), ["1", "2", "3"]);
+    member.join_again().expect("a living member leaves");
+    assert!(owner.holds().is_empty(), "given up before the next poll");
+    settle(&mut [&mut member], || owner.holds().len() == PARTITIONS as usize);
+    assert_silent(member.as_mut());
+    member.resume(0, 2).expect("resumes");
+    assert_eq!(texts(&until_end(member.as_mut())), ["2", "3"]);
 }
 
 fn a_transaction_returns_its_changelog_offsets_and_commits_the_read_offsets(on: &Setup) {

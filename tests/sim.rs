@@ -39,7 +39,7 @@ const SEEDS_FOR_A_BUG: u64 = 400;
 const SEEDS_FOR_EVERYTHING: u64 = 500;
 /// Outcomes of events and faults of processes. A simulator in which one of them never occurs
 /// proves nothing about it.
-const HAPPENS: [&str; 46] = [
+const HAPPENS: [&str; 49] = [
     "kept",
     "merged",
     "superseded",
@@ -86,6 +86,9 @@ const HAPPENS: [&str; 46] = [
     "without transactions",
     "died without transactions",
     "reads again in silence",
+    "a client fell silent",
+    "a silence ended with a resume",
+    "a silence ended with a new client",
 ];
 /// Steps that a failure prints.
 const LAST_STEPS: usize = 60;

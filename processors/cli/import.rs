@@ -11,9 +11,9 @@ use super::export::Memories;
 use clap::Args;
 use client::Client;
 use client::show::{self, Output};
+use domain::UserKey;
 use domain::fault::{Fault, Result, StopName};
-use domain::{SignedParts, TENANT_SIGNATURE, UserKey};
-use log::broker::Record;
+use log::broker::{OutgoingRecord, Record};
 use log::clock::{Clock, SystemClock};
 use log::decode;
 use serde_json::{Map, Value, json};
@@ -340,22 +340,20 @@ fn refusal(
     if event["at"].is_null() || event["id"] == "import-" {
         return Some("the memory has no id or no created_at".to_owned());
     }
-    let now = SystemClock.wall().0;
-    let mut record = Record {
+    let mut signed = OutgoingRecord {
         topic: config.topics.events(),
-        timestamp_ms: now,
         key: Some(key.as_str().as_bytes().to_vec()),
         value: Some(event.to_string().into_bytes()),
+        ..OutgoingRecord::default()
+    };
+    client::sign(&mut signed, &decode.tenants);
+    let record = Record {
+        topic: signed.topic,
+        timestamp_ms: SystemClock.wall().0,
+        key: signed.key,
+        value: signed.value,
+        headers: signed.headers,
         ..Record::default()
     };
-    let parts = SignedParts {
-        topic: &record.topic,
-        partition: -1,
-        key: record.key.as_deref(),
-        value: record.value.as_deref(),
-        headers: &record.headers,
-    };
-    let signature = decode.tenants.sign(key.tenant(), &parts, now);
-    record.headers.extend(signature.map(|it| (TENANT_SIGNATURE.to_owned(), it.into_bytes())));
     decode::event(&record, decode).outcome.err().map(|reject| reject.to_string())
 }

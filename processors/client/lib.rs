@@ -169,19 +169,7 @@ impl Client {
 
     /// Sends a record, signed if the configuration has the key of its tenant.
     fn send(&mut self, mut outgoing: OutgoingRecord) -> Result<()> {
-        let key = outgoing.key.as_deref().unwrap_or_default();
-        let tenant = key.split(|byte| *byte == b'/').next().unwrap_or_default();
-        let parts = SignedParts {
-            topic: &outgoing.topic,
-            partition: -1,
-            key: outgoing.key.as_deref(),
-            value: outgoing.value.as_deref(),
-            headers: &outgoing.headers,
-        };
-        let tenant = String::from_utf8_lossy(tenant);
-        let signature = self.tenants.sign(&tenant, &parts, SystemClock.wall().0);
-        let header = signature.map(|value| (TENANT_SIGNATURE.to_owned(), value.into_bytes()));
-        outgoing.headers.extend(header);
+        sign(&mut outgoing, &self.tenants);
         self.producer.send(&outgoing)
     }
 
@@ -296,4 +284,22 @@ pub fn parse_user(text: &str) -> Result<UserKey> {
     UserKey::new(tenant, user).map_err(|e| {
         Fault::stop(StopName::ConfigInvalid, format!("--user {text}: {} {}", e.field, e.why))
     })
+}
+
+/// Signs a record with the key of the tenant that the record's own key names, if there is one. A
+/// tenant's signature covers no partition, because the sender may leave that open.
+pub fn sign(record: &mut OutgoingRecord, tenants: &TenantKeys) {
+    let key = record.key.as_deref().unwrap_or_default();
+    let tenant = key.split(|byte| *byte == b'/').next().unwrap_or_default();
+    let parts = SignedParts {
+        topic: &record.topic,
+        partition: -1,
+        key: record.key.as_deref(),
+        value: record.value.as_deref(),
+        headers: &record.headers,
+    };
+    let tenant = String::from_utf8_lossy(tenant);
+    let signature = tenants.sign(&tenant, &parts, SystemClock.wall().0);
+    let header = signature.map(|value| (TENANT_SIGNATURE.to_owned(), value.into_bytes()));
+    record.headers.extend(header);
 }

@@ -1,8 +1,9 @@
 //! Writes many records to chosen partitions, in order, and reports where they are.
 
+use super::fault::failed;
 use super::producer::{KafkaProducer, ProducerCallbacks};
 use super::{Connection, OFFSETS, UNDECIDED, refused};
-use domain::fault::{Fault, Result};
+use domain::fault::Result;
 use log::broker::{OutgoingRecord, Producer as _};
 use parking_lot::Mutex;
 use rdkafka::consumer::Consumer as _;
@@ -47,7 +48,7 @@ impl Connection {
         let probe = self.probe(UNDECIDED)?;
         let groups = probe
             .fetch_group_list(Some(group), OFFSETS)
-            .map_err(|e| Fault::retry(format!("looks up the group {group}: {e}")))?;
+            .map_err(|e| failed(format!("looks up the group {group}"), &e))?;
         let found = groups.groups().iter().find(|found| found.name() == group);
         Ok(found.map_or(0, |found| found.members().len()))
     }
@@ -58,13 +59,16 @@ impl Connection {
         asked
             .add_partition_offset(topic, partition, Offset::Offset(timestamp_ms))
             .expect("librdkafka accepts every time from 1970 on");
+        let about = || format!("looks up a time in {topic}/{partition}");
         let found = self
             .probe(UNDECIDED)?
             .offsets_for_times(asked, OFFSETS)
-            .map_err(|e| Fault::retry(format!("looks up a time in {topic}/{partition}: {e}")))?;
-        let offset = found.elements().first().map(|element| element.offset());
-        match offset {
-            Some(Offset::Offset(offset)) => Ok(offset),
+            .map_err(|e| failed(about(), &e))?;
+        let found = found.elements();
+        let Some(found) = found.first() else { return Ok(self.offsets(topic, partition)?.1) };
+        found.error().map_err(|e| failed(about(), &e))?;
+        match found.offset() {
+            Offset::Offset(offset) => Ok(offset),
             _ => Ok(self.offsets(topic, partition)?.1),
         }
     }
@@ -80,5 +84,30 @@ impl BulkWriter {
     pub fn flush(&mut self) -> Result<BTreeMap<i32, i64>> {
         self.producer.flush(ACKNOWLEDGED_WITHIN)?;
         Ok(self.offsets_written.lock().clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Embedded, TopicSpec};
+    use domain::fault::{Fault, StopName};
+    use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
+
+    #[test]
+    fn a_missing_right_is_not_tried_again() {
+        let embedded = Embedded::start().expect("a broker in this process");
+        let events =
+            TopicSpec { name: "events".into(), partitions: 1, replication: 1, settings: vec![] };
+        embedded.create(&[events]).expect("makes a topic");
+        let broker =
+            Connection { servers: embedded.servers(), options: Vec::new(), embedded: true };
+        broker.offset_at("events", 0, 1).expect("the broker answers");
+        let denied = RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED;
+        embedded.cluster.request_errors(RDKafkaApiKey::ListOffsets, &[denied; 20]);
+        match broker.offset_at("events", 0, 1) {
+            Err(Fault::Stop(stop)) => assert_eq!(stop.name, StopName::AccessDenied),
+            other => panic!("{other:?}"),
+        }
     }
 }

@@ -29,6 +29,8 @@ use std::time::Duration;
 /// Time to fetch the group's offsets. The rebalance waits for them, and the group for the
 /// rebalance.
 const COMMITTED_WITHIN: Duration = Duration::from_secs(5);
+/// Time to fetch the first offset of a partition without a committed one.
+const FIRST_WITHIN: Duration = Duration::from_secs(1);
 
 pub struct ConsumerCallbacks {
     topic: String,
@@ -71,6 +73,19 @@ impl ConsumerCallbacks {
     pub fn reported(&self) -> Option<Reported> {
         self.reported.lock().clone()
     }
+
+    /// Calls the owner for those of these partitions that this member still has.
+    fn give_up(&self, partitions: &[i32]) {
+        let mut assigned = self.assigned.lock();
+        let held: Vec<i32> =
+            partitions.iter().copied().filter(|partition| assigned.remove(partition)).collect();
+        drop(assigned);
+        if let Some(owner) = &self.owner
+            && !held.is_empty()
+        {
+            owner.revoked(&held);
+        }
+    }
 }
 
 impl ClientContext for ConsumerCallbacks {
@@ -109,13 +124,10 @@ impl ConsumerContext for ConsumerCallbacks {
             list.elements().iter().map(|element| element.partition()).collect();
         let cooperative = matches!(consumer.rebalance_protocol(), RebalanceProtocol::Cooperative);
         let done = if err == RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS {
-            let starts = if partitions.is_empty() {
-                Vec::new()
-            } else {
-                begins(&committed(consumer, list), owner.as_ref())
-            };
+            let known = if partitions.is_empty() { Vec::new() } else { committed(consumer, list) };
+            let starts = if known.is_empty() { vec![] } else { begins(&known, owner.as_ref()) };
             self.assigned.lock().extend(&partitions);
-            let list = positions(&self.topic, &starts);
+            let list = positions(&self.topic, &placed(consumer, &self.topic, &starts, &known));
             let assigned = if cooperative {
                 consumer.incremental_assign(&list)
             } else {
@@ -123,10 +135,7 @@ impl ConsumerContext for ConsumerCallbacks {
             };
             assigned.and_then(|()| pause(consumer, &self.topic, &starts))
         } else {
-            self.assigned.lock().retain(|assigned| !partitions.contains(assigned));
-            if !partitions.is_empty() {
-                owner.revoked(&partitions);
-            }
+            self.give_up(&partitions);
             if cooperative { consumer.incremental_unassign(list) } else { consumer.unassign() }
         };
         self.assignments.fetch_add(1, Ordering::Relaxed);
@@ -164,6 +173,33 @@ fn committed(
             list.elements().iter().map(|element| (element.partition(), None)).collect()
         }
     }
+}
+
+/// Replaces `Paused` by an offset: the group's, or else the first of the partition. From a name for
+/// an offset, the client would look the offset up while the partition is paused and resumed, then
+/// take the answer for outdated, ask again half a second later, and begin at the answer, before
+/// everything that was read meanwhile.
+fn placed(
+    consumer: &BaseConsumer<ConsumerCallbacks>,
+    topic: &str,
+    starts: &[(i32, Start)],
+    known: &[(i32, Option<i64>)],
+) -> Vec<(i32, Start)> {
+    let mut answers = true;
+    let mut placed = starts.to_vec();
+    for (partition, start) in placed.iter_mut().filter(|(_, start)| *start == Start::Paused) {
+        let committed = known.iter().find(|(other, _)| other == partition);
+        let offset = committed.and_then(|(_, offset)| *offset).or_else(|| {
+            // A broker that does not answer takes time, in which the group waits.
+            let found = answers.then(|| {
+                consumer.fetch_watermarks(topic, *partition, FIRST_WITHIN).map(|(first, _)| first)
+            });
+            answers = matches!(found, Some(Ok(_)));
+            found?.ok()
+        });
+        *start = offset.map_or(Start::Beginning, Start::At);
+    }
+    placed
 }
 
 pub fn known_offset(offset: Offset) -> Option<i64> {
@@ -219,16 +255,12 @@ impl KafkaConsumer {
         KafkaConsumer { turns, ..KafkaConsumer::new(consumer, topic) }
     }
 
-    /// Closes a member that the broker expelled. librdkafka drops the partitions of such a member
-    /// without a word, so they are given up here.
-    pub fn leave_expelled(self) {
+    /// Gives up all partitions and closes. librdkafka drops the partitions of an expelled member
+    /// without a word, so closing alone would not give them up.
+    pub fn leave(self) {
         let context = self.consumer.context();
-        let partitions = std::mem::take(&mut *context.assigned.lock());
-        if let Some(owner) = &context.owner
-            && !partitions.is_empty()
-        {
-            owner.revoked(&partitions.into_iter().collect::<Vec<i32>>());
-        }
+        let partitions: Vec<i32> = context.assigned.lock().iter().copied().collect();
+        context.give_up(&partitions);
         Box::new(self).close();
     }
 
@@ -282,12 +314,17 @@ impl Consumer for KafkaConsumer {
             .map_err(|e| failed(format!("pauses {}", self.topic), &e))
     }
 
+    /// Order matters: the second resume repeats the first one where that was lost. Of two changes
+    /// of a partition, librdkafka drops the one that is overtaken, and reports it for a seek only
+    /// ([#5591](https://github.com/confluentinc/librdkafka/issues/5591)). A rebalance that begins
+    /// now pauses all partitions from another thread; its next change waits for the callback, which
+    /// runs on this thread. A second resume of a partition that reads does nothing.
     fn resume(&mut self, partition: i32, offset: i64) -> Result<()> {
+        let list = positions(&self.topic, &[(partition, Start::At(offset))]);
         self.consumer
             .seek(&self.topic, partition, Offset::Offset(offset), SOUGHT_WITHIN)
-            .and_then(|()| {
-                self.consumer.resume(&positions(&self.topic, &[(partition, Start::At(offset))]))
-            })
+            .and_then(|()| self.consumer.resume(&list))
+            .and_then(|()| self.consumer.resume(&list))
             .map_err(|e| failed(format!("resumes {}/{partition} at {offset}", self.topic), &e))
     }
 

@@ -1,4 +1,5 @@
-//! Joins the group again where the broker has expelled a static member.
+//! Joins the group again: where the broker has expelled a static member, and where the caller asks
+//! for a new client.
 //!
 //! A broker expels the member whose `instance.id` somebody else joins with. That is a second process
 //! with a copy of the store, or this process itself: if the answer to its join was lost while a broker
@@ -40,24 +41,31 @@ impl RejoiningConsumer {
     }
 
     /// Gives up the partitions of an expelled member. Returns false for one that was expelled too often.
-    fn leave(&mut self) -> bool {
+    fn leave_expelled(&mut self) -> bool {
         self.expelled.retain(|at| at.elapsed() < TOGETHER);
         if self.expelled.len() == SURVIVED {
             return false;
         }
         self.expelled.push(Instant::now());
         tracing::warn!("the broker expelled this process from its group: joining again");
-        if let Some(member) = self.member.take() {
-            member.leave_expelled();
-        }
+        self.leave();
         true
+    }
+
+    /// The next call joins with a new client.
+    fn leave(&mut self) {
+        if let Some(member) = self.member.take() {
+            member.leave();
+        }
     }
 }
 
 impl Consumer for RejoiningConsumer {
     fn poll(&mut self, wait: Duration) -> Result<Polled> {
         match self.member()?.poll(wait) {
-            Err(Fault::Stop(Stop { name: StopName::InstanceTaken, .. })) if self.leave() => {
+            Err(Fault::Stop(Stop { name: StopName::InstanceTaken, .. }))
+                if self.leave_expelled() =>
+            {
                 Ok(Polled::Nothing)
             }
             polled => polled,
@@ -86,6 +94,11 @@ impl Consumer for RejoiningConsumer {
 
     fn membership(&self) -> Option<Membership> {
         self.member.as_ref()?.membership()
+    }
+
+    fn join_again(&mut self) -> Result<()> {
+        self.leave();
+        Ok(())
     }
 
     fn close(self: Box<Self>) {

@@ -122,6 +122,11 @@ pub trait Consumer: Send {
     /// cannot write
     /// ([KIP-447](https://cwiki.apache.org/confluence/display/KAFKA/KIP-447%3A+Producer+scalability+for+exactly+once+semantics)).
     fn membership(&self) -> Option<Membership>;
+    /// Gives up all partitions and joins the group with a new client, because the present one
+    /// delivers nothing of a partition. A reader without a group has nothing to join.
+    fn join_again(&mut self) -> Result<()> {
+        Ok(())
+    }
     /// Leaves the group, so that the other members need not wait for the session timeout.
     fn close(self: Box<Self>);
 }

@@ -61,6 +61,7 @@ pub struct Metrics {
     shards_owned: IntGauge,
     rebalances: IntCounterVec,
     broker_errors: IntCounter,
+    silences: IntCounterVec,
     last_poll_seconds: IntGaugeVec,
     // Decisions
     decisions: IntCounterVec,
@@ -217,6 +218,12 @@ impl Metrics {
             broker_errors: r.counter(
                 "keepsake_broker_errors_total",
                 "Calls to Kafka that failed and are repeated",
+            ),
+            silences: r.counters(
+                "keepsake_silences_total",
+                "Times that the Kafka client delivered nothing of a partition whose log held \
+                 events, by remedy",
+                &["remedy"],
             ),
             last_poll_seconds: r.gauges(
                 "keepsake_last_turn_timestamp_seconds",
@@ -404,6 +411,7 @@ impl Metrics {
     fn begin(&self) {
         from_zero(&self.decisions, Outcome::ALL.map(Outcome::as_str));
         from_zero(&self.dead_letters, RejectCode::ALL.map(RejectCode::as_str));
+        from_zero(&self.silences, ["read_again", "join_again"]);
         from_zero(&self.transactions, ["committed", "aborted", "unknown", "fenced", "fault"]);
         let matches = Match::ALL.map(Match::as_str).into_iter().chain(["unknown"]);
         from_zero(&self.matches, matches);

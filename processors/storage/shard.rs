@@ -76,9 +76,18 @@ pub struct Shard {
     known_end: AtomicI64,
     /// The published offset: outputs of the events before it were acknowledged.
     published: AtomicI64,
+    /// The note that the log holds events which are not applied, until ingest takes it.
+    unread: Mutex<Option<Unread>>,
     recent: RecentDecisions,
     /// Order matters: the last field, so that it is dropped when all files are closed.
     files: Arc<()>,
+}
+
+/// The log holds an event from the offset `next` on, and nothing was applied from there for `ms`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unread {
+    pub next: i64,
+    pub ms: i64,
 }
 
 impl Shard {
@@ -101,6 +110,7 @@ impl Shard {
             was_caught_up: AtomicBool::new(false),
             known_end: AtomicI64::new(i64::MAX),
             published: AtomicI64::new(0),
+            unread: Mutex::default(),
             recent: RecentDecisions::new(recent_max),
             files: Arc::default(),
         })
@@ -257,6 +267,18 @@ impl Shard {
     /// Returns whether the log holds, or may hold, events that readers do not see yet.
     pub fn is_stale(&self) -> bool {
         self.behind() > 0 || !self.reached_end.load(Ordering::Acquire)
+    }
+
+    /// Adds the time since the last look at the log, which found the same event waiting.
+    pub fn note_unread(&self, next: i64, ms: i64) {
+        let mut unread = self.unread.lock();
+        let before = unread.filter(|before| before.next == next).map_or(0, |before| before.ms);
+        *unread = Some(Unread { next, ms: before + ms });
+    }
+
+    /// Takes the note about events that wait in the log, unless some were applied since.
+    pub fn take_unread(&self) -> Option<Unread> {
+        self.unread.lock().take().filter(|unread| unread.next == self.applied() + 1)
     }
 
     /// Returns the distance from the applied offset to the newest one known to be in the log.

@@ -350,6 +350,10 @@ impl Consumer for SabotagedConsumer {
         self.inner.membership()
     }
 
+    fn join_again(&mut self) -> Result<()> {
+        self.inner.join_again()
+    }
+
     fn close(self: Box<Self>) {
         self.inner.close();
     }

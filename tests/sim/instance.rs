@@ -28,10 +28,12 @@ use service::profile::Profiles;
 use service::recall::Recall;
 use service::run::growth::Growth;
 use service::run::ingesting::{Durability, IngestLoop};
+use service::run::lag::{Ends, LagLoop};
 use service::run::loops::CompactLoop;
 use service::run::pace::BatchSize;
 use service::run::replier::{Replier, WhenMissing};
 use service::run::reply_topics::ReplyTopics;
+use service::run::silences::Silences;
 use service::run::stalls::Stalls;
 use service::run::{Shared, options};
 use simulated::{Cluster, Connection};
@@ -266,6 +268,7 @@ pub struct Process {
 struct IngestThread {
     ingest_loop: IngestLoop,
     ingest: Ingest,
+    lag: LagLoop,
 }
 
 /// What a turn of a thread that works on a partition came to.
@@ -278,6 +281,7 @@ pub enum Turned {
 impl Process {
     pub fn start(start: &StartOptions<'_>) -> Result<Process> {
         let StartOptions { kit, cluster, .. } = start;
+        start.interruptions.starts();
         let connection = cluster.connect(start.name);
         let clock: Arc<dyn Clock> =
             Arc::new(ProcessClock { clock: start.clock.clone(), connection: connection.clone() });
@@ -330,6 +334,7 @@ impl Process {
             behind: BTreeMap::new(),
             fenced: 0,
             stalls: Stalls::new(kit.config.ingest.aborts_max),
+            silences: Silences::default(),
             ends_at: Time(0),
             end_unknown: None,
             growth: Box::new(|| Ok(Growth::OfNobody)),
@@ -348,7 +353,12 @@ impl Process {
             every: Duration::ZERO,
             acknowledge: Duration::ZERO,
         };
-        let ingest = IngestThread { ingest_loop, ingest: kit.ingest(&shards) };
+        let lag = LagLoop {
+            shards: shards.clone(),
+            every: Duration::from_millis(kit.config.metrics.lag_ms),
+            ends: Ends::new(connection.log(&topics.events())?),
+        };
+        let ingest = IngestThread { ingest_loop, ingest: kit.ingest(&shards), lag };
         Ok(Process {
             ingest: Arc::new(Mutex::new(Some(ingest))),
             compact: Arc::new(Mutex::new((compact_loop, compact))),
@@ -386,6 +396,7 @@ impl Process {
             Work::new(Sleep::ForTime, move || {
                 let mut ingest = ingest.lock();
                 let thread = ingest.as_mut().expect("the process has not stopped");
+                thread.lag.round(&shared);
                 thread.ingest_loop.round(&mut thread.ingest, &shared)
             })
         });

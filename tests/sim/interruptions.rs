@@ -27,6 +27,15 @@ pub enum Interruption {
     ExpelledBeforeCommit,
     /// The process dies after so many polls of the changelog.
     DiesRestoring { polls: usize },
+    /// The client delivers nothing more of the partition of the next record that it reads.
+    FallsSilent { until: SilentUntil },
+}
+
+/// The end of a silence, which is the client's and lasts until then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SilentUntil {
+    Resumed,
+    JoinedAgain,
 }
 
 /// The interruption planned for one process, if any. Clones share the plan.
@@ -35,6 +44,8 @@ pub struct Interruptions {
     cluster: Cluster,
     name: &'static str,
     planned: Arc<Mutex<Option<Interruption>>>,
+    /// The partition of which the client of the events delivers nothing.
+    silent: Arc<Mutex<Option<(i32, SilentUntil)>>>,
     happened: Arc<Mutex<Vec<&'static str>>>,
 }
 
@@ -44,6 +55,7 @@ impl Interruptions {
             cluster: cluster.clone(),
             name,
             planned: Arc::default(),
+            silent: Arc::default(),
             happened: Arc::default(),
         }
     }
@@ -85,6 +97,36 @@ impl Interruptions {
         planned.take();
     }
 
+    /// Returns whether the client withholds what it has read of a partition.
+    fn withholds(&self, partition: i32) -> bool {
+        let mut silent = self.silent.lock();
+        let mut planned = self.planned.lock();
+        if let Some(Interruption::FallsSilent { until }) = *planned {
+            *silent = Some((partition, until));
+            planned.take();
+            self.happened("a client fell silent");
+        }
+        silent.is_some_and(|(silent, _)| silent == partition)
+    }
+
+    fn resumes(&self, partition: i32) {
+        let ended = self.silent.lock().take_if(|it| *it == (partition, SilentUntil::Resumed));
+        if ended.is_some() {
+            self.happened("a silence ended with a resume");
+        }
+    }
+
+    fn joins_again(&self) {
+        if self.silent.lock().take().is_some() {
+            self.happened("a silence ended with a new client");
+        }
+    }
+
+    /// A new process has a new client.
+    pub fn starts(&self) {
+        self.silent.lock().take();
+    }
+
     fn commits(&self) {
         let planned = self.planned.lock().take_if(|it| *it == Interruption::ExpelledBeforeCommit);
         if planned.is_some() {
@@ -103,7 +145,15 @@ impl Consumer for InterruptedConsumer {
     fn poll(&mut self, wait: Duration) -> Result<Polled> {
         point();
         self.interruptions.polls_events();
-        self.inner.poll(wait)
+        match self.inner.poll(wait)? {
+            Polled::Record(record) if self.interruptions.withholds(record.partition) => {
+                Ok(Polled::Nothing)
+            }
+            Polled::End { partition } if self.interruptions.withholds(partition) => {
+                Ok(Polled::Nothing)
+            }
+            polled => Ok(polled),
+        }
     }
 
     fn assign(&mut self, partitions: &[(i32, Start)]) -> Result<()> {
@@ -123,6 +173,7 @@ impl Consumer for InterruptedConsumer {
     }
 
     fn resume(&mut self, partition: i32, offset: i64) -> Result<()> {
+        self.interruptions.resumes(partition);
         self.inner.resume(partition, offset)
     }
 
@@ -132,6 +183,11 @@ impl Consumer for InterruptedConsumer {
         let membership = self.inner.membership();
         self.interruptions.commits();
         membership
+    }
+
+    fn join_again(&mut self) -> Result<()> {
+        self.interruptions.joins_again();
+        self.inner.join_again()
     }
 
     fn close(self: Box<Self>) {

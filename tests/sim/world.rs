@@ -6,7 +6,7 @@
 
 use super::bugs::Bug;
 use super::instance::{FlushInABatch, Kit, Process, StartOptions, Turned};
-use super::interruptions::{Interruption, Interruptions};
+use super::interruptions::{Interruption, Interruptions, SilentUntil};
 use super::laws;
 use super::stream::{self, NOON_MS, PARTITIONS, Sent};
 use super::threads::UNTIL_IT_WAITS;
@@ -597,8 +597,12 @@ impl<'k> World<'k> {
     }
 
     fn plan_interruption(&mut self, which: usize) -> Step {
-        let interruption = match self.dice.below(4) {
+        let interruption = match self.dice.below(5) {
             0 => Interruption::ExpelledBeforeCommit,
+            4 => {
+                let until = [SilentUntil::Resumed, SilentUntil::JoinedAgain];
+                Interruption::FallsSilent { until: until[self.dice.below(2) as usize] }
+            }
             1 => Interruption::DiesRestoring { polls: self.dice.below(30) as usize },
             _ => {
                 let who = NAMES[self.dice.below(2) as usize];

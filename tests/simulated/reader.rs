@@ -240,6 +240,19 @@ impl Consumer for MemoryConsumer {
         Some(Membership(Box::new(proof)))
     }
 
+    fn join_again(&mut self) -> Result<()> {
+        let Some(member) = &mut self.member else { return Ok(()) };
+        let held: Vec<i32> = std::mem::take(&mut member.holds).into_iter().collect();
+        self.positions.clear();
+        if !held.is_empty() {
+            member.owner.revoked(&held);
+        }
+        let mut state = self.connection.alive()?;
+        state.leave(self.connection.number, &self.group, member.number);
+        member.number = state.join(self.connection.number, &self.group);
+        Ok(())
+    }
+
     fn close(self: Box<Self>) {
         drop(self);
     }

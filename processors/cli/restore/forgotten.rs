@@ -6,10 +6,9 @@
 
 use super::Restore;
 use client::reading;
+use domain::UserKey;
 use domain::fault::{Fault, Result, StopName};
-use domain::{SignedParts, TENANT_SIGNATURE, UserKey};
 use log::broker::OutgoingRecord;
-use log::clock::{Clock, SystemClock};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -134,17 +133,8 @@ impl Restore<'_> {
             value: Some(event.to_string().into_bytes()),
             ..OutgoingRecord::default()
         };
-        let parts = SignedParts {
-            topic: &record.topic,
-            partition: -1,
-            key: record.key.as_deref(),
-            value: record.value.as_deref(),
-            headers: &record.headers,
-        };
         let keys = self.config.auth.keys().expect("the keys were checked at start");
-        let signature = keys.sign(key.tenant(), &parts, SystemClock.wall().0);
-        let header = signature.map(|value| (TENANT_SIGNATURE.to_owned(), value.into_bytes()));
-        record.headers.extend(header);
+        client::sign(&mut record, &keys);
         record
     }
 }

@@ -101,6 +101,10 @@ impl Metrics {
         self.broker_errors.inc();
     }
 
+    pub fn silence_broken(&self, remedy: &str) {
+        self.silences.with_label_values(&[remedy]).inc();
+    }
+
     pub fn decided(&self, decision: &Decision) {
         self.decisions.with_label_values(&[decision.outcome.as_str()]).inc();
         self.memory.decided(decision.key.tenant(), decision.outcome);

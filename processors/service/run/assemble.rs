@@ -11,6 +11,7 @@ use super::old_events::OldEvents;
 use super::pace::BatchSize;
 use super::replier::{Replier, WhenMissing};
 use super::reply_topics::ReplyTopics;
+use super::silences::Silences;
 use super::stalls::Stalls;
 use super::{Service, Shared, http, loops, marks, options, topics};
 use crate::compact::{Compact, Judging, Writer};
@@ -291,6 +292,7 @@ impl Service {
             behind: BTreeMap::new(),
             fenced: 0,
             stalls: Stalls::new(config.ingest.aborts_max),
+            silences: Silences::default(),
             ends_at: Time(0),
             end_unknown: None,
             growth: parts.growth(),

@@ -161,6 +161,10 @@ impl Consumer for AwaitingConsumer {
         self.member.as_ref()?.membership()
     }
 
+    fn join_again(&mut self) -> Result<()> {
+        self.member()?.join_again()
+    }
+
     fn close(self: Box<Self>) {
         for consumer in [self.member, self.waiting].into_iter().flatten() {
             consumer.close();

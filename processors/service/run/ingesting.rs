@@ -25,6 +25,7 @@ use super::growth::Growth;
 use super::loops::{CLOSE, LOOK_UP, deliver, try_again};
 use super::pace::BatchSize;
 use super::replier::Replier;
+use super::silences::{Remedy, Silences};
 use super::stalls::Stalls;
 use crate::config;
 use crate::ingest::{Effects, Ingest, Write};
@@ -38,7 +39,7 @@ use log::decode;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use storage::shard::Shard;
+use storage::shard::{Shard, Unread};
 use storage::store::ChangelogPosition;
 
 pub struct IngestLoop {
@@ -61,6 +62,8 @@ pub struct IngestLoop {
     pub fenced: u32,
     /// Transactions in a row that did not commit.
     pub stalls: Stalls,
+    /// Partitions of which the client delivers nothing, although the log holds events.
+    pub silences: Silences,
     /// Wall time of the last look at the ends of the events partitions.
     pub ends_at: Time,
     /// The partition whose end the broker did not tell last.
@@ -84,6 +87,8 @@ const FENCED_MAX: u32 = 3;
 
 /// Shortest time between two looks at the ends of the events partitions: each asks the broker.
 const LOOK_UP_ENDS_MS: i64 = 1000;
+
+const SILENT: &str = "the log holds events of which the Kafka client delivers nothing";
 
 /// Pause before a partition is resumed again whose broker did not answer.
 const RESUME_AGAIN_MS: i64 = 1000;
@@ -126,8 +131,10 @@ impl IngestLoop {
     pub fn round(&mut self, ingest: &mut Ingest, shared: &Shared) -> Result<()> {
         shared.turned("ingest");
         let began = Instant::now();
+        self.break_silences(ingest)?;
         self.resume_restored(ingest, shared)?;
         self.replier.turn();
+        self.note_silences(ingest);
         let records = self.collect(ingest, shared)?;
         self.look_at_growth(ingest, shared)?;
         self.look_up_ends(ingest, shared);
@@ -230,7 +237,13 @@ impl IngestLoop {
                 "skipping events that the topic no longer has, as ingest.skip_gone allows"
             );
         }
-        self.consumer.resume(partition, next.max(first))?;
+        let resumed = self.consumer.resume(partition, next.max(first));
+        // Without an answer of any broker: a client that refuses is as silent as one that lies.
+        if resumed.is_err() {
+            self.silences.note(partition, Unread { next, ms: RESUME_AGAIN_MS });
+        }
+        resumed?;
+        shard.take_unread();
         shard.note_end(self.events.stable_end(partition)?);
         Ok(())
     }
@@ -248,6 +261,39 @@ impl IngestLoop {
             Ok(Growth::OfNobody) => Err(ingest.shards.partitions_differ(beyond)),
             Err(fault) => try_again(fault, shared),
         }
+    }
+
+    /// Takes the notes of the lag thread about events that wait in the log. What the next poll
+    /// delivers ends the silence of its partition.
+    fn note_silences(&mut self, ingest: &Ingest) {
+        for shard in ingest.shards.all() {
+            let partition = shard.partition;
+            let Some(unread) = shard.take_unread() else { continue };
+            if !self.behind.contains_key(&partition) && !ingest.shards.is_replaying(partition) {
+                self.silences.note(partition, unread);
+            }
+        }
+    }
+
+    /// Has the client read again what it delivers nothing of, and replaces the client if that does
+    /// not help.
+    fn break_silences(&mut self, ingest: &Ingest) -> Result<()> {
+        for (partition, remedy) in self.silences.due() {
+            ingest.metrics.silence_broken(remedy.as_str());
+            match remedy {
+                Remedy::ReadAgain => {
+                    tracing::warn!(partition, "{SILENT}: reading again");
+                    self.behind.entry(partition).or_insert(i64::MIN);
+                }
+                Remedy::JoinAgain => {
+                    tracing::warn!(partition, "{SILENT}: joining the group with a new client");
+                    self.consumer.join_again()?;
+                    // All partitions come anew.
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Looks up the ends of partitions whose reader is not at the end. A consumer reports an end
@@ -284,6 +330,7 @@ impl IngestLoop {
         while records.len() < self.pace.records() && bytes < self.limits.batch_bytes_max {
             match self.consumer.poll(wait) {
                 Ok(Polled::Record(record)) => {
+                    self.silences.heard(record.partition);
                     if let Some(shard) = ingest.shards.get(record.partition) {
                         shard.saw(record.offset, Time(record.timestamp_ms));
                         self.stop_if_retired(&shard, &record, ingest, shared);
@@ -299,6 +346,7 @@ impl IngestLoop {
                     }
                 }
                 Ok(Polled::End { partition }) => {
+                    self.silences.heard(partition);
                     if let Some(shard) = ingest.shards.writable(partition) {
                         shard.reached_end();
                     }

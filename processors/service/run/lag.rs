@@ -42,7 +42,8 @@ impl LagLoop {
         Ok(())
     }
 
-    fn round(&mut self, shared: &Shared) {
+    /// Looks at every open shard once.
+    pub fn round(&mut self, shared: &Shared) {
         let open = self.shards.all_partitions();
         for closed in self.ends.keep(&open) {
             shared.metrics.no_lag(closed);
@@ -52,13 +53,17 @@ impl LagLoop {
                 return;
             }
             let Some(shard) = self.shards.get(partition) else { continue };
+            let is_known = self.ends.look_up(partition).is_ok();
             // An idle consumer does not notice that its broker is gone.
-            if self.ends.look_up(partition).is_err() {
+            if !is_known {
                 shared.metrics.broker_error();
             }
             let place = LagPlace::of(&shard);
-            if let Some(lag) = self.ends.lag(&place, shared.now().wall) {
-                shared.metrics.lag(partition, lag);
+            let Some(lag) = self.ends.lag(&place, shared.now().wall) else { continue };
+            shared.metrics.lag(partition, lag);
+            // While the leader does not answer, nobody can read the events.
+            if is_known && lag.events > 0 {
+                shard.note_unread(place.next, self.every.as_millis() as i64);
             }
         }
     }
