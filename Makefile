@@ -12,7 +12,7 @@ KEEPSAKE := $(or $(CARGO_TARGET_DIR),target)/release/keepsake
 # The nightly compiler has the sanitizers that cargo-fuzz asks for; without one, stable does.
 FUZZ_TARGETS := $(notdir $(wildcard tests/data/fuzz/*))
 FUZZ_SECONDS := 60
-# The two runs of `test-all` take some four minutes each on two idle cores.
+# Twelve failures of a broker took five to seven minutes on two cores beside other builds.
 SHORT_TORTURE_SECONDS := 1500
 FUZZ_CARGO := $(if $(findstring --sanitizer=none,$(FUZZ)),,+nightly)
 RUST_MIN := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
