@@ -59,11 +59,15 @@ fn must(action: &str, dir: &Path) {
     assert!(output.status.success(), "deploy/kafka/kafka.sh {action}: {stderr}");
 }
 
+/// Longest start of a broker. A broker that recovers its log beside a build took more than a minute.
+const READY_SECONDS: &str = "180";
+
 pub fn kafka_sh(action: &str, dir: &Path, more: &[&str]) -> Output {
     Command::new(root().join("deploy/kafka/kafka.sh"))
         .arg(action)
         .arg(dir)
         .args(more)
+        .env("KAFKA_READY_SECONDS", READY_SECONDS)
         .stdin(Stdio::null())
         .output()
         .unwrap_or_else(|e| panic!("runs deploy/kafka/kafka.sh: {e}"))
