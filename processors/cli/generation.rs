@@ -152,7 +152,7 @@ fn create(generations: &Generations, partitions: i32) -> Result<()> {
     run::create_topics(&generations.new, connection, &wanted)?;
     // It takes a moment until every broker lists a new topic.
     for _ in 0..100 {
-        if connection.partitions(&[topic.clone()])?.get(&topic) == Some(&partitions) {
+        if connection.partitions(std::slice::from_ref(&topic))?.get(&topic) == Some(&partitions) {
             return Ok(());
         }
         std::thread::sleep(Duration::from_millis(100));
@@ -279,7 +279,7 @@ fn drop_generation(config: &Config, number: u32, output: Output) -> Result<ExitC
     if is_serving || connection.members(&chosen.kafka.group_id)? > 0 {
         return Err(refused(number, "it serves: it cannot be dropped"));
     }
-    connection.delete_topics(&[topic.clone()])?;
+    connection.delete_topics(std::slice::from_ref(&topic))?;
     match output {
         Output::Json => println!("{}", json!({"dropped": topic})),
         Output::Person => println!("deleted {topic}"),

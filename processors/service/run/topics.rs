@@ -144,7 +144,7 @@ pub fn ready_topics(
     }
     let names: Vec<String> = wanted.iter().map(|topic| topic.name.clone()).collect();
     let later = config.of_generation(config.kafka.generation + 1).topics.memories();
-    let asked = [names.as_slice(), &[later.clone()]].concat();
+    let asked = [names.as_slice(), std::slice::from_ref(&later)].concat();
     let mut found = connection.partitions(&asked)?;
     // The memories topic of a later generation is made by whoever builds the generation.
     let is_built = |name: &String| config.kafka.generation > 1 && *name == config.topics.memories();
