@@ -12,8 +12,6 @@ KEEPSAKE := $(or $(CARGO_TARGET_DIR),target)/release/keepsake
 # The nightly compiler has the sanitizers that cargo-fuzz asks for; without one, stable does.
 FUZZ_TARGETS := $(notdir $(wildcard tests/data/fuzz/*))
 FUZZ_SECONDS := 60
-# Twelve failures of a broker took five to seven minutes on two cores beside other builds.
-SHORT_TORTURE_SECONDS := 1500
 FUZZ_CARGO := $(if $(findstring --sanitizer=none,$(FUZZ)),,+nightly)
 RUST_MIN := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 # cargo-deny from the PATH; if there is none, `check-deny` builds this version in .keepsake/tools.
@@ -70,18 +68,13 @@ ifeq ($(KEEPSAKE_TEST_KAFKA),skip)
 	@$(skipped)
 endif
 
-test-all: check-build check-kafka ## the multilingual encoder, after its set-up (91 MB more); the deployment; the dashboards; 10 failures of one of three brokers; the last release in one group with this version, after its build
+test-all: check-build ## the multilingual encoder, after its set-up (91 MB more); the deployment; the dashboards
 	$(call step,model,deploy/model/setup.sh)
 	$(call step,multilingual model,deploy/model/setup.sh --multilingual)
 	$(call step,multilingual tests,KEEPSAKE_TEST_MODEL='$(MODEL)' KEEPSAKE_TEST_MULTILINGUAL='$(MODEL)-multilingual' cargo test --locked multilingual -- --nocapture)
 	$(call step,build,cargo test --locked --test integration --no-run)
 	$(call step,deployment,tests/deploy/run.sh)
 	$(call step,dashboards,deploy/grafana/check.sh)
-ifneq ($(KEEPSAKE_TEST_KAFKA),skip)
-	$(call step,Apache Kafka,deploy/kafka/kafka.sh jars)
-	$(call step,last release,$(last_release))
-	$(call step,brokers and versions,$(last_release); KEEPSAKE_TORTURE_BROKERS=10 timeout --foreground $(SHORT_TORTURE_SECONDS) cargo test --locked --test integration -- torture::three_brokers torture::versions --nocapture --test-threads=1)
-endif
 
 sim: check-build ## 10,000 simulated runs with fault injection (KEEPSAKE_SIM_SEEDS sets the number; KEEPSAKE_SIM_SEED repeats one)
 	$(call step,simulator,KEEPSAKE_SIM_SEEDS=$(or $(KEEPSAKE_SIM_SEEDS),10000) cargo test --locked --test integration sim:: -- --nocapture)
