@@ -15,17 +15,22 @@
 //! meta record behind it. When all have ended, the last meta records give the offsets from which the
 //! new shards read events.
 //!
+//! Limit: compaction removes the tombstones of forgotten records after a time. A builder that was away
+//! for half of it does not go on ([`is_away_too_long`]), because it may never have seen them.
+//!
 //! Limit: keeps about 80 bytes of memory for each record of all shards ([`Fold`]).
 
 use super::progress::Generations;
+use domain::Time;
 use domain::fault::{Fault, Result, StopName};
 use kafka::ChangelogWriter;
 use log::broker::{Broker, Log, OutgoingRecord, Record, TransactError};
+use log::clock::{Clock, SystemClock};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use storage::backup::Fold;
-use storage::changelog::{Build, Destination, Meta, Owner, any_meta, closed_of, owner};
+use storage::changelog::{Build, Destination, META, Meta, Owner, any_meta, closed_of, owner};
 use storage::rekeying::Rekeying;
 use storage::restore::{Progress, Span, each, each_whole};
 use storage::store::Identity;
@@ -39,6 +44,9 @@ const IDLE: Duration = Duration::from_millis(100);
 const AGAIN: Duration = Duration::from_millis(500);
 /// Failures in a row after which the builder gives up: about a minute, longer than a broker's restart.
 const FAILURES_MAX: u32 = 60;
+/// Time after which the builder writes its position even if there was nothing to read, in parts of the
+/// longest time that it may be away.
+const NOTES_WHILE_AWAY: i64 = 12;
 /// Time between two reports.
 const REPORT_EVERY: Duration = Duration::from_secs(5);
 
@@ -71,9 +79,20 @@ pub struct Builder<'a> {
     touched: BTreeSet<i32>,
     /// Offset of the mark that ends an old partition, whose meta record was not read yet.
     ending: BTreeMap<i32, i64>,
+    /// Half of the time for which the old memories topic keeps tombstones.
+    away_ms_max: i64,
+    /// When a builder has last read the old topic to its end. `None` before the first.
+    read_to_end: Option<Time>,
+    /// When that was written to the new topic.
+    noted: Time,
     read: u64,
     written: u64,
     reported: Instant,
+}
+
+/// True if tombstones may be gone that were written since the old topic was read.
+fn is_away_too_long(read_to_end: Option<Time>, now: Time, away_ms_max: i64) -> bool {
+    read_to_end.is_some_and(|read| now.ms_since(read) > away_ms_max)
 }
 
 impl<'a> Builder<'a> {
@@ -102,6 +121,9 @@ impl<'a> Builder<'a> {
             pending_bytes: 0,
             touched: BTreeSet::new(),
             ending: BTreeMap::new(),
+            away_ms_max: service::run::options::restore(old).away_ms_max,
+            read_to_end: None,
+            noted: SystemClock.wall(),
             read: 0,
             written: 0,
             reported: Instant::now(),
@@ -150,7 +172,12 @@ impl<'a> Builder<'a> {
             let from = self.target.beginning(partition)?;
             let end = self.target.end(partition)?;
             let span = Span { partition, from, end, until: None };
-            each(&*self.target, &span, &Progress::default(), &mut |record| fold.take(&record))?;
+            each(&*self.target, &span, &Progress::default(), &mut |record| {
+                if record.key.as_deref() == Some(META.as_bytes()) {
+                    self.read_to_end = self.read_to_end.max(Some(Time(record.timestamp_ms)));
+                }
+                fold.take(&record)
+            })?;
             if let Some((identity, meta)) = fold.last() {
                 self.check_own(partition, identity, meta)?;
                 let build = meta.build.clone().unwrap_or_default();
@@ -188,6 +215,8 @@ impl<'a> Builder<'a> {
     fn follow(&mut self) -> Result<()> {
         while !self.build.is_complete {
             let before = self.read;
+            let now = SystemClock.wall();
+            self.check_not_away(now)?;
             for at in 0..self.rekeying.from {
                 if !self.build.ends.contains_key(&at) {
                     self.read_on(at)?;
@@ -197,6 +226,10 @@ impl<'a> Builder<'a> {
                 self.build.is_complete = true;
                 self.touched = (0..self.rekeying.to).collect();
             }
+            self.read_to_end = Some(now);
+            if now.ms_since(self.noted) > self.away_ms_max / NOTES_WHILE_AWAY {
+                self.touched.insert(0);
+            }
             self.write()?;
             self.report()?;
             if self.read == before && !self.build.is_complete {
@@ -204,6 +237,20 @@ impl<'a> Builder<'a> {
             }
         }
         Ok(())
+    }
+
+    fn check_not_away(&self, now: Time) -> Result<()> {
+        if !is_away_too_long(self.read_to_end, now, self.away_ms_max) {
+            return Ok(());
+        }
+        let number = self.generations.number();
+        let why = format!(
+            "no builder has read {} for more than half of topics.tombstones_ms, so what was \
+             forgotten meanwhile could come back: begin the build again, after `keepsake generation \
+             drop --to {number}`",
+            self.generations.old.topics.memories()
+        );
+        Err(self.generations.refused(why))
     }
 
     /// Reads an old partition to its present end.
@@ -326,6 +373,7 @@ impl<'a> Builder<'a> {
         }
         self.written += records.len() as u64;
         self.pending_bytes = 0;
+        self.noted = SystemClock.wall();
         Ok(())
     }
 
@@ -364,5 +412,21 @@ impl<'a> Builder<'a> {
         }
         eprintln!("{} records read, {} written, {behind} behind", self.read, self.written);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_builder_that_was_away_for_half_the_life_of_a_tombstone_does_not_go_on() {
+        let now = Time(100_000);
+        for (read_to_end, is_refused) in
+            [(None, false), (Some(99_000), false), (Some(90_000), false), (Some(89_999), true)]
+        {
+            let read_to_end = read_to_end.map(Time);
+            assert_eq!(is_away_too_long(read_to_end, now, 10_000), is_refused, "{read_to_end:?}");
+        }
     }
 }
