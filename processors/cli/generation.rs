@@ -1,5 +1,5 @@
 //! `keepsake generation`: builds the shards of a service anew with more partitions, beside those that
-//! serve, and hands the events over. The rules of what goes where are in `storage/rekeying.rs`.
+//! serve, and hands the events over. The rules of the re-keying are in `storage/rekeying.rs`.
 
 mod build;
 mod compare;

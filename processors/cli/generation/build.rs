@@ -3,12 +3,12 @@
 //!
 //! One round:
 //!
-//! 1. Read what is new in each partition of the old memories topic, committed records only.
+//! 1. Read the new records of each partition of the old memories topic, committed ones only.
 //! 2. Give each record to the new shards that it belongs to ([`Rekeying`]).
 //! 3. Write them in one transaction, with a meta record for each shard that was touched: number and
 //!    digest of its records, and the position in the old topic.
 //!
-//! The position is in the same transaction as what was read before it, so a builder that was killed
+//! The position is in the same transaction as the records before it, so a builder that was killed
 //! goes on where it was, and a second builder ends the first.
 //!
 //! A partition of the old generation has ended once its changelog has the record that says so and the
@@ -72,7 +72,7 @@ pub struct Builder<'a> {
     /// The newest format of a record of the old generation.
     format: u8,
     build: Build,
-    /// What each new shard amounts to, with the records that are not written yet.
+    /// Number and digest of each new shard, with the records that are not written yet.
     folds: Vec<Fold>,
     pending: Vec<OutgoingRecord>,
     pending_bytes: usize,
@@ -156,7 +156,7 @@ impl<'a> Builder<'a> {
         })
     }
 
-    /// Takes over where the last builder was. Order matters: what that one left open is ended first,
+    /// Takes over where the last builder was. Order matters: its open transaction is ended first,
     /// and is then a part of the topic or not.
     fn begin(&mut self) -> Result<()> {
         self.writer.renew()?;
@@ -343,7 +343,7 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// Writes what was taken, with the meta records of its shards behind it.
+    /// Writes the records taken, with the meta records of their shards behind them.
     fn write(&mut self) -> Result<()> {
         if self.touched.is_empty() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Compares the shards of a new generation with what those of the old one amount to under the new
+//! Compares the shards of a new generation with those that the old one amounts to under the new
 //! number of partitions: number and digest of the records of each shard.
 
 use super::progress::{Generations, last_meta};
@@ -10,7 +10,7 @@ use storage::changelog::{Owner, owner};
 use storage::restore::{Progress, Span, each};
 use storage::store::Digest;
 
-/// One new shard: what it has, and what it should have.
+/// One new shard: its records, and those that it should have.
 pub struct Compared {
     pub partition: i32,
     pub found: Digest,

@@ -1,4 +1,4 @@
-//! The end of a generation of shards, and what it leaves to the next one.
+//! The end of a generation of shards, and its legacy to the next one.
 
 use super::{Bench, PARTITIONS, remember};
 use domain::{ForwardReason, GenerationMark, HandOverStep, SigningKey, UserKey};
