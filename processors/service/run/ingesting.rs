@@ -269,6 +269,9 @@ impl IngestLoop {
         for shard in ingest.shards.all() {
             let partition = shard.partition;
             let Some(unread) = shard.take_unread() else { continue };
+            if shard.closed().is_some() {
+                continue; // its events wait for the next generation
+            }
             if !self.behind.contains_key(&partition) && !ingest.shards.is_replaying(partition) {
                 self.silences.note(partition, unread);
             }
