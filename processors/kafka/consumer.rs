@@ -29,7 +29,7 @@ use std::time::Duration;
 /// Time to fetch the group's offsets. The rebalance waits for them, and the group for the
 /// rebalance.
 const COMMITTED_WITHIN: Duration = Duration::from_secs(5);
-/// Time to fetch the first offset of a partition without a committed one.
+/// Time to fetch the first offset of a partition.
 const FIRST_WITHIN: Duration = Duration::from_secs(1);
 
 pub struct ConsumerCallbacks {
@@ -175,10 +175,11 @@ fn committed(
     }
 }
 
-/// Replaces `Paused` by an offset: the group's, or else the first of the partition. From a name for
-/// an offset, the client would look the offset up while the partition is paused and resumed, then
-/// take the answer for outdated, ask again half a second later, and begin at the answer, before
-/// everything that was read meanwhile.
+/// Replaces `Paused` by an offset: the group's, but not one before the first of the partition, which
+/// the client would report as lost while the partition is not yet paused. From a name for an offset,
+/// the client would look the offset up while the partition is paused and resumed, then take the
+/// answer for outdated, ask again half a second later, and begin at the answer, before everything
+/// that was read meanwhile.
 fn placed(
     consumer: &BaseConsumer<ConsumerCallbacks>,
     topic: &str,
@@ -189,14 +190,15 @@ fn placed(
     let mut placed = starts.to_vec();
     for (partition, start) in placed.iter_mut().filter(|(_, start)| *start == Start::Paused) {
         let committed = known.iter().find(|(other, _)| other == partition);
-        let offset = committed.and_then(|(_, offset)| *offset).or_else(|| {
-            // A broker that does not answer takes time, in which the group waits.
-            let found = answers.then(|| {
-                consumer.fetch_watermarks(topic, *partition, FIRST_WITHIN).map(|(first, _)| first)
-            });
-            answers = matches!(found, Some(Ok(_)));
-            found?.ok()
-        });
+        let committed = committed.and_then(|(_, offset)| *offset);
+        // A broker that does not answer takes time, in which the group waits: the others are not
+        // asked for after one of them.
+        let first = match answers {
+            true => consumer.fetch_watermarks(topic, *partition, FIRST_WITHIN).ok(),
+            false => None,
+        };
+        answers = first.is_some();
+        let offset = committed.max(first.map(|(first, _)| first));
         *start = offset.map_or(Start::Beginning, Start::At);
     }
     placed
