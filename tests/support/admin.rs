@@ -1,5 +1,6 @@
 //! Administers the topics of a real Kafka, as an operator does.
 
+use super::eventually;
 use rdkafka::admin::{
     AdminClient, AdminOptions, AlterConfig, ConfigSource, NewPartitions, ResourceSpecifier,
 };
@@ -53,13 +54,17 @@ impl Admin {
         self.done(self.client.alter_configs([&change], &AdminOptions::new()));
     }
 
+    /// Deletes all records of these partitions.
     pub fn truncate(&self, topic: &str, partitions: i32) {
         let mut all = TopicPartitionList::new();
         for partition in 0..partitions {
             all.add_partition_offset(topic, partition, Offset::End).expect("an end is an offset");
         }
-        self.runtime
-            .block_on(self.client.delete_records(&all, &AdminOptions::new()))
-            .unwrap_or_else(|e| panic!("truncates: {e}"));
+        // A broker refuses until it has heard of a changed cleanup policy.
+        eventually("the topic is truncated", || {
+            let deleted = self.client.delete_records(&all, &AdminOptions::new());
+            let deleted = self.runtime.block_on(deleted).expect("the broker answers");
+            deleted.elements().iter().all(|element| element.error().is_ok()).then_some(())
+        });
     }
 }
