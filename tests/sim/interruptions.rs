@@ -101,7 +101,10 @@ impl Interruptions {
     fn withholds(&self, partition: i32) -> bool {
         let mut silent = self.silent.lock();
         let mut planned = self.planned.lock();
-        if let Some(Interruption::FallsSilent { until }) = *planned {
+        // One at a time: a silence ends with a seek, or what it withheld would be skipped.
+        if silent.is_none()
+            && let Some(Interruption::FallsSilent { until }) = *planned
+        {
             *silent = Some((partition, until));
             planned.take();
             self.happened("a client fell silent");
