@@ -189,7 +189,7 @@ impl Growing {
     }
 }
 
-/// What goes on while the service grows.
+/// Publishers and askers that go on while the service grows.
 struct Traffic {
     stop: Arc<AtomicBool>,
     publisher: JoinHandle<Texts>,
@@ -505,7 +505,7 @@ fn growing_is_refused_by_name() {
         builder.ended()
     });
     assert!(builder.log().contains("instance-taken"), "{status}: {}", builder.log());
-    // What is not cut over can be undone.
+    // Before the cut-over everything can be undone.
     second.kill();
     let compared = eventually("the shards are equal", || {
         let compared = growing.generation(&["compare", "--to", "2"]);

@@ -304,7 +304,7 @@ impl Recall {
         request: &Request,
     ) -> Vec<OutgoingRecord> {
         let Arrived { record, began, trace, .. } = arrived;
-        // What an earlier generation forwarded to a partition of its own may need one hop more.
+        // A record that an earlier generation forwarded may need one hop more.
         let is_of_before = self.options.generation > 1 && decode::may_be_forwarded(record).is_ok();
         if hop.is_some() && !is_of_before {
             let reject =

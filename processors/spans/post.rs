@@ -71,7 +71,7 @@ impl Post {
                     response.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_vec();
                 Posted::Accepted { rejected: otlp::rejected(&answer.unwrap_or_default()) }
             }
-            // Those that the specification calls retryable.
+            // The statuses that the specification calls retryable.
             429 | 502 | 503 | 504 => {
                 Posted::Busy { status, retry_after: seconds.map(Duration::from_secs) }
             }

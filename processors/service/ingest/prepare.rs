@@ -140,7 +140,7 @@ impl Ingest {
             Some(ForwardReason::ToOrder) => (tenants_home == record.partition, tenants_home),
             Some(ForwardReason::InOrder) => (true, record.partition),
         };
-        // What an earlier generation forwarded to a partition of its own may need one hop more.
+        // A record that an earlier generation forwarded may need one hop more.
         let is_of_before = self.options.generation > 1 && decode::may_be_forwarded(record).is_ok();
         if !is_ours && hop.is_some() && !is_of_before {
             let why = "still on a wrong partition after one hop";
