@@ -167,7 +167,9 @@ fn note_shard(manifest: &mut Manifest, fold: &backup::Fold) -> Result<()> {
 }
 
 fn check_same_log(dir: &Path, earlier: &Manifest, now: &Manifest) -> Result<()> {
-    let of = |it: &Manifest| format!("{} of {}", it.memories_topic, it.cluster);
+    fn of(manifest: &Manifest) -> String {
+        format!("{} of {}", manifest.memories_topic, manifest.cluster)
+    }
     if of(earlier) == of(now) && earlier.partitions == now.partitions {
         return Ok(());
     }

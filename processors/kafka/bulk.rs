@@ -40,7 +40,10 @@ impl Connection {
             .finished(config)
             .create_with_context(context)
             .map_err(|e| refused("creates a producer", &e))?;
-        Ok(BulkWriter { producer: KafkaProducer { producer, deliveries }, offsets_written })
+        Ok(BulkWriter {
+            producer: KafkaProducer { producer: Arc::new(producer), deliveries },
+            offsets_written,
+        })
     }
 
     /// Returns the number of members that a consumer group has now.

@@ -335,7 +335,7 @@ impl Consumer for KafkaConsumer {
         if self.consumer.assignment_lost() {
             return None;
         }
-        self.consumer.group_metadata().map(|group| Membership(Box::new(group)))
+        self.consumer.group_metadata().map(|group| Membership(Arc::new(group)))
     }
 
     /// Order matters: each queue keeps the consumer alive.

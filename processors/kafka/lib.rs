@@ -219,7 +219,7 @@ impl Connection {
             .map_err(|e| refused("creates a producer", &e))?;
         // Fetches a token for the log-in, if there is one.
         producer.poll(Duration::ZERO);
-        Ok(Box::new(KafkaProducer { producer, deliveries }))
+        Ok(Box::new(KafkaProducer { producer: Arc::new(producer), deliveries }))
     }
 
     /// Returns the numbers of partitions of the named topics. A missing topic has no entry.

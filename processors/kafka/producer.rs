@@ -153,7 +153,7 @@ impl ProducerContext for ProducerCallbacks {
 }
 
 pub struct KafkaProducer {
-    pub producer: BaseProducer<ProducerCallbacks>,
+    pub producer: Arc<BaseProducer<ProducerCallbacks>>,
     pub deliveries: Arc<Deliveries>,
 }
 

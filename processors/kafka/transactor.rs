@@ -7,14 +7,21 @@
 //! - `Nothing`: the broker confirmed the abort. Before the last step nothing can be committed, so a
 //!   timeout there is aborted, too.
 //! - `Fenced`: another producer has the same transactional id.
-//! - `Unknown`: neither commit nor abort is confirmed. The producer is dropped before anybody reads
+//! - `Unknown`: neither commit nor abort is confirmed. The producer is given up before anybody reads
 //!   the log to find out.
 //! - `Fault`: the error would come again on every attempt.
+//!
+//! The last two steps and the abort ask the coordinators. librdkafka does not keep to the time that it
+//! is given there: a request waits for a frozen coordinator until `socket.timeout.ms`, and one to a
+//! coordinator that is looked up waits until a connection changes, without any limit
+//! (`creq_ts_timeout` in its `rdkafka_coord.c` is set and never read). Meanwhile the caller cannot poll,
+//! and the whole group waits for it. So these steps run on a thread of their own, and the caller waits
+//! for [`ENDED_WITHIN`].
 
 use super::Connection;
 use super::fault::{failed, is_denied, of_code};
 use super::producer::{KafkaProducer, ProducerCallbacks};
-use domain::fault::{Fault, Result};
+use domain::fault::{Fault, Result, StopName};
 use log::broker::{
     CommittedOffsets, Membership, OutgoingRecord, Producer as _, TransactError, Transactor,
 };
@@ -22,18 +29,22 @@ use parking_lot::Mutex;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::ConsumerGroupMetadata;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use rdkafka::producer::Producer as _;
+use rdkafka::producer::{BaseProducer, Producer as _};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak, mpsc};
 use std::time::Duration;
 
 /// Time for each step that the broker has to answer. Waiting for longer is useless while a broker
 /// restarts, since the transaction has timed out there by then.
 const WITHIN: Duration = Duration::from_secs(5);
-/// Time to open a new epoch. To end the transaction of an earlier process, the broker may have to
-/// wait for its timeout.
-const RENEWED_WITHIN: Duration = Duration::from_secs(30);
+/// Time for all steps that ask a coordinator: two of them, since the third comes only after a failure.
+const ENDED_WITHIN: Duration = Duration::from_secs(10);
+/// Time to open a new epoch. The caller tries again after it.
+const RENEWED_WITHIN: Duration = Duration::from_secs(10);
+/// Clients at a time that were given up and do not come back. Each holds threads and connections.
+const STUCK_MAX: usize = 4;
 
 pub struct KafkaTransactor {
     config: ClientConfig,
@@ -41,7 +52,11 @@ pub struct KafkaTransactor {
     changelog: String,
     /// `None` before the first `renew`, and after an outcome that needs one.
     open: Option<Open>,
+    /// The clients that were given up in the middle of a transaction, until they come back.
+    stuck: Vec<Weak<Client>>,
 }
+
+type Client = BaseProducer<ProducerCallbacks>;
 
 struct Open {
     producer: KafkaProducer,
@@ -55,6 +70,7 @@ impl KafkaTransactor {
             topic: topic.to_owned(),
             changelog: changelog.to_owned(),
             open: None,
+            stuck: Vec::new(),
         }
     }
 }
@@ -66,14 +82,22 @@ impl Transactor for KafkaTransactor {
         read: &[(i32, i64)],
         member: &Membership,
     ) -> std::result::Result<CommittedOffsets, TransactError> {
+        let member = member.0.clone();
         let member =
-            member.0.downcast_ref().expect("the consumer of the same broker made the membership");
+            member.downcast().expect("the consumer of the same broker made the membership");
         let offsets = read_until(&self.topic, read);
-        self.write(records, Some((&offsets, member)))
+        self.write(records, Some(Read { offsets, member }))
     }
 
     fn renew(&mut self) -> Result<()> {
         self.open = None;
+        self.stuck.retain(|client| client.strong_count() > 0);
+        if self.stuck.len() >= STUCK_MAX {
+            let what = format!(
+                "{STUCK_MAX} clients wait for a coordinator of transactions and do not come back"
+            );
+            return Err(Fault::stop(StopName::NoProgress, what));
+        }
         self.open = Some(Open::of(&self.config, &self.changelog)?);
         Ok(())
     }
@@ -84,26 +108,30 @@ impl KafkaTransactor {
     pub(super) fn write(
         &mut self,
         records: &[OutgoingRecord],
-        read: Option<Read<'_>>,
+        read: Option<Read>,
     ) -> std::result::Result<CommittedOffsets, TransactError> {
-        let Some(open) = &mut self.open else {
+        let Some(mut open) = self.open.take() else {
             return Err(TransactError::Unknown("the producer is being replaced".into()));
         };
         let outcome = open.transact(records, read);
-        if matches!(
-            outcome,
-            Err(TransactError::Unknown(_) | TransactError::Fenced(_) | TransactError::Fault(_))
-        ) {
-            // Order matters: the producer is destroyed before anybody looks in the log for the
-            // transaction.
-            self.open = None;
+        // Order matters: after any other outcome the producer is given up before anybody looks in the
+        // log for the transaction. One that does not come back is fenced by the next.
+        if matches!(outcome, Ok(_) | Err(TransactError::Nothing(_))) {
+            self.open = Some(open);
+        } else {
+            let client = Arc::downgrade(&open.producer.producer);
+            drop(open);
+            self.stuck.push(client);
         }
         outcome
     }
 }
 
 /// Input offsets, and the membership under which they are committed.
-type Read<'a> = (&'a TopicPartitionList, &'a ConsumerGroupMetadata);
+pub(super) struct Read {
+    offsets: TopicPartitionList,
+    member: Arc<ConsumerGroupMetadata>,
+}
 
 /// Writes transactions that read no input, under one name: a second writer of the name ends the
 /// first.
@@ -133,10 +161,10 @@ impl Open {
         let context = ProducerCallbacks::following(changelog);
         let deliveries = context.deliveries();
         let offsets_written = context.offsets_written();
-        let producer = config
+        let producer: Client = config
             .create_with_context(context)
             .map_err(|error| super::refused("creates a producer", &error))?;
-        let producer = KafkaProducer { producer, deliveries };
+        let producer = KafkaProducer { producer: Arc::new(producer), deliveries };
         // Fetches a token for the log-in, if there is one.
         producer.producer.poll(Duration::ZERO);
         producer
@@ -149,47 +177,105 @@ impl Open {
     fn transact(
         &mut self,
         records: &[OutgoingRecord],
-        read: Option<Read<'_>>,
+        read: Option<Read>,
     ) -> std::result::Result<CommittedOffsets, TransactError> {
         self.offsets_written.lock().clear();
-        self.producer
-            .producer
-            .begin_transaction()
-            .map_err(|error| self.uncommitted("begins", error))?;
+        let sent = self.send(records);
+        // The broker refuses the transaction as a whole and does not say for which topic.
+        let topics: BTreeSet<&str> = records.iter().map(|record| record.topic.as_str()).collect();
+        let ending = Ending {
+            client: self.producer.producer.clone(),
+            was_purged: sent.is_err() && self.producer.deliveries.take_purged(),
+            topics: topics.into_iter().collect::<Vec<_>>().join(", "),
+            read,
+            is_given_up: Arc::default(),
+        };
+        ending.await_outcome(sent)?;
+        let changelog = std::mem::take(&mut *self.offsets_written.lock());
+        Ok(CommittedOffsets { changelog })
+    }
+
+    /// Order matters: flush before the commit, which would wait for the deliveries in steps of
+    /// 100 ms.
+    fn send(&mut self, records: &[OutgoingRecord]) -> std::result::Result<(), Unsent> {
+        self.producer.producer.begin_transaction().map_err(Unsent::NotBegun)?;
         for record in records {
-            self.producer.send(record).map_err(|fault| self.undelivered(fault))?;
+            self.producer.send(record).map_err(Unsent::Undelivered)?;
         }
-        // Order matters: flush before the commit, which would wait for the deliveries in steps of
-        // 100 ms.
-        self.producer.flush(WITHIN).map_err(|fault| {
-            self.denied(records, read).unwrap_or_else(|| self.undelivered(fault))
+        self.producer.flush(WITHIN).map_err(Unsent::Undelivered)
+    }
+}
+
+/// Why the records of a transaction are not written.
+enum Unsent {
+    NotBegun(KafkaError),
+    Undelivered(Fault),
+}
+
+/// The steps that end a transaction.
+struct Ending {
+    client: Arc<Client>,
+    /// The client took records back, because the transaction had failed.
+    was_purged: bool,
+    topics: String,
+    read: Option<Read>,
+    /// Nobody waits for the outcome.
+    is_given_up: Arc<AtomicBool>,
+}
+
+impl Ending {
+    fn await_outcome(
+        self,
+        sent: std::result::Result<(), Unsent>,
+    ) -> std::result::Result<(), TransactError> {
+        let is_given_up = self.is_given_up.clone();
+        let (outcome, awaited) = mpsc::sync_channel(1);
+        let end = move || {
+            let ended = self.end(sent);
+            // Order matters: the client is let go before the caller counts who still has it.
+            drop(self);
+            let _ = outcome.send(ended);
+        };
+        std::thread::Builder::new().name("transaction".to_owned()).spawn(end).map_err(|error| {
+            TransactError::Unknown(format!("cannot start a thread to end it: {error}"))
         })?;
-        let producer = &self.producer.producer;
-        if let Some((offsets, member)) = read {
-            producer
+        awaited.recv_timeout(ENDED_WITHIN).unwrap_or_else(|_| {
+            is_given_up.store(true, Ordering::Release);
+            let within = ENDED_WITHIN.as_secs();
+            Err(TransactError::Unknown(format!("no coordinator has answered in {within} s")))
+        })
+    }
+
+    fn end(&self, sent: std::result::Result<(), Unsent>) -> std::result::Result<(), TransactError> {
+        match sent {
+            Ok(()) => self.commit(),
+            Err(Unsent::NotBegun(error)) => Err(self.uncommitted("begins", error)),
+            Err(Unsent::Undelivered(fault)) => {
+                Err(self.denied().unwrap_or_else(|| self.undelivered(fault)))
+            }
+        }
+    }
+
+    fn commit(&self) -> std::result::Result<(), TransactError> {
+        if let Some(Read { offsets, member }) = &self.read {
+            self.client
                 .send_offsets_to_transaction(offsets, member, WITHIN)
                 .map_err(|error| self.uncommitted("marks as read", error))?;
         }
-        producer.commit_transaction(WITHIN).map_err(|error| self.undecided(error))?;
-        let changelog = std::mem::take(&mut *self.offsets_written.lock());
-        Ok(CommittedOffsets { changelog })
+        if self.is_given_up.load(Ordering::Acquire) {
+            return Err(TransactError::Unknown("given up before the commit".into()));
+        }
+        self.client.commit_transaction(WITHIN).map_err(|error| self.undecided(error))
     }
 
     /// Finds out whether records were taken back for want of a right: only the next call for the
     /// transaction says why it has failed. Without records that were taken back the transaction may
     /// still be whole, so nothing is called.
-    fn denied(&self, records: &[OutgoingRecord], read: Option<Read<'_>>) -> Option<TransactError> {
-        let (offsets, member) = read?;
-        if !self.producer.deliveries.take_purged() {
-            return None;
-        }
-        let producer = &self.producer.producer;
-        let error = producer.send_offsets_to_transaction(offsets, member, WITHIN).err()?;
+    fn denied(&self) -> Option<TransactError> {
+        let Read { offsets, member } = self.read.as_ref().filter(|_| self.was_purged)?;
+        let error = self.client.send_offsets_to_transaction(offsets, member, WITHIN).err()?;
         let code = error.rdkafka_error_code().filter(|code| is_denied(*code))?;
-        // The broker refuses the transaction as a whole and does not say for which topic.
-        let topics: BTreeSet<&str> = records.iter().map(|record| record.topic.as_str()).collect();
-        let topics = topics.into_iter().collect::<Vec<_>>().join(", ");
-        let what = format!("writes to one of {topics}: {}", reason(&error));
+        let what = format!("writes to one of {}: {}", self.topics, reason(&error));
         Some(self.undelivered(of_code(what, code)))
     }
 
@@ -199,7 +285,7 @@ impl Open {
             stop => {
                 // The process ends after this fault. If the abort does not arrive, the broker ends
                 // the transaction after its timeout.
-                let _ = self.producer.producer.abort_transaction(WITHIN);
+                let _ = self.client.abort_transaction(WITHIN);
                 TransactError::Fault(stop)
             }
         }
@@ -232,7 +318,7 @@ impl Open {
 
     /// Aborts the transaction. Nothing is written if the broker confirms the abort.
     fn aborted(&self, what: String) -> TransactError {
-        match self.producer.producer.abort_transaction(WITHIN) {
+        match self.client.abort_transaction(WITHIN) {
             Ok(()) => TransactError::Nothing(what),
             // An undelivered record may be the first sign of being fenced.
             Err(error) if is_fenced(&error) => TransactError::Fenced(format!("{what}: {error}")),
@@ -269,6 +355,7 @@ mod tests {
     use crate::{Connection, Embedded, TopicSpec};
     use log::broker::{Broker, RebalanceListener, Start};
     use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
+    use std::time::Instant;
 
     struct Nobody;
 
@@ -284,16 +371,23 @@ mod tests {
         TopicSpec { name: name.to_owned(), partitions: 1, replication: 1, settings: Vec::new() }
     }
 
-    /// An unknown outcome would have every shard of the batch read its changelog.
-    #[test]
-    fn offsets_that_the_coordinator_does_not_take_are_an_abort_and_not_an_unknown_outcome() {
+    struct Bench {
+        embedded: Embedded,
+        transactor: KafkaTransactor,
+        record: OutgoingRecord,
+        member: Membership,
+    }
+
+    /// A transactor and a member of a group, which has one record to write.
+    fn bench() -> Bench {
         let embedded = Embedded::start().expect("a broker in this process");
         embedded.create(&[topic("events"), topic("changelog")]).expect("makes topics");
         let broker =
             Connection { servers: embedded.servers(), options: Vec::new(), embedded: true };
         let consumer = broker.join("group", "events", Arc::new(Nobody)).expect("joins");
         let member = consumer.membership().expect("a consumer of a group");
-        let mut transactor = broker.transactor("one", "events", "changelog").expect("a producer");
+        let config = broker.finished(broker.transactional("one"));
+        let mut transactor = KafkaTransactor::new(config, "events", "changelog");
         transactor.renew().expect("the broker answers");
         let record = OutgoingRecord {
             topic: "changelog".into(),
@@ -301,6 +395,13 @@ mod tests {
             value: Some(b"one".to_vec()),
             ..OutgoingRecord::default()
         };
+        Bench { embedded, transactor, record, member }
+    }
+
+    /// An unknown outcome would have every shard of the batch read its changelog.
+    #[test]
+    fn offsets_that_the_coordinator_does_not_take_are_an_abort_and_not_an_unknown_outcome() {
+        let Bench { embedded, mut transactor, record, member } = bench();
         let mut transact =
             || transactor.transact(std::slice::from_ref(&record), &[(0, 1)], &member);
         let busy = [RDKafkaRespErr::RD_KAFKA_RESP_ERR_REQUEST_TIMED_OUT; 20];
@@ -310,5 +411,32 @@ mod tests {
         embedded.cluster.clear_request_errors(RDKafkaApiKey::AddOffsetsToTxn);
         let written = transact().expect("the same producer goes on");
         assert_eq!(written.changelog.len(), 1);
+    }
+
+    /// The whole group would wait for the thread that waits for the coordinator.
+    #[test]
+    fn a_coordinator_that_is_never_found_is_waited_for_a_bounded_time() {
+        let Bench { embedded, mut transactor, record, member } = bench();
+        let nowhere = [RDKafkaRespErr::RD_KAFKA_RESP_ERR_COORDINATOR_NOT_AVAILABLE; 10_000];
+        embedded.cluster.request_errors(RDKafkaApiKey::FindCoordinator, &nowhere);
+        let began = Instant::now();
+        let outcome = transactor.transact(std::slice::from_ref(&record), &[(0, 1)], &member);
+        assert!(matches!(outcome, Err(TransactError::Unknown(_))), "{outcome:?}");
+        assert!(began.elapsed() < 2 * ENDED_WITHIN, "{:?}", began.elapsed());
+        embedded.cluster.clear_request_errors(RDKafkaApiKey::FindCoordinator);
+        transactor.renew().expect("a new producer");
+        let outcome = transactor.transact(&[record], &[(0, 1)], &member);
+        assert_eq!(outcome.expect("the coordinator is there").changelog.len(), 1);
+    }
+
+    #[test]
+    fn clients_that_never_come_back_end_the_process_by_name() {
+        let Bench { embedded: _embedded, mut transactor, .. } = bench();
+        let client = transactor.open.as_ref().expect("it was renewed").producer.producer.clone();
+        transactor.stuck.extend([(); STUCK_MAX].map(|()| Arc::downgrade(&client)));
+        let Err(Fault::Stop(stop)) = transactor.renew() else { panic!("too many are stuck") };
+        assert_eq!(stop.name, StopName::NoProgress);
+        drop(client);
+        transactor.renew().expect("they have come back");
     }
 }

@@ -38,7 +38,6 @@ pub struct PlanCommand {
 
 impl PlanCommand {
     pub fn run(self, config: &Config, output: Output) -> Result<ExitCode> {
-        let refused = |what| Fault::stop(StopName::ConfigInvalid, what);
         let demand = Demand { users: self.users, turns_per_day: self.turns_per_day };
         self.assumptions.check().map_err(refused)?;
         let plan = Plan::new(&demand, &self.assumptions, config).map_err(refused)?;
@@ -48,6 +47,10 @@ impl PlanCommand {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+fn refused(what: String) -> Fault {
+    Fault::stop(StopName::ConfigInvalid, what)
 }
 
 fn json(plan: &Plan, assumptions: &Assumptions) -> Value {

@@ -175,7 +175,7 @@ pub enum Refusal {
 }
 
 /// Proof of a group membership: made by a consumer, read by a transactor of the same broker.
-pub struct Membership(pub Box<dyn Any + Send>);
+pub struct Membership(pub Arc<dyn Any + Send + Sync>);
 
 /// Writes records and input offsets in one transaction
 /// ([KIP-98](https://cwiki.apache.org/confluence/display/KAFKA/KIP-98+-+Exactly+Once+Delivery+and+Transactional+Messaging)).

@@ -113,22 +113,20 @@ mod tests {
 
     #[test]
     fn each_generation_has_names_of_its_own_and_the_first_those_of_the_file() {
-        let set = |generation: &str| {
+        fn set(generation: &str) -> Result<Config> {
             loaded(&[
                 ("KEEPSAKE__KAFKA__BOOTSTRAP_SERVERS", "localhost:9092"),
                 ("KEEPSAKE__KAFKA__GENERATION", generation),
             ])
-        };
-        let names = |config: &Config| {
+        }
+        fn names(config: &Config) -> [String; 3] {
             let Config { kafka, topics, store, .. } = config;
-            (kafka.group_id.clone(), topics.memories(), store.dir.display().to_string())
-        };
+            [kafka.group_id.clone(), topics.memories(), store.dir.display().to_string()]
+        }
         let first = set("1").expect("valid");
         let second = set("2").expect("valid");
-        let of = |group: &str, topic: &str, dir: &str| (group.into(), topic.into(), dir.into());
-        assert_eq!(names(&first), of("keepsake", "keepsake.memories", ".keepsake/data"));
-        let expected = of("keepsake.g2", "keepsake.memories.g2", ".keepsake/data/g2");
-        assert_eq!(names(&second), expected);
+        assert_eq!(names(&first), ["keepsake", "keepsake.memories", ".keepsake/data"]);
+        assert_eq!(names(&second), ["keepsake.g2", "keepsake.memories.g2", ".keepsake/data/g2"]);
         assert_eq!(names(&second.of_generation(1)), names(&first));
         assert_eq!(names(&first.of_generation(2)), names(&second));
         for wrong in ["0", "100"] {
@@ -161,7 +159,9 @@ mod tests {
 
     #[test]
     fn a_list_is_written_with_commas_or_in_brackets() {
-        let read = |text: &str| loaded(&[("KEEPSAKE__TOPICS__REPLY_ALLOWED", text)]);
+        fn read(text: &str) -> Result<Config> {
+            loaded(&[("KEEPSAKE__TOPICS__REPLY_ALLOWED", text)])
+        }
         for text in ["a,b", " a , b ", r#"["a","b"]"#, r#" [ "a", 'b' ] "#] {
             assert_eq!(read(text).expect(text).topics.reply_allowed, ["a", "b"], "{text}");
         }

@@ -73,9 +73,8 @@ impl Sources {
         if !keep.numbers.is_subset(&own) {
             return Some("the answer lacks a number that it must keep");
         }
-        let is_foreign = |sentence: &str| self.shared(sentence) < SHARED_MIN;
         sentences(text)
-            .any(is_foreign)
+            .any(|sentence| self.shared(sentence) < SHARED_MIN)
             .then_some("a sentence has mostly words that its memories lack")
     }
 
@@ -86,11 +85,14 @@ impl Sources {
     fn shared(&self, sentence: &str) -> f32 {
         let stems = Words::of(sentence).stems_in(self.language);
         // Numbers are compared without their separators, above.
-        let is_word = |stem: &&str| !stem.bytes().all(|byte| byte.is_ascii_digit());
-        let stems: Vec<&str> = stems.iter().filter(is_word).collect();
+        let stems: Vec<&str> = stems.iter().filter(|stem| !is_number(stem)).collect();
         let shared = stems.iter().filter(|stem| self.stems.contains(**stem)).count();
         if stems.is_empty() { 1.0 } else { shared as f32 / stems.len() as f32 }
     }
+}
+
+fn is_number(stem: &str) -> bool {
+    stem.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 fn sentences(text: &str) -> impl Iterator<Item = &str> {

@@ -237,7 +237,7 @@ impl Consumer for MemoryConsumer {
             member: member.number,
             generation: member.generation,
         };
-        Some(Membership(Box::new(proof)))
+        Some(Membership(Arc::new(proof)))
     }
 
     fn join_again(&mut self) -> Result<()> {

@@ -397,6 +397,18 @@ impl User<'_> {
         self.client.exchange(self.message("recalls", request)).json()
     }
 
+    /// Like `ask`, and asks again while the shard of the user moves to another process.
+    pub fn ask_its_owner(&self, request: &Value) -> Value {
+        let give_up = Instant::now() + PATIENCE;
+        loop {
+            let reply = self.ask(request.clone());
+            if reply["status"] != "unavailable" || Instant::now() > give_up {
+                return reply;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
     pub fn turn(&self, content: &str) -> Value {
         self.event(json!({"type": "turn", "content": content}))
     }
@@ -432,7 +444,7 @@ impl User<'_> {
             if !after.is_null() {
                 request["after"] = after;
             }
-            let reply = self.ask(request);
+            let reply = self.ask_its_owner(&request);
             assert_eq!(reply["status"], "ok", "{reply}");
             memories.extend(reply["memories"].as_array().expect("a list").iter().cloned());
             after = reply["after"].clone();

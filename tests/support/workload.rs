@@ -22,8 +22,10 @@ pub fn memories_by_user(client: &Client, users: &[String]) -> BTreeMap<String, V
         .map(|name| {
             let user = client.user(TENANT, name);
             let memories = user.list().into_iter().map(|memory| {
-                let id = &memory["id"];
-                comparable(&user.ask(json!({"type": "get", "memory": id, "history": true})))
+                let get = json!({"type": "get", "memory": memory["id"], "history": true});
+                let reply = user.ask_its_owner(&get);
+                assert_eq!(reply["status"], "ok", "{reply}");
+                comparable(&reply)
             });
             (name.clone(), memories.collect())
         })

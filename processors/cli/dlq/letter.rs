@@ -351,10 +351,6 @@ mod tests {
         let keys = TenantKeys { by_tenant: by_tenant.into(), others: true, age_ms_max: 1_000 };
         let own = sent("k.events", &[("ce_id", "7")]);
         let (at, now) = (own.timestamp_ms, own.timestamp_ms + 1_000_000);
-        let parts = |record: &OutgoingRecord| {
-            let OutgoingRecord { topic, key, value, headers, .. } = record.clone();
-            (topic, key, value, headers)
-        };
         let signed = |record: &Record, at| {
             let Record { topic, key, value, headers, .. } = record;
             let (key, value) = (key.as_deref(), value.as_deref());
@@ -364,13 +360,13 @@ mod tests {
             signed.headers.push((TENANT_SIGNATURE.into(), signature));
             signed
         };
-        let again = |record: &Record, keys: &TenantKeys, now| {
+        fn again(record: &Record, keys: &TenantKeys, now: i64) -> OutgoingRecord {
             let letter = letter(record);
             let restored = letter.restored(&topics()).expect("an event");
             letter.signed_again(restored, keys, now)
-        };
+        }
         let back = again(&signed(&own, at), &keys, now);
-        let (topic, key, value, headers) = parts(&back);
+        let OutgoingRecord { topic, key, value, headers, .. } = back.clone();
         let signature = header(&headers, TENANT_SIGNATURE);
         let (key, value) = (key.as_deref(), value.as_deref());
         let verified = SignedParts { topic: &topic, partition: 0, key, value, headers: &headers };
@@ -379,10 +375,10 @@ mod tests {
         // Once more, after it became a dead letter again.
         let twice = Record { headers: back.headers, ..own.clone() };
         let back = again(&twice, &keys, now + 5);
-        let of = |record: &OutgoingRecord| {
+        fn of(record: &OutgoingRecord) -> Option<String> {
             let signature = header(&record.headers, TENANT_SIGNATURE).unwrap_or_default();
             String::from_utf8_lossy(signature).split(':').next().map(str::to_owned)
-        };
+        }
         assert_eq!(of(&back), Some((now + 5).to_string()));
 
         let none = TenantKeys { by_tenant: BTreeMap::new(), ..keys.clone() };

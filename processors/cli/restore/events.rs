@@ -52,8 +52,7 @@ impl Restore<'_> {
         for shard in shards {
             same.push(is_same_log(&*self.events, shard.partition, &shard.events)?);
         }
-        let has_events = |shard: &&Shard| shard.events.end > 0;
-        if shards.iter().filter(has_events).count() > 0 && same.iter().any(|same| *same) {
+        if shards.iter().any(|shard| shard.events.end > 0) && same.iter().any(|same| *same) {
             return self.continued(&same);
         }
         self.check_signed_names(command.as_mirror.is_some())?;
@@ -281,9 +280,9 @@ impl<'a> Numbered<'a> {
 
 /// A tenant's signature holds the time when it was made.
 fn is_same(expected: &OutgoingRecord, found: &Record) -> bool {
-    let unsigned = |headers: &[(String, Vec<u8>)]| -> Vec<(String, Vec<u8>)> {
+    fn unsigned(headers: &[(String, Vec<u8>)]) -> Vec<(String, Vec<u8>)> {
         headers.iter().filter(|(name, _)| name != TENANT_SIGNATURE).cloned().collect()
-    };
+    }
     expected.key == found.key
         && expected.value == found.value
         && unsigned(&expected.headers) == unsigned(&found.headers)

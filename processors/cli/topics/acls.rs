@@ -109,7 +109,9 @@ impl Acls {
 
 /// A word of a shell command.
 fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.:,/=".contains(c);
+    fn is_plain(c: char) -> bool {
+        c.is_ascii_alphanumeric() || "-_.:,/=".contains(c)
+    }
     if !word.is_empty() && word.chars().all(is_plain) {
         return word.to_owned();
     }

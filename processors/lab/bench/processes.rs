@@ -153,7 +153,9 @@ impl Group {
 
 impl Process {
     fn start(trial: &Trial, number: usize) -> Result<Process> {
-        let failed = |error: std::io::Error| Fault::retry(format!("starts a process: {error}"));
+        fn failed(error: std::io::Error) -> Fault {
+            Fault::retry(format!("starts a process: {error}"))
+        }
         // Free now; another program would have to take the port within milliseconds.
         let http = TcpListener::bind("127.0.0.1:0").and_then(|port| port.local_addr());
         let http = http.map_err(failed)?;

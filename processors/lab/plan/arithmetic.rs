@@ -103,7 +103,9 @@ impl Plan {
     }
 
     pub fn rows(&self) -> Vec<Row> {
-        let row = |name, value, how| Row { name, value, how };
+        fn row(name: &'static str, value: f64, how: &'static str) -> Row {
+            Row { name, value, how }
+        }
         vec![
             row("turns-per-second", self.turns_per_second, "at the peak"),
             row("recalls-per-second", self.recalls_per_second, "at the peak"),
@@ -249,8 +251,12 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused_by_name() {
-        let of_demand = |users, turns| plan((users, turns), &[]).err().unwrap_or_default();
-        let of = |name, value| plan((100.0, 30.0), &[(name, value)]).err().unwrap_or_default();
+        fn of_demand(users: f64, turns: f64) -> String {
+            plan((users, turns), &[]).err().unwrap_or_default()
+        }
+        fn of(name: &'static str, value: f64) -> String {
+            plan((100.0, 30.0), &[(name, value)]).err().unwrap_or_default()
+        }
         for (refused, name) in [
             (of_demand(0.0, 30.0), "--users"),
             (of_demand(-1.0, 30.0), "--users"),

@@ -125,8 +125,11 @@ impl clap::Args for Assumptions {
 
 impl FromArgMatches for Assumptions {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Assumptions, clap::Error> {
-        let given = |one: &Assumption| matches.get_one(one.name).copied().unwrap_or(one.default);
-        Ok(Assumptions(ASSUMPTIONS.iter().map(|one| (one.name, given(one))).collect()))
+        let mut values = BTreeMap::new();
+        for one in ASSUMPTIONS {
+            values.insert(one.name, matches.get_one(one.name).copied().unwrap_or(one.default));
+        }
+        Ok(Assumptions(values))
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {

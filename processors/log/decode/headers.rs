@@ -103,10 +103,10 @@ pub fn address(record: &Record, options: &Options) -> Address {
             Err(reject) => (topic.to_owned(), None, Some(Problem::Unreadable(reject))),
         },
     };
-    let fits = |value: &[u8]| value.len() <= options.headers_bytes_max;
-    let key = record.key.clone().filter(|key| fits(key));
+    let max = options.headers_bytes_max;
+    let key = record.key.clone().filter(|key| key.len() <= max);
     let mut echo = echo(record);
-    echo.retain(|(_, value)| fits(value));
+    echo.retain(|(_, value)| value.len() <= max);
     let to = ReplyTo { topic, partition, key, echo };
     Address { to, asked: asked.is_some(), problem }
 }

@@ -602,11 +602,11 @@ fn an_event_is_not_lost_over_a_malformed_reply_partition() {
 
 #[test]
 fn errors_are_in_words_of_json() {
-    let recall = |name: &str, value: Value| {
+    fn recall(name: &str, value: Value) -> String {
         let mut body = json!({"type": "recall", "user": "zoe", "query": "x"});
         body[name] = value;
         body.to_string()
-    };
+    }
     for (value, expected) in [
         (recall("limit", json!("x")), "limit: is string \"x\", expected a whole number"),
         (recall("limit", json!(1.5)), "limit: is floating point `1.5`, expected a whole number"),

@@ -157,11 +157,6 @@ fn decide(
     if let Some(category) = withheld::never(&memory.content, cx.rules) {
         return Ok(cx.decision(Outcome::Dropped, withheld::never_reason(category)));
     }
-    let about = |decision: Decision, memory: &Memory| Decision {
-        candidate: Some(memory.content.clone()),
-        kind: Some(memory.kind.clone()),
-        ..decision
-    };
     let slots = split::slots(&memory.content);
     if let Some(same) = stated_in(cx, staged, present, (&memory, vector), &slots)? {
         let merged = cx.decision(Outcome::Merged, "a memory states it already, and stays as it is");
@@ -182,6 +177,14 @@ fn decide(
     let decision = about(kept, &memory);
     staged.put_memory_and_vector(memory, vector);
     Ok(decision)
+}
+
+fn about(decision: Decision, memory: &Memory) -> Decision {
+    Decision {
+        candidate: Some(memory.content.clone()),
+        kind: Some(memory.kind.clone()),
+        ..decision
+    }
 }
 
 /// Finds an open memory that states the fact: the holder of the same value, or one that has nearly

@@ -291,9 +291,9 @@ mod tests {
             let Loaded::Directory(directory) = &model.loaded else { panic!("a directory") };
             assert_eq!(directory.is_fused(), is_used);
             assert_eq!(model.name(), plain.name(), "its vectors go on with those of the model");
-            let encode = |model: &Model| {
+            fn encode(model: &Model) -> Vec<f32> {
                 model.session().unwrap().encode("We leave for Norway in spring.").unwrap()
-            };
+            }
             assert!(cosine(&encode(&model), &encode(&plain)) > 0.99);
         }
     }

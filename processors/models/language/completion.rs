@@ -86,8 +86,11 @@ fn events(body: &str) -> Option<Vec<Written>> {
         }
         events.push(serde_json::from_str(data).ok()?);
     }
-    let has_ended = |event: &Written| event.choices.iter().any(|one| one.finish_reason.is_some());
     events.iter().any(has_ended).then_some(events)
+}
+
+fn has_ended(event: &Written) -> bool {
+    event.choices.iter().any(|one| one.finish_reason.is_some())
 }
 
 #[cfg(test)]

@@ -402,7 +402,9 @@ mod tests {
         let known = [memory(1, "preference", text)];
         let judged =
             |gate: Gate| judge(&gate, text, &Ground { memories: &known, ..ground(&RARITY) });
-        let lenient = || Gate { threshold: 0.0, ..gate() };
+        fn lenient() -> Gate {
+            Gate { threshold: 0.0, ..gate() }
+        }
         assert!(judged(lenient()).same.is_some());
         assert!(judged(Gate { dedup_enabled: false, ..lenient() }).same.is_none());
         for (off, name) in [

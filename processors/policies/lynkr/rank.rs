@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn importance_is_halved_every_30_days_unless_decay_is_off() {
-        let part = |days: i64, is_on: bool| {
+        fn part(days: i64, is_on: bool) -> f32 {
             let hit = edited(1, "tea", 1.0, |memory| {
                 (memory.importance, memory.fresh_at) = (1.0, Time(NOW.0 - days * DAY));
             });
@@ -208,7 +208,7 @@ mod tests {
             let terms = ranked[0].terms.iter();
             let found = terms.clone().find(|(name, _)| *name == "importance");
             found.expect("a part of the score").1 / rank().importance
-        };
+        }
         for (days, left) in [(0, 1.0), (30, 0.5), (60, 0.25), (90, 0.125)] {
             assert!((part(days, true) - left).abs() < 1e-6, "day {days}: {}", part(days, true));
             assert!((part(days, false) - 1.0).abs() < 1e-6, "day {days} without decay");
@@ -237,8 +237,9 @@ mod tests {
         let hit = edited(1, "tea", 1.0, |_| ());
         let off = policy(Rank { enabled: false, ..rank() });
         assert!(off.rank(vec![hit], &ask("q", &nothing()), NOW).ranked.is_empty());
-        let is_valid = |limit: usize| Rank { limit, ..rank() }.check().is_ok();
-        assert_eq!([0, 1, 20, 21].map(is_valid), [false, true, true, false]);
+        for (limit, is_valid) in [(0, false), (1, true), (20, true), (21, false)] {
+            assert_eq!(Rank { limit, ..rank() }.check().is_ok(), is_valid, "{limit}");
+        }
     }
 
     #[test]

@@ -145,12 +145,16 @@ mod tests {
 
     #[test]
     fn the_tool_finds_memories_by_their_words_and_an_injection_takes_all() {
-        let hit = |number, content, words, uses| {
+        fn found_by_words(number: u32, content: &str, words: f32, uses: u32) -> Hit {
             let mut hit = of(number, content, |memory| memory.uses = uses);
             hit.own.words = words;
             hit
-        };
-        let hits = vec![hit(1, "best", 4.0, 2), hit(2, "half", 2.0, 1), hit(3, "other", 0.0, 100)];
+        }
+        let hits = vec![
+            found_by_words(1, "best", 4.0, 2),
+            found_by_words(2, "half", 2.0, 1),
+            found_by_words(3, "other", 0.0, 100),
+        ];
         let none = nothing();
         let found = |purpose, query| -> Vec<String> {
             let question = Question { purpose, ..ask(query, &none) };

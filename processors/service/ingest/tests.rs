@@ -384,7 +384,7 @@ fn law_forgotten_stays_forgotten_in_the_neighbours_of_memories() {
             event
         }
     };
-    let said = |bench: &Bench| {
+    fn said(bench: &Bench) -> Vec<String> {
         let (key, mut said) = (UserKey::new("default", "ada").expect("a name"), Vec::new());
         let shard = bench.ingest.shards.get(key.partition(PARTITIONS)).expect("open");
         said.extend(
@@ -402,7 +402,7 @@ fn law_forgotten_stays_forgotten_in_the_neighbours_of_memories() {
                 .map(|said| said.content.to_string()),
         );
         said
-    };
+    }
     let check = |forget: &dyn Fn(&Bench) -> Value, word: &str, left: usize| {
         let mut bench = Bench::new();
         bench.outcomes(&BERGEN.map(turn));
@@ -840,9 +840,9 @@ fn a_large_batch_decides_as_single_records_do() {
     let alone: Vec<_> =
         records.iter().flat_map(|record| apart.step(vec![record.clone()]).1).collect();
     records.splice(300..300, records[200..300].to_vec());
-    let told = |decisions: Vec<Decision>| {
+    fn told(decisions: Vec<Decision>) -> impl PartialEq + std::fmt::Debug {
         decisions.into_iter().map(|one| (one.event, one.reason, one.memory)).collect::<Vec<_>>()
-    };
+    }
     assert_eq!(told(together.step(records).1), told(alone));
     assert_eq!(together.digest(), apart.digest());
 }

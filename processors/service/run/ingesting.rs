@@ -117,13 +117,38 @@ impl IngestLoop {
     /// Order matters: a transaction that an earlier run of this process left open is ended before
     /// any partition is restored, because it holds back every reader of the changelog.
     pub fn begin(&mut self, shared: &Shared) -> Result<()> {
-        let Durability::Changelog(transactor) = &mut self.durability else { return Ok(()) };
         while !shared.is_stopping() {
             shared.turned("ingest");
-            match transactor.renew() {
+            match self.renew() {
                 Ok(()) => break,
                 Err(fault) => try_again(fault, shared)?,
             }
+        }
+        Ok(())
+    }
+
+    /// Ends an open transaction of this process.
+    fn renew(&mut self) -> Result<()> {
+        match &mut self.durability {
+            Durability::Local(_) => Ok(()),
+            Durability::Changelog(transactor) => transactor.renew(),
+        }
+    }
+
+    /// Like [`IngestLoop::begin`], for a member of the group, which would wait for a rebalance as
+    /// long as no coordinator of transactions answers. All partitions are paused: what is read
+    /// nevertheless is read again.
+    fn begin_again(&mut self, ingest: &Ingest, shared: &Shared) -> Result<()> {
+        while !shared.is_stopping() {
+            shared.turned("ingest");
+            match self.renew() {
+                Ok(()) => break,
+                Err(fault) => try_again(fault, shared)?,
+            }
+            if let Err(fault) = self.consumer.poll(Duration::ZERO) {
+                try_again(fault, shared)?;
+            }
+            ingest.shards.polled();
         }
         Ok(())
     }
@@ -557,7 +582,7 @@ impl IngestLoop {
         written: &[i32],
     ) -> Result<()> {
         self.read_again(ingest);
-        self.begin(shared)?;
+        self.begin_again(ingest, shared)?;
         ingest.shards.replay(written);
         Ok(())
     }

@@ -141,10 +141,10 @@ impl Manifest {
 
     /// Refuses names of files that lie elsewhere, and shards that are missing.
     fn check_names(&self, path: &Path) -> Result<()> {
-        let is_name = |name: &str| {
+        fn is_name(name: &str) -> bool {
             name.ends_with(RECORDS)
                 && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'.')
-        };
+        }
         if let Some(file) = self.files().find(|file| !is_name(&file.file)) {
             return Err(damaged(path, &format!("{:?} is no name of a file of it", file.file)));
         }

@@ -109,7 +109,9 @@ impl Reader {
 
     /// Returns the next record, or `None` at the end of the file.
     pub fn next_record(&mut self) -> Result<Option<Record>> {
-        let is_at_end = |error: &std::io::Error| error.kind() == std::io::ErrorKind::UnexpectedEof;
+        fn is_at_end(error: &std::io::Error) -> bool {
+            error.kind() == std::io::ErrorKind::UnexpectedEof
+        }
         let mut length = [0; 4];
         match self.from.read_exact(&mut length[..1]) {
             Err(error) if is_at_end(&error) => return Ok(None),

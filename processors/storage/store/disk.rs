@@ -387,7 +387,9 @@ impl Records for SledRecords {
 
     fn rewrite(&self, goes_on: &dyn Fn() -> bool) -> Result<Rewritten> {
         let bytes_before = self.bytes();
-        let failed = |error: io::Error| Fault::retry(error.to_string());
+        fn failed(error: io::Error) -> Fault {
+            Fault::retry(error.to_string())
+        }
         let beside = swap::begin(&self.dir).map_err(failed)?;
         let new = open_files(&self.options, &beside)
             .map_err(|why| Fault::retry(why.into_fault().to_string()))?;

@@ -136,7 +136,9 @@ mod tests {
         #[test]
         fn only_white_space_is_lost(text in "(\\PC|\n|```\n|[.!?] ){0,120}") {
             let parts: String = sentences(vec![&text]).concat();
-            let without_space = |text: &str| text.split_whitespace().collect::<String>();
+            fn without_space(text: &str) -> String {
+                text.split_whitespace().collect()
+            }
             prop_assert_eq!(without_space(&parts), without_space(&text));
         }
     }

@@ -175,11 +175,11 @@ fn forgets_are_remembered_within_limits_and_without_words() {
         bench.forget_at(10 + n, json!({"session": "zanzibar"}));
     }
     assert_eq!(bench.stored_with("zanzibar"), Vec::<String>::new());
-    let marks = |bench: &Bench| {
+    fn marks(bench: &Bench) -> Vec<memory::reads::ForgetMark> {
         let shard = bench.ingest.shards.get(bench.home()).expect("open");
         let key = UserKey::new("default", "ada").expect("a name");
         memory::Reads::forget_marks(&shard.store, &key).expect("a disk")
-    };
+    }
     assert_eq!(marks(&bench).len(), 3);
     assert!(marks(&bench).iter().any(|mark| mark.at.0 == NOON + SECOND), "everything stays");
     let day = 24 * 3600;

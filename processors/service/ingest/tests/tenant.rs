@@ -12,10 +12,10 @@ const TENANT: &str = "default";
 
 /// Finds the name of a user whose home is this partition.
 fn user_on(partition: i32) -> String {
-    let on = |name: &String| {
-        UserKey::new(TENANT, name).expect("a name").partition(PARTITIONS) == partition
-    };
-    (0..).map(|n| format!("user-{n}")).find(on).expect("names are endless")
+    let mut names = (0..).map(|n| format!("user-{n}"));
+    names
+        .find(|name| UserKey::new(TENANT, name).expect("a name").partition(PARTITIONS) == partition)
+        .expect("names are endless")
 }
 
 fn house(content: &str, user: &str) -> Value {
@@ -239,8 +239,8 @@ fn forgetting_by_a_query_removes_the_users_own_tenant_memories_and_nobody_elses(
         let forget = bench.record(&json!({"type": "forget", "user": user, "query": "Zanzibar"}));
         let (outputs, mut decided) = bench.step(vec![late, forget]);
         decided.extend(bench.settle(outputs));
-        let is_forgotten = |one: &&Decision| one.outcome == Outcome::Forgotten;
-        let related = decided.iter().find(is_forgotten).expect("a decision").related.len();
+        let forgotten = decided.iter().find(|one| one.outcome == Outcome::Forgotten);
+        let related = forgotten.expect("a decision").related.len();
         assert!(related >= 1, "{decided:?}");
         for shard in bench.of_tenant() {
             let mut left: Vec<&str> = shard.iter().map(|memory| &*memory.content).collect();
@@ -343,8 +343,8 @@ fn a_padded_event_about_a_tenants_memory_is_refused_and_one_about_an_own_memory_
         let mut record = bench.record(event);
         pad(&mut record);
         let (outputs, decisions) = bench.step(vec![record]);
-        let is_letter = |out: &&OutgoingRecord| out.topic == "keepsake.dead-letters";
-        let letter = outputs.iter().find(is_letter).map(|letter| {
+        let mut letters = outputs.iter().filter(|out| out.topic == "keepsake.dead-letters");
+        let letter = letters.next().map(|letter| {
             header(&letter.headers, "__connect.errors.exception.class.name")
                 .map(|code| String::from_utf8_lossy(code).into_owned())
         });
