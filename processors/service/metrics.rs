@@ -222,7 +222,7 @@ impl Metrics {
             silences: r.counters(
                 "keepsake_silences_total",
                 "Times that the Kafka client delivered nothing of a partition whose log held \
-                 events, by remedy",
+                 events or requests, by remedy",
                 &["remedy"],
             ),
             last_poll_seconds: r.gauges(

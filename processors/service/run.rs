@@ -36,6 +36,7 @@ pub mod options;
 pub mod pace;
 pub mod replier;
 pub mod reply_topics;
+pub mod requests;
 mod shared;
 pub mod silences;
 pub mod stalls;

@@ -33,6 +33,7 @@ use service::run::loops::CompactLoop;
 use service::run::pace::BatchSize;
 use service::run::replier::{Replier, WhenMissing};
 use service::run::reply_topics::ReplyTopics;
+use service::run::requests::Unanswered;
 use service::run::silences::Silences;
 use service::run::stalls::Stalls;
 use service::run::{Shared, options};
@@ -357,6 +358,7 @@ impl Process {
             shards: shards.clone(),
             every: Duration::from_millis(kit.config.metrics.lag_ms),
             ends: Ends::new(connection.log(&topics.events())?),
+            unanswered: Unanswered::new(connection.log(&topics.recalls())?, Arc::default()),
         };
         let ingest = IngestThread { ingest_loop, ingest: kit.ingest(&shards), lag };
         Ok(Process {

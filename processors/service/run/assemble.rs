@@ -11,6 +11,7 @@ use super::old_events::OldEvents;
 use super::pace::BatchSize;
 use super::replier::{Replier, WhenMissing};
 use super::reply_topics::ReplyTopics;
+use super::requests::{Delivered, RequestReader, Unanswered};
 use super::silences::Silences;
 use super::stalls::Stalls;
 use super::{Service, Shared, http, loops, marks, options, topics};
@@ -56,6 +57,8 @@ struct Parts<'a> {
     metrics: Arc<Metrics>,
     clock: Arc<dyn Clock>,
     reply_topics: Arc<ReplyTopics>,
+    /// What the recall thread has read, for the lag thread.
+    delivered: Arc<Delivered>,
     tracer: Tracer,
 }
 
@@ -187,6 +190,7 @@ impl Service {
             metrics,
             clock,
             reply_topics,
+            delivered: Arc::default(),
             tracer,
         };
         service.spawn_lookup(&parts, to_look_up)?;
@@ -322,8 +326,10 @@ impl Service {
         .with_reranking(reranking)
         .with_tracer(parts.tracer.clone());
         let group = format!("{}-recalls", config.kafka.group_id);
+        let (reading, recalls) = (connection.clone(), config.topics.recalls());
+        let open = Box::new(move || reading.reader(&group, &recalls));
         let recall_loop = loops::RecallLoop {
-            consumer: connection.reader(&group, &config.topics.recalls())?,
+            consumer: Box::new(RequestReader::new(open, parts.delivered.clone())?),
             replier: Replier::new(
                 connection.producer("keepsake-recall")?,
                 parts.reply_topics.clone(),
@@ -390,10 +396,12 @@ impl Service {
     }
 
     fn spawn_lag(&mut self, parts: &Parts<'_>) -> Result<()> {
+        let recalls = parts.connection.impatient_log(&parts.config.topics.recalls())?;
         let lag_loop = LagLoop {
             shards: parts.shards.clone(),
             every: Duration::from_millis(parts.config.metrics.lag_ms),
             ends: Ends::new(parts.events.clone()),
+            unanswered: Unanswered::new(recalls, parts.delivered.clone()),
         };
         self.spawn("lag", move |shared| lag_loop.run(&shared))
     }

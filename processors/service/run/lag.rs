@@ -10,6 +10,7 @@
 
 use super::Shared;
 use super::loops::LOOK_UP;
+use super::requests::Unanswered;
 use crate::metrics::Lag;
 use crate::ownership::Shards;
 use domain::Time;
@@ -27,6 +28,7 @@ pub struct LagLoop {
     pub shards: Arc<Shards>,
     pub every: Duration,
     pub ends: Ends,
+    pub unanswered: Unanswered,
 }
 
 impl LagLoop {
@@ -66,18 +68,26 @@ impl LagLoop {
                 shard.note_unread(place.next, self.every.as_millis() as i64);
             }
         }
+        for partition in self.unanswered.round(self.every, shared.now().wall) {
+            shared.metrics.silence_broken("requests");
+            tracing::warn!(
+                partition,
+                "the log holds requests of which the Kafka client delivers nothing: reading with a \
+                 new client"
+            );
+        }
     }
 }
 
 /// The place of a shard in its events partition.
-struct LagPlace {
-    partition: i32,
+pub(super) struct LagPlace {
+    pub partition: i32,
     /// The offset behind the last event that is applied.
-    next: i64,
+    pub next: i64,
     /// The time of the oldest event that ingest has polled and not applied.
-    polled: Option<Time>,
+    pub polled: Option<Time>,
     /// Offsets from `next` to the newest event that ingest has polled.
-    behind: i64,
+    pub behind: i64,
 }
 
 impl LagPlace {
@@ -113,7 +123,7 @@ impl Ends {
     }
 
     /// Drops all partitions but these, and returns those that were dropped.
-    fn keep(&mut self, open: &[i32]) -> Vec<i32> {
+    pub(super) fn keep(&mut self, open: &[i32]) -> Vec<i32> {
         let closed: Vec<i32> =
             self.ends.keys().copied().filter(|partition| !open.contains(partition)).collect();
         self.ends.retain(|partition, _| open.contains(partition));
@@ -121,15 +131,16 @@ impl Ends {
         closed
     }
 
-    /// Without an answer the last known end counts, and the age of what waits goes on growing.
-    fn look_up(&mut self, partition: i32) -> Result<()> {
+    /// Returns the end. Without an answer the last known end counts, and the age of what waits goes
+    /// on growing.
+    pub(super) fn look_up(&mut self, partition: i32) -> Result<i64> {
         let end = self.events.stable_end(partition)?;
         self.ends.insert(partition, end);
-        Ok(())
+        Ok(end)
     }
 
     /// Returns `None` if the end was never looked up, or the log cannot be read.
-    fn lag(&mut self, place: &LagPlace, now: Time) -> Option<Lag> {
+    pub(super) fn lag(&mut self, place: &LagPlace, now: Time) -> Option<Lag> {
         let LagPlace { partition, next, .. } = *place;
         let end = (*self.ends.get(&partition)?).max(next + place.behind);
         let age = |at: Time| now.ms_since(at).max(0) / 1000;
