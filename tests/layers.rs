@@ -16,7 +16,7 @@ const LIBRARIES: [(&str, &[&str]); 7] = [
     ("tantivy", &["keepsake-storage"]),
     ("ort", &["keepsake-models"]),
     ("ureq", &["keepsake-models", "keepsake-spans"]),
-    ("tokio", &["keepsake-kafka", "keepsake-service", "keepsake-cli"]),
+    ("tokio", &["keepsake-kafka", "keepsake-service", "keepsake-gateway", "keepsake-cli"]),
     ("keepsake-simulated", &[]),
 ];
 
@@ -87,6 +87,12 @@ const WALLS: &[Wall] = &[
         but: &["spans/post.rs"],
         never: &["ureq::"],
         why: "HTTP is used through spans/post.rs only",
+    },
+    Wall {
+        of: &["gateway/"],
+        but: &[],
+        never: &["service::", "storage::", "policies::", "memory::"],
+        why: "the gateway is a client like any other",
     },
     Wall {
         of: &[""],
