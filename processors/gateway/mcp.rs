@@ -84,9 +84,8 @@ impl ServerHandler for Server {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let mut result = ListToolsResult::default();
-        result.tools = TOOLS.iter().map(described).collect();
-        Ok(result)
+        let tools = TOOLS.iter().map(described).collect();
+        Ok(ListToolsResult { tools, ..ListToolsResult::default() })
     }
 
     async fn call_tool(
@@ -158,11 +157,10 @@ impl ServerHandler for Server {
         _: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
         let query = PromptArgument::new("query").with_description("What is asked");
-        let mut result = ListPromptsResult::default();
         let what = "What is remembered about the user that bears on a question";
         let arguments = Some(vec![query.with_required(true)]);
-        result.prompts = vec![Prompt::new("memories", Some(what), arguments)];
-        Ok(result)
+        let prompts = vec![Prompt::new("memories", Some(what), arguments)];
+        Ok(ListPromptsResult { prompts, ..ListPromptsResult::default() })
     }
 
     async fn get_prompt(
