@@ -89,12 +89,6 @@ const WALLS: &[Wall] = &[
         why: "HTTP is used through spans/post.rs only",
     },
     Wall {
-        of: &["gateway/"],
-        but: &[],
-        never: &["service::", "storage::", "policies::", "memory::"],
-        why: "the gateway is a client like any other",
-    },
-    Wall {
         of: &[""],
         but: &[],
         never: &[".unwrap()"],
