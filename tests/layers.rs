@@ -16,7 +16,7 @@ const LIBRARIES: [(&str, &[&str]); 7] = [
     ("tantivy", &["keepsake-storage"]),
     ("ort", &["keepsake-models"]),
     ("ureq", &["keepsake-models", "keepsake-spans"]),
-    ("tokio", &["keepsake-kafka", "keepsake-service", "keepsake-cli"]),
+    ("tokio", &["keepsake-kafka", "keepsake-service", "keepsake-gateway", "keepsake-cli"]),
     ("keepsake-simulated", &[]),
 ];
 

@@ -20,6 +20,7 @@ mod extracted;
 mod faults;
 mod full_disk;
 mod fuzz;
+mod gateway;
 mod generation;
 mod handover;
 mod language;

@@ -9,8 +9,10 @@ mod dlq;
 mod duration;
 mod events;
 mod export;
+mod gateway;
 mod generation;
 mod import;
+mod keys;
 mod model;
 mod requests;
 mod restore;
@@ -65,7 +67,14 @@ struct CommonArgs {
 #[derive(Subcommand)]
 enum Command {
     /// Run the service; SIGTERM drains, leaves the group and exits 0
-    Serve,
+    Serve(serve::ServeCommand),
+    /// Serve MCP and HTTP for programs that do not speak Kafka
+    Gateway,
+    /// Serve MCP on standard input and output, for one user
+    Mcp(gateway::McpCommand),
+    /// Make, list and revoke keys of the gateway
+    #[command(subcommand)]
+    Keys(keys::KeysCommand),
     /// Show all features on an embedded broker, with a scripted conversation
     Demo(demo::DemoCommand),
     /// Publish one conversation turn and print the decision
@@ -166,7 +175,10 @@ fn run(typed: CommandLine) -> Result<ExitCode> {
     let config = layers.checked()?;
     log(&config, &typed.command);
     match typed.command {
-        Command::Serve => serve::run(&config),
+        Command::Serve(serve) => serve.run(&config),
+        Command::Gateway => gateway::run(&config),
+        Command::Mcp(mcp) => mcp.run(&config),
+        Command::Keys(keys) => keys.run(&config, output),
         Command::Demo(demo) => demo.run(&config, output),
         Command::Publish(publish) => publish.run(&config, output),
         Command::Remember(remember) => remember.run(&config, output),
@@ -214,7 +226,7 @@ fn layers(common: &CommonArgs) -> Result<Layers> {
 /// Starts logging to standard error: at the configured level for the service, errors only for any
 /// other command. `KEEPSAKE_LOG` overrides both.
 fn log(config: &Config, command: &Command) {
-    let quiet = !matches!(command, Command::Serve);
+    let quiet = !matches!(command, Command::Serve(_) | Command::Gateway);
     let level = match std::env::var("KEEPSAKE_LOG") {
         Ok(level) => level,
         Err(_) if quiet => "error".into(),

@@ -1,5 +1,7 @@
 //! `keepsake serve`: runs the service until SIGTERM, SIGINT or a fault that must stop the process.
 
+use super::gateway;
+use clap::Args;
 use domain::fault::{Fault, Result};
 use service::config::Config;
 use service::run::Service;
@@ -10,7 +12,20 @@ use tokio::signal::unix::{SignalKind, signal};
 /// Pause between two attempts to start.
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
 
-pub fn run(config: &Config) -> Result<ExitCode> {
+#[derive(Args)]
+pub struct ServeCommand {
+    /// Run the gateway in this process too, for one machine [gateway.listen]
+    #[arg(long)]
+    gateway: bool,
+}
+
+impl ServeCommand {
+    pub fn run(self, config: &Config) -> Result<ExitCode> {
+        run(config, self.gateway)
+    }
+}
+
+fn run(config: &Config, with_gateway: bool) -> Result<ExitCode> {
     fn about(e: std::io::Error) -> Fault {
         Fault::retry(format!("listen for signals: {e}"))
     }
@@ -31,6 +46,7 @@ pub fn run(config: &Config) -> Result<ExitCode> {
         "keepsake serves"
     );
     let shared = service.handle();
+    let gateway = with_gateway.then(|| gateway::beside(config)).transpose()?;
     let cause = runtime.block_on(async {
         loop {
             tokio::select! {
@@ -45,6 +61,10 @@ pub fn run(config: &Config) -> Result<ExitCode> {
         }
     });
     tracing::info!(by = cause, "stopping: draining");
+    // Order matters: calls that wait are answered before the service stops.
+    if let Some(gateway) = gateway {
+        gateway.stop();
+    }
     service.stop()?;
     tracing::info!("stopped");
     Ok(ExitCode::SUCCESS)

@@ -34,6 +34,7 @@ pub struct Config {
     pub store: Store,
     pub embedder: Embedder,
     pub http: Http,
+    pub gateway: Gateway,
     pub metrics: Metrics,
     pub ingest: Ingest,
     pub recall: Recall,

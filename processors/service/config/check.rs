@@ -56,6 +56,13 @@ pub fn check(config: &Config) -> Result<(), String> {
         ("embedder.tokens_max", config.embedder.tokens_max),
         ("embedder.queue", config.embedder.queue),
         ("http.connections_max", config.http.connections_max),
+        ("gateway.connections_max", config.gateway.connections_max),
+        ("gateway.in_flight_max", config.gateway.in_flight_max),
+        ("gateway.body_bytes_max", config.gateway.body_bytes_max),
+        ("gateway.body_ms", config.gateway.body_ms as usize),
+        ("gateway.reply_ms", config.gateway.reply_ms as usize),
+        ("gateway.idle_ms", config.gateway.idle_ms as usize),
+        ("gateway.remembered_max", config.gateway.remembered_max),
         ("metrics.lag_ms", config.metrics.lag_ms as usize),
         ("http.connection_ms_max", config.http.connection_ms_max as usize),
         ("limits.forget_memories_max", config.limits.forget_memories_max),
@@ -190,6 +197,15 @@ pub fn check(config: &Config) -> Result<(), String> {
             "http.listen: must be address:port such as 127.0.0.1:9464, not \"{}\"",
             config.http.listen
         ));
+    }
+    if config.gateway.listen.parse::<SocketAddr>().is_err() {
+        return Err(format!(
+            "gateway.listen: must be address:port such as 127.0.0.1:8765, not \"{}\"",
+            config.gateway.listen
+        ));
+    }
+    if !(0.0..).contains(&config.gateway.requests_per_second) {
+        return Err("gateway.requests_per_second: must be at least 0".into());
     }
     if config.recall.limit > config.recall.limit_max {
         return Err("recall.limit: is more than recall.limit_max".into());

@@ -1,0 +1,133 @@
+//! `keepsake gateway` and `keepsake mcp`: serves HTTP and MCP over the topics until a signal, or the
+//! end of standard input.
+
+use ::gateway::Options;
+use ::gateway::calls::{Calls, TopicNames};
+use ::gateway::keys::Caller;
+use ::gateway::mcp::{self, Bound, Server};
+use clap::Args;
+use domain::fault::{Fault, Result};
+use service::config::Config;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::oneshot;
+
+pub fn run(config: &Config) -> Result<ExitCode> {
+    let options = options(config);
+    let bound = ::gateway::serve::bind(&options)?;
+    let runtime = runtime()?;
+    let signals = runtime.block_on(async {
+        std::io::Result::Ok((signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?))
+    });
+    let (mut terminate, mut interrupt) =
+        signals.map_err(|e| Fault::retry(format!("listen for signals: {e}")))?;
+    let calls = connect(config, &options)?;
+    tracing::info!(http = %bound.address, "the gateway serves");
+    anstream::eprintln!("gateway: http://{}", bound.address);
+    let stopped = async {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    };
+    runtime.block_on(::gateway::serve::run(bound, calls, &options, stopped))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A gateway on a thread of the process that runs the service.
+pub struct Beside {
+    stop: oneshot::Sender<()>,
+    thread: JoinHandle<Result<()>>,
+}
+
+impl Beside {
+    /// Finishes the calls that have begun. A fault of the gateway is logged: the service goes on.
+    pub fn stop(self) {
+        let _ = self.stop.send(());
+        if let Ok(Err(fault)) = self.thread.join() {
+            tracing::error!(%fault, "the gateway stopped");
+        }
+    }
+}
+
+/// Starts the gateway beside the service.
+pub fn beside(config: &Config) -> Result<Beside> {
+    let options = options(config);
+    let bound = ::gateway::serve::bind(&options)?;
+    let runtime = runtime()?;
+    let calls = connect(config, &options)?;
+    tracing::info!(http = %bound.address, "the gateway serves");
+    anstream::eprintln!("gateway: http://{}", bound.address);
+    let (stop, stopped) = oneshot::channel();
+    let thread = std::thread::Builder::new()
+        .name("gateway".into())
+        .spawn(move || {
+            let stopped = async {
+                // A sender that is dropped stops the gateway as well.
+                let _ = stopped.await;
+            };
+            runtime.block_on(::gateway::serve::run(bound, calls, &options, stopped))
+        })
+        .map_err(|e| Fault::retry(format!("start a thread: {e}")))?;
+    Ok(Beside { stop, thread })
+}
+
+#[derive(Args)]
+pub struct McpCommand {
+    /// The user whose memories the tools read and change: a name, or tenant/name
+    #[arg(long, value_name = "USER")]
+    user: String,
+}
+
+impl McpCommand {
+    pub fn run(self, config: &Config) -> Result<ExitCode> {
+        let user = client::parse_user(&self.user)?;
+        let calls = connect(config, &options(config))?;
+        let caller = Caller::local(user.tenant());
+        let server = Server { calls, bound: Some(Bound { caller, user }) };
+        runtime()?.block_on(mcp::stdio(server))?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn runtime() -> Result<Runtime> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|e| Fault::retry(format!("start the runtime: {e}")))
+}
+
+fn connect(config: &Config, options: &Options) -> Result<Arc<Calls>> {
+    let topics = TopicNames {
+        events: config.topics.events(),
+        recalls: config.topics.recalls(),
+        replies: config.topics.replies(),
+        memories: config.topics.memories(),
+    };
+    let tenants = config.auth.keys().expect("the keys were checked at start");
+    Calls::connect(client::connection(config)?, topics, tenants, options)
+}
+
+fn options(config: &Config) -> Options {
+    let gateway = &config.gateway;
+    Options {
+        listen: gateway.listen.clone(),
+        keys: Some(&gateway.keys).filter(|keys| !keys.is_empty()).map(PathBuf::from),
+        tenant: gateway.tenant.clone(),
+        hosts: gateway.hosts.clone(),
+        connections_max: gateway.connections_max,
+        in_flight_max: gateway.in_flight_max,
+        body_bytes_max: gateway.body_bytes_max,
+        body_within: Duration::from_millis(gateway.body_ms),
+        reply_within: Duration::from_millis(gateway.reply_ms),
+        idle_max: Duration::from_millis(gateway.idle_ms),
+        requests_per_second: gateway.requests_per_second,
+        remembered_max: gateway.remembered_max,
+        drain_within: Duration::from_millis(config.limits.shutdown_ms),
+    }
+}

@@ -1,0 +1,237 @@
+//! The Kafka client of the gateway: publishes an event and waits for its receipt, or sends a request
+//! and waits for its reply. Many calls share one producer and one reader of replies.
+//!
+//! Limit: at most `in_flight_max` calls wait at once; a further one is refused as `overloaded`.
+
+use crate::Options;
+use crate::refusal::{Refusal, Result};
+use axum::http::StatusCode;
+use client::sign;
+use domain::fault::{self, Fault, StopName};
+use domain::{TenantKeys, UserKey};
+use kafka::Connection;
+use log::broker::{Broker, Consumer, Headers, OutgoingRecord, Polled, Producer, Start};
+use lru::LruCache;
+use parking_lot::Mutex;
+use serde_json::Value;
+use std::collections::HashMap;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use tokio::sync::{Semaphore, oneshot};
+use uuid::Uuid;
+
+const CORRELATION: &str = "kafka_correlationId";
+const POLL: Duration = Duration::from_millis(20);
+/// Pause after a failed poll, so that a broker that is away is not asked without end.
+const POLL_AGAIN: Duration = Duration::from_millis(200);
+
+/// Names of the topics that the gateway uses.
+#[derive(Clone, Debug)]
+pub struct TopicNames {
+    pub events: String,
+    pub recalls: String,
+    pub replies: String,
+    pub memories: String,
+}
+
+type Waiting = Mutex<HashMap<[u8; 16], oneshot::Sender<Vec<u8>>>>;
+
+pub struct Calls {
+    pub connection: Connection,
+    pub topics: TopicNames,
+    producer: Mutex<Box<dyn Producer>>,
+    waiting: Waiting,
+    places: Semaphore,
+    reply_partition: i32,
+    reply_within: Duration,
+    tenants: TenantKeys,
+    /// Offset of the last event that the gateway wrote for a user: what the user reads next
+    /// includes that event, on whichever process it is answered.
+    written: Mutex<LruCache<UserKey, i64>>,
+    stopping: AtomicBool,
+    alive: Mutex<Instant>,
+}
+
+impl Calls {
+    /// Connects, and starts the thread that receives the replies.
+    pub fn connect(
+        connection: Connection,
+        topics: TopicNames,
+        tenants: TenantKeys,
+        options: &Options,
+    ) -> fault::Result<Arc<Calls>> {
+        let found = connection.partitions(&[topics.recalls.clone(), topics.replies.clone()])?;
+        let Some(replies) = found.get(&topics.replies).filter(|_| found.len() == 2) else {
+            let what = format!(
+                "topics {} and {} do not exist, or this principal may not see them: is `keepsake \
+                 serve` running? `keepsake topics acls` prints the rights",
+                topics.recalls, topics.replies
+            );
+            return Err(Fault::stop(StopName::TopicMissing, what));
+        };
+        let reply_partition = (Uuid::new_v4().as_u128() % *replies as u128) as i32;
+        let (_, end) = connection.offsets(&topics.replies, reply_partition)?;
+        let mut consumer = connection.reader("keepsake-gateway", &topics.replies)?;
+        consumer.assign(&[(reply_partition, Start::At(end))])?;
+        let remembered = NonZeroUsize::new(options.remembered_max).unwrap_or(NonZeroUsize::MIN);
+        let calls = Arc::new(Calls {
+            producer: Mutex::new(connection.impatient_producer("keepsake-gateway")?),
+            connection,
+            topics,
+            waiting: Waiting::default(),
+            places: Semaphore::new(options.in_flight_max),
+            reply_partition,
+            reply_within: options.reply_within,
+            tenants,
+            written: Mutex::new(LruCache::new(remembered)),
+            stopping: AtomicBool::new(false),
+            alive: Mutex::new(Instant::now()),
+        });
+        let receiving = calls.clone();
+        std::thread::Builder::new()
+            .name("gateway-replies".into())
+            .spawn(move || receiving.receive(consumer))
+            .map_err(|e| Fault::retry(format!("start a thread: {e}")))?;
+        Ok(calls)
+    }
+
+    pub fn stop(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the thread of replies went round within the last half minute.
+    pub fn is_alive(&self) -> bool {
+        self.alive.lock().elapsed() < Duration::from_secs(30)
+    }
+
+    /// Publishes an event and returns its receipt, which comes when the effect is readable.
+    pub async fn publish(&self, user: &UserKey, event: Value) -> Result<Value> {
+        let receipt = self.exchange(&self.topics.events, user, event, None).await?;
+        if let Some(offset) = receipt["offset"].as_i64() {
+            let mut written = self.written.lock();
+            let last = written.get(user).copied().unwrap_or(-1);
+            written.put(user.clone(), offset.max(last));
+        }
+        Ok(receipt)
+    }
+
+    /// Sends a request, and returns a reply that includes what this gateway wrote for the user.
+    pub async fn ask(&self, user: &UserKey, request: Value) -> Result<Value> {
+        let after = self.written.lock().get(user).copied();
+        let reply = self.exchange(&self.topics.recalls, user, request, after).await;
+        // Offsets of a topic that was made anew or has grown are others: the next request is free.
+        if reply.as_ref().is_err_and(|refusal| refusal.code == "stale") {
+            self.written.lock().pop(user);
+        }
+        reply
+    }
+
+    async fn exchange(
+        &self,
+        topic: &str,
+        user: &UserKey,
+        mut message: Value,
+        after: Option<i64>,
+    ) -> Result<Value> {
+        let Ok(_place) = self.places.try_acquire() else {
+            return Err(Refusal::overloaded(
+                "as many calls wait as gateway.in_flight_max allows: try again, or run another \
+                 gateway",
+            ));
+        };
+        message["tenant"] = user.tenant().into();
+        message["user"] = user.user().into();
+        let correlation = Uuid::new_v4().into_bytes();
+        let (sender, reply) = oneshot::channel();
+        self.waiting.lock().insert(correlation, sender);
+        let _forgets = Forgets { waiting: &self.waiting, correlation };
+        self.send(self.record(topic, user, &message, correlation, after))?;
+        let bytes = tokio::time::timeout(self.reply_within, reply).await;
+        let Ok(Ok(bytes)) = bytes else {
+            return Err(Refusal::new(
+                StatusCode::GATEWAY_TIMEOUT,
+                "no_reply",
+                "no reply within gateway.reply_ms: is `keepsake serve` running? An event may have \
+                 been applied; send it again with the same id",
+            ));
+        };
+        let value: Value = serde_json::from_slice(&bytes).map_err(|e| {
+            Refusal::new(StatusCode::BAD_GATEWAY, "bad_reply", format!("the reply is no JSON: {e}"))
+        })?;
+        Refusal::of_reply(&value).map_or(Ok(value), Err)
+    }
+
+    fn record(
+        &self,
+        topic: &str,
+        user: &UserKey,
+        message: &Value,
+        correlation: [u8; 16],
+        after: Option<i64>,
+    ) -> OutgoingRecord {
+        let mut headers: Headers = vec![
+            ("kafka_replyTopic".into(), self.topics.replies.clone().into_bytes()),
+            ("kafka_replyPartition".into(), self.reply_partition.to_be_bytes().to_vec()),
+            (CORRELATION.into(), correlation.to_vec()),
+        ];
+        if let Some(offset) = after {
+            headers.push(("keepsake-min-offset".into(), offset.to_string().into_bytes()));
+        }
+        let mut record = OutgoingRecord {
+            topic: topic.to_owned(),
+            key: Some(format!("{}/{}", user.tenant(), user.user()).into_bytes()),
+            value: Some(message.to_string().into_bytes()),
+            headers,
+            ..OutgoingRecord::default()
+        };
+        sign(&mut record, &self.tenants);
+        record
+    }
+
+    fn send(&self, record: OutgoingRecord) -> Result<()> {
+        self.producer.lock().send(&record).map_err(|fault| {
+            Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", fault.to_string())
+        })
+    }
+
+    /// Hands each reply to the call that waits for it. A reply that nobody waits for came too late,
+    /// or is for another client of the same partition.
+    fn receive(&self, mut consumer: Box<dyn Consumer>) {
+        while !self.stopping.load(Ordering::Relaxed) {
+            *self.alive.lock() = Instant::now();
+            match consumer.poll(POLL) {
+                Ok(Polled::Record(record)) => {
+                    let correlation = record.header(CORRELATION).and_then(|it| it.try_into().ok());
+                    let waiting =
+                        correlation.and_then(|it: [u8; 16]| self.waiting.lock().remove(&it));
+                    if let Some(waiting) = waiting {
+                        // The call may have given up in between.
+                        let _ = waiting.send(record.value.unwrap_or_default());
+                    }
+                }
+                Ok(_) => {}
+                Err(fault) => {
+                    tracing::warn!(%fault, "cannot read replies: trying again");
+                    std::thread::sleep(POLL_AGAIN);
+                }
+            }
+            if let Err(fault) = self.producer.lock().outstanding() {
+                tracing::warn!(%fault, "a record was not written");
+            }
+        }
+    }
+}
+
+/// Removes a call that has ended from the calls that wait, however it ended.
+struct Forgets<'a> {
+    waiting: &'a Waiting,
+    correlation: [u8; 16],
+}
+
+impl Drop for Forgets<'_> {
+    fn drop(&mut self) {
+        self.waiting.lock().remove(&self.correlation);
+    }
+}

@@ -1,0 +1,325 @@
+//! Admits an HTTP request, or refuses it by name: path, host, origin, key, rate, and the size and
+//! speed of its body, in this order. What comes through has a [`Caller`] and a whole body.
+
+use crate::calls::Calls;
+use crate::keys::{Caller, Keys};
+use crate::owners::Owners;
+use crate::refusal::{Refusal, Result};
+use crate::{Options, mcp, mem0, own, pages};
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::extract::{Path, Request, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{any, get, post};
+use domain::fault;
+use parking_lot::Mutex;
+use prometheus::{HistogramVec, IntCounterVec, Registry};
+use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
+use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+const USER: &str = "x-keepsake-user";
+const REQUEST_ID: &str = "x-request-id";
+const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
+/// Paths that need no key.
+const OPEN: [&str; 5] = ["/", "/openapi.json", "/livez", "/readyz", "/metrics"];
+
+type Mcp = StreamableHttpService<mcp::Server, NeverSessionManager>;
+
+pub struct Gateway {
+    pub calls: Arc<Calls>,
+    pub owners: Arc<Owners>,
+    pub registry: Registry,
+    options: Options,
+    /// Whether the gateway listens on loopback, where a browser's page may try to reach it.
+    is_local: bool,
+    keys: Option<Keys>,
+    mcp: Mcp,
+    /// Requests that each key may still send, and when that was so.
+    left: Mutex<HashMap<String, (f64, Instant)>>,
+    draining: AtomicBool,
+    requests: IntCounterVec,
+    seconds: HistogramVec,
+}
+
+impl Gateway {
+    pub fn new(
+        calls: Arc<Calls>,
+        options: &Options,
+        address: SocketAddr,
+    ) -> fault::Result<Arc<Gateway>> {
+        let about = |e: prometheus::Error| fault::Fault::retry(format!("make a metric: {e}"));
+        let registry = Registry::new();
+        let requests = IntCounterVec::new(
+            prometheus::opts!("keepsake_gateway_requests_total", "Requests by door and status."),
+            &["door", "status"],
+        )
+        .map_err(about)?;
+        let seconds = HistogramVec::new(
+            prometheus::histogram_opts!("keepsake_gateway_seconds", "Time of a request by door."),
+            &["door"],
+        )
+        .map_err(about)?;
+        registry.register(Box::new(requests.clone())).map_err(about)?;
+        registry.register(Box::new(seconds.clone())).map_err(about)?;
+        let server = mcp::Server { calls: calls.clone(), bound: None };
+        // Without sessions, any gateway answers any request. The door has checked the host.
+        let config = StreamableHttpServerConfig::default()
+            .with_legacy_session_mode(false)
+            .with_json_response(true)
+            .with_max_request_body_bytes(options.body_bytes_max)
+            .disable_allowed_hosts();
+        Ok(Arc::new(Gateway {
+            calls,
+            owners: Arc::new(Owners::new(options.remembered_max)),
+            registry,
+            is_local: address.ip().is_loopback(),
+            keys: options.keys.as_deref().map(Keys::open).transpose()?,
+            mcp: Mcp::new(move || Ok(server.clone()), Arc::default(), config),
+            left: Mutex::default(),
+            draining: AtomicBool::new(false),
+            requests,
+            seconds,
+            options: options.clone(),
+        }))
+    }
+
+    pub fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+
+    pub fn drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+    }
+
+    fn is_own_host(&self, authority: &str) -> bool {
+        let host = match authority.rsplit_once(':') {
+            Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
+            _ => authority,
+        };
+        let named =
+            |name: &str| name.eq_ignore_ascii_case(host) || name.eq_ignore_ascii_case(authority);
+        if self.options.hosts.iter().any(|name| named(name)) {
+            return true;
+        }
+        // Off loopback every call has a key, which no foreign page can send along.
+        let is_open = !self.is_local && self.options.hosts.is_empty();
+        is_open || LOOPBACK.iter().any(|name| named(name))
+    }
+
+    /// Refuses names that are not the gateway's, against DNS rebinding, and pages of other sites.
+    fn check_names(&self, uri: &Uri, headers: &HeaderMap) -> Result<()> {
+        let mut hosts = headers.get_all(header::HOST).iter();
+        let host = hosts.next().and_then(|host| host.to_str().ok()).unwrap_or_default();
+        let is_one = hosts.next().is_none() && uri.authority().is_none_or(|it| it.as_str() == host);
+        if host.is_empty() || !is_one || !self.is_own_host(host) {
+            return Err(Refusal::new(
+                StatusCode::MISDIRECTED_REQUEST,
+                "host_refused",
+                "the Host header names another host: call the gateway by its own name, or add the \
+                 name to gateway.hosts",
+            ));
+        }
+        for origin in headers.get_all(header::ORIGIN) {
+            let origin = origin.to_str().unwrap_or_default();
+            let authority = origin.split_once("://").map(|(_, authority)| authority);
+            if authority.is_none_or(|authority| authority != host) {
+                return Err(Refusal::new(
+                    StatusCode::FORBIDDEN,
+                    "origin_refused",
+                    "pages of another origin may not call the gateway",
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn caller(&self, headers: &HeaderMap) -> Result<Caller> {
+        let Some(keys) = &self.keys else { return Ok(Caller::local(&self.options.tenant)) };
+        let bearer = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+        let bearer = bearer.and_then(|value| {
+            let (scheme, key) = value.split_once(' ')?;
+            // The clients of mem0 write `Token`.
+            let is_known = ["bearer", "token"].iter().any(|it| it.eq_ignore_ascii_case(scheme));
+            is_known.then(|| key.trim())
+        });
+        let header = headers.get("x-api-key").and_then(|value| value.to_str().ok());
+        let Some(key) = bearer.or(header) else {
+            return Err(Refusal::new(
+                StatusCode::UNAUTHORIZED,
+                "unauthorized",
+                "a key is missing: send Authorization: Bearer KEY or X-API-Key: KEY",
+            ));
+        };
+        keys.caller(key)
+    }
+
+    /// Takes one of the requests of a key, which come back with time. A second's worth may come at
+    /// once.
+    fn take_turn(&self, key: &str) -> Result<()> {
+        let rate = self.options.requests_per_second;
+        if rate == 0.0 {
+            return Ok(());
+        }
+        let now = Instant::now();
+        let mut left = self.left.lock();
+        let (tokens, at) = left.entry(key.to_owned()).or_insert((rate.max(1.0), now));
+        *tokens = (*tokens + now.duration_since(*at).as_secs_f64() * rate).min(rate.max(1.0));
+        *at = now;
+        if *tokens < 1.0 {
+            return Err(Refusal::overloaded(
+                "this key sends more than gateway.requests_per_second: send fewer, or raise it",
+            ));
+        }
+        *tokens -= 1.0;
+        Ok(())
+    }
+
+    /// Reads the body within the limits of size and time.
+    async fn whole(&self, body: Body) -> Result<Body> {
+        let read = to_bytes(body, self.options.body_bytes_max);
+        match tokio::time::timeout(self.options.body_within, read).await {
+            Ok(Ok(bytes)) => Ok(Body::from(bytes)),
+            Ok(Err(_)) => Err(Refusal::new(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "too_large",
+                format!("the body is longer than {} bytes", self.options.body_bytes_max),
+            )),
+            Err(_) => Err(Refusal::new(
+                StatusCode::REQUEST_TIMEOUT,
+                "too_slow",
+                "the body did not arrive within gateway.body_ms",
+            )),
+        }
+    }
+
+    async fn admitted(&self, request: Request) -> Result<Request> {
+        check_path(request.uri().path())?;
+        let (mut parts, body) = request.into_parts();
+        self.check_names(&parts.uri, &parts.headers)?;
+        if OPEN.contains(&parts.uri.path()) {
+            return Ok(Request::from_parts(parts, Body::empty()));
+        }
+        let caller = self.caller(&parts.headers)?;
+        self.take_turn(&caller.key)?;
+        parts.extensions.insert(caller);
+        Ok(Request::from_parts(parts, self.whole(body).await?))
+    }
+}
+
+/// Refuses paths that a proxy and the gateway could read differently.
+fn check_path(path: &str) -> Result<()> {
+    let lower = path.to_ascii_lowercase();
+    let tricks = ["//", "\\", "%2f", "%5c", "%00", "%2e", "/../", "/./", ";"];
+    if tricks.iter().any(|trick| lower.contains(trick)) || lower.ends_with("/..") {
+        return Err(Refusal::new(
+            StatusCode::BAD_REQUEST,
+            "path_refused",
+            "the path has empty, dotted or encoded parts: write it plainly",
+        ));
+    }
+    Ok(())
+}
+
+/// All paths behind the door.
+pub fn app(gateway: Arc<Gateway>) -> Router {
+    Router::new()
+        .route("/", get(pages::root))
+        .route("/openapi.json", get(pages::openapi))
+        .route("/livez", get(pages::livez))
+        .route("/readyz", get(pages::readyz))
+        .route("/metrics", get(pages::metrics))
+        .route("/mcp", any(mcp_by_header))
+        .route("/mcp/", any(mcp_by_header))
+        .route("/mcp/{user}", any(mcp_by_path))
+        .route("/mcp/{user}/", any(mcp_by_path))
+        .route("/v1/keepsake/{type}", post(own::call))
+        .merge(mem0::routes())
+        .fallback(async || Refusal::not_found("no such path: GET / names the doors"))
+        .method_not_allowed_fallback(async || {
+            let status = StatusCode::METHOD_NOT_ALLOWED;
+            Refusal::new(status, "method_refused", "this path takes other methods")
+        })
+        .layer(from_fn_with_state(gateway.clone(), enter))
+        .with_state(gateway)
+}
+
+async fn enter(State(gateway): State<Arc<Gateway>>, request: Request, next: Next) -> Response {
+    let began = Instant::now();
+    let door = match request.uri().path() {
+        path if path.starts_with("/mcp") => "mcp",
+        path if path.starts_with("/v1/keepsake/") => "keepsake",
+        path if OPEN.contains(&path) => "pages",
+        _ => "mem0",
+    };
+    let id = request.headers().get(REQUEST_ID).filter(|id| id.len() <= 128).cloned();
+    let made = uuid::Uuid::new_v4().to_string();
+    let id = id.or_else(|| HeaderValue::from_str(&made).ok());
+    let mut response = match gateway.admitted(request).await {
+        Ok(request) => named(next.run(request).await, door).await,
+        Err(refusal) => refusal.into_response(),
+    };
+    if let Some(id) = id {
+        response.headers_mut().insert(REQUEST_ID, id);
+    }
+    let status = response.status().as_u16().to_string();
+    gateway.requests.with_label_values(&[door, &status]).inc();
+    gateway.seconds.with_label_values(&[door]).observe(began.elapsed().as_secs_f64());
+    response
+}
+
+/// Gives the framework's own refusals of a body or a query the form of all others.
+async fn named(response: Response, door: &str) -> Response {
+    let status = response.status();
+    let kind = response.headers().get(header::CONTENT_TYPE);
+    let is_text = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/plain"));
+    if door == "mcp" || door == "pages" || !status.is_client_error() || !is_text {
+        return response;
+    }
+    let text = to_bytes(response.into_body(), 64 * 1024).await.unwrap_or_default();
+    Refusal::new(status, "invalid", String::from_utf8_lossy(&text)).into_response()
+}
+
+async fn mcp_by_header(State(gateway): State<Arc<Gateway>>, request: Request) -> Response {
+    let user = request.headers().get(USER).and_then(|user| user.to_str().ok()).map(str::to_owned);
+    mcp_of(gateway, user, request).await
+}
+
+async fn mcp_by_path(
+    State(gateway): State<Arc<Gateway>>,
+    Path(user): Path<String>,
+    request: Request,
+) -> Response {
+    mcp_of(gateway, Some(user), request).await
+}
+
+async fn mcp_of(gateway: Arc<Gateway>, user: Option<String>, mut request: Request) -> Response {
+    let caller = request.extensions().get::<Caller>().cloned();
+    let caller = caller.unwrap_or_else(|| Caller::local(&gateway.options.tenant));
+    match caller.user(user.as_deref()) {
+        Ok(user) => request.extensions_mut().insert(mcp::Bound { caller, user }),
+        Err(refusal) => return refusal.into_response(),
+    };
+    gateway.mcp.handle(request).await.into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_with_tricks_are_refused() {
+        for path in ["/a/../b", "//a", "/a%2fb", "/a%2E%2e/b", "/a/..", "/a\\b", "/a;b", "/%00"] {
+            assert_eq!(check_path(path).expect_err(path).code, "path_refused", "{path}");
+        }
+        for path in ["/", "/mcp/ada/", "/memories/1-2", "/mcp/ada%40x.org/", "/mcp/a.b/"] {
+            assert!(check_path(path).is_ok(), "{path}");
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! The Model Context Protocol, over streamable HTTP and over stdio: the tools of `tools.rs`, each
+//! memory as a resource, and a prompt that holds the block of a recall.
+
+use crate::calls::Calls;
+use crate::keys::{Caller, Right};
+use crate::refusal::{self, Refusal};
+use crate::tools::{TOOLS, Tool, of};
+use domain::UserKey;
+use domain::fault::{self, Fault};
+use rmcp::model::*;
+use rmcp::service::RequestContext;
+use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+const MEMORY: &str = "memory://";
+
+/// One user's memories, as an MCP server.
+#[derive(Clone)]
+pub struct Server {
+    pub calls: Arc<Calls>,
+    /// Who calls and about whom; over HTTP each request brings its own.
+    pub bound: Option<Bound>,
+}
+
+#[derive(Clone)]
+pub struct Bound {
+    pub caller: Caller,
+    pub user: UserKey,
+}
+
+impl Server {
+    fn bound(&self, context: &RequestContext<RoleServer>) -> Result<Bound, ErrorData> {
+        let parts = context.extensions.get::<axum::http::request::Parts>();
+        let bound = parts.and_then(|parts| parts.extensions.get::<Bound>()).or(self.bound.as_ref());
+        bound.cloned().ok_or_else(|| {
+            ErrorData::invalid_request("no user: call /mcp/{user}/, or send X-Keepsake-User", None)
+        })
+    }
+}
+
+/// Serves the protocol on standard input and output until the input ends.
+pub async fn stdio(server: Server) -> fault::Result<()> {
+    let about = |e: String| Fault::retry(format!("serve MCP on standard input: {e}"));
+    let transport = rmcp::transport::stdio();
+    let running = server.serve(transport).await.map_err(|e| about(e.to_string()))?;
+    running.waiting().await.map_err(|e| about(e.to_string()))?;
+    Ok(())
+}
+
+fn failed(refusal: Refusal) -> ErrorData {
+    let data = Some(refusal.body());
+    match refusal.code.as_str() {
+        "not_found" => ErrorData::resource_not_found(refusal.message, data),
+        "invalid" => ErrorData::invalid_params(refusal.message, data),
+        _ => ErrorData::internal_error(refusal.message, data),
+    }
+}
+
+async fn called(
+    server: &Server,
+    bound: &Bound,
+    tool: &Tool,
+    arguments: &Value,
+) -> refusal::Result<Value> {
+    bound.caller.may(tool.right)?;
+    tool.call(&server.calls, &bound.user, arguments).await
+}
+
+impl ServerHandler for Server {
+    fn get_info(&self) -> InitializeResult {
+        let capabilities =
+            ServerCapabilities::builder().enable_tools().enable_resources().enable_prompts();
+        let mut info = InitializeResult::new(capabilities.build());
+        info.server_info = Implementation::new("keepsake", env!("CARGO_PKG_VERSION"));
+        info.with_instructions(
+            "Long-term memory of one user. Call search_memories before answering a question about \
+             the user, and add_turns or add_memory when the user says something worth keeping.",
+        )
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        let tools = TOOLS.iter().map(described).collect();
+        Ok(ListToolsResult { tools, ..ListToolsResult::default() })
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let bound = self.bound(&context)?;
+        let Some(tool) = Tool::named(&request.name) else {
+            return Err(ErrorData::invalid_params(format!("no tool {}", request.name), None));
+        };
+        let arguments = Value::Object(request.arguments.unwrap_or_default());
+        // A refusal is a result that the model can read and act on, not an error of the protocol.
+        let result = match called(self, &bound, tool, &arguments).await {
+            Ok(value) => CallToolResult::structured(value),
+            Err(refusal) => CallToolResult::structured_error(refusal.body()),
+        };
+        Ok(result.into())
+    }
+
+    async fn list_resources(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        let bound = self.bound(&context)?;
+        bound.caller.may(Right::Read).map_err(failed)?;
+        let listed = self.calls.ask(&bound.user, of("list", &[])).await.map_err(failed)?;
+        let mut result = ListResourcesResult::default();
+        for memory in listed["memories"].as_array().into_iter().flatten() {
+            let id = memory["id"].as_str().unwrap_or_default();
+            let content = memory["content"].as_str().unwrap_or_default();
+            let name: String = content.chars().take(60).collect();
+            let resource = Resource::new(format!("{MEMORY}{id}"), name);
+            result.resources.push(resource.with_mime_type("text/plain"));
+        }
+        Ok(result)
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        let mut result = ListResourceTemplatesResult::default();
+        let template = ResourceTemplate::new(format!("{MEMORY}{{id}}"), "memory");
+        result.resource_templates.push(template.with_description("One memory by its id"));
+        Ok(result)
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        let bound = self.bound(&context)?;
+        bound.caller.may(Right::Read).map_err(failed)?;
+        let id = request.uri.strip_prefix(MEMORY).unwrap_or_default();
+        let message = of("get", &[("memory", &json!(id))]);
+        let reply = self.calls.ask(&bound.user, message).await.map_err(failed)?;
+        let text = reply["memory"]["content"].as_str().unwrap_or_default();
+        let contents = vec![ResourceContents::text(text, request.uri.clone())];
+        Ok(ReadResourceResult::new(contents).into())
+    }
+
+    async fn list_prompts(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        let query = PromptArgument::new("query").with_description("What is asked");
+        let what = "What is remembered about the user that bears on a question";
+        let arguments = Some(vec![query.with_required(true)]);
+        let prompts = vec![Prompt::new("memories", Some(what), arguments)];
+        Ok(ListPromptsResult { prompts, ..ListPromptsResult::default() })
+    }
+
+    async fn get_prompt(
+        &self,
+        request: GetPromptRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        let bound = self.bound(&context)?;
+        bound.caller.may(Right::Read).map_err(failed)?;
+        let query = request.arguments.as_ref().and_then(|given| given.get("query"));
+        let (true, Some(query)) = (request.name == "memories", query) else {
+            let what = "the prompt is memories, with the argument query";
+            return Err(ErrorData::invalid_params(what, None));
+        };
+        let message = of("recall", &[("query", &json!(query)), ("purpose", &json!("prompt"))]);
+        let reply = self.calls.ask(&bound.user, message).await.map_err(failed)?;
+        let block = reply["prompt"].as_str().unwrap_or_default();
+        Ok(GetPromptResult::new(vec![PromptMessage::new_text(Role::User, block)]).into())
+    }
+}
+
+fn described(tool: &Tool) -> rmcp::model::Tool {
+    let annotations = ToolAnnotations::new()
+        .read_only(tool.right == Right::Read)
+        .destructive(tool.destructive)
+        .idempotent(tool.idempotent)
+        .open_world(false);
+    let output = json!({"type": "object"}).as_object().cloned().unwrap_or_default();
+    rmcp::model::Tool::new(tool.name, tool.description, Arc::new(tool.schema()))
+        .with_annotations(annotations)
+        .with_raw_output_schema(Arc::new(output))
+}

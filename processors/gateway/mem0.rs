@@ -1,0 +1,379 @@
+//! The paths of mem0's open-source server, so that its clients work against Keepsake. `run_id` is
+//! the session, `agent_id` a metadata field, `score` the relevance.
+
+use crate::door::Gateway;
+use crate::keys::{Caller, Right};
+use crate::refusal::{Refusal, Result};
+use crate::tools::{Tool, of};
+use axum::extract::{Path, Query, State};
+use axum::routing::{get, post};
+use axum::{Extension, Json, Router};
+use domain::UserKey;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+
+type Shared = State<Arc<Gateway>>;
+type Answer = Result<Json<Value>>;
+
+/// Memories in one answer of `GET /memories` without `top_k`, as in mem0.
+const LISTED: u64 = 100;
+
+pub fn routes() -> Router<Arc<Gateway>> {
+    Router::new()
+        .route("/memories", post(add).get(list).delete(delete_all))
+        .route("/memories/", post(add).get(list).delete(delete_all))
+        .route("/search", post(search))
+        .route("/memories/{id}", get(read).put(update).delete(delete))
+        .route("/memories/{id}/", get(read).put(update).delete(delete))
+        .route("/memories/{id}/history", get(history))
+        .route("/memories/{id}/history/", get(history))
+}
+
+#[derive(Default, Deserialize)]
+struct Named {
+    user_id: Option<String>,
+    agent_id: Option<String>,
+    run_id: Option<String>,
+    top_k: Option<u64>,
+    limit: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct Added {
+    messages: Value,
+    user_id: Option<String>,
+    agent_id: Option<String>,
+    run_id: Option<String>,
+    metadata: Option<Map<String, Value>>,
+    infer: Option<bool>,
+}
+
+#[derive(Deserialize)]
+struct Searched {
+    query: String,
+    user_id: Option<String>,
+    agent_id: Option<String>,
+    run_id: Option<String>,
+    #[serde(default)]
+    filters: Map<String, Value>,
+    #[serde(alias = "limit")]
+    top_k: Option<u64>,
+    threshold: Option<f64>,
+}
+
+async fn add(
+    State(gateway): Shared,
+    Extension(caller): Extension<Caller>,
+    Json(body): Json<Added>,
+) -> Answer {
+    caller.may(Right::Write)?;
+    let user = caller.user(body.user_id.as_deref())?;
+    let mut metadata = texts(body.metadata.unwrap_or_default())?;
+    if let Some(agent) = body.agent_id {
+        metadata.insert("agent_id".into(), agent.into());
+    }
+    let metadata = if metadata.is_empty() { Value::Null } else { Value::Object(metadata) };
+    let session = json!(body.run_id);
+    let infers = body.infer.unwrap_or(true);
+    let mut results = Vec::new();
+    for message in messages(body.messages)? {
+        let content = &message["content"];
+        let event = if infers {
+            of(
+                "turn",
+                &[
+                    ("role", &message["role"]),
+                    ("content", content),
+                    ("session", &session),
+                    ("speaker", &message["name"]),
+                    ("metadata", &metadata),
+                ],
+            )
+        } else {
+            of("remember", &[("content", content), ("session", &session), ("metadata", &metadata)])
+        };
+        let receipt = gateway.calls.publish(&user, event).await?;
+        for decision in receipt["decisions"].as_array().into_iter().flatten() {
+            results.extend(added(&gateway, &user, decision, content));
+        }
+    }
+    Ok(Json(json!({"results": results})))
+}
+
+/// Shows a decision that kept something as mem0's event. What was dropped has no row there.
+fn added(gateway: &Gateway, user: &UserKey, decision: &Value, content: &Value) -> Option<Value> {
+    let event = match decision["outcome"].as_str()? {
+        "kept" | "superseded" | "duplicate" => "ADD",
+        "merged" => "UPDATE",
+        _ => return None,
+    };
+    let id = decision["memory"].as_str()?;
+    gateway.owners.note(user, id);
+    // The operator may have switched the texts of decisions off.
+    let memory = decision["candidate"].as_str().map_or(content.clone(), Into::into);
+    Some(json!({"id": id, "memory": memory, "event": event}))
+}
+
+/// Reads `messages`: a text, a message, or a list of messages. Parts of a message that are no text
+/// are left out.
+fn messages(value: Value) -> Result<Vec<Value>> {
+    let list = match value {
+        Value::String(text) => vec![json!({"role": "user", "content": text})],
+        Value::Object(one) => vec![Value::Object(one)],
+        Value::Array(list) if (1..=100).contains(&list.len()) => list,
+        _ => {
+            return Err(Refusal::invalid(
+                "messages",
+                "messages must be a list of 1 to 100 messages",
+            ));
+        }
+    };
+    list.into_iter()
+        .map(|mut message| {
+            if let Some(parts) = message["content"].as_array() {
+                let texts: Vec<&str> =
+                    parts.iter().filter_map(|part| part["text"].as_str()).collect();
+                message["content"] = texts.join("\n").into();
+            }
+            if message["content"].is_string() {
+                return Ok(message);
+            }
+            Err(Refusal::invalid("messages", "each message needs a text in content"))
+        })
+        .collect()
+}
+
+/// Metadata as the service keeps it: names and texts. Numbers and booleans become texts.
+fn texts(metadata: Map<String, Value>) -> Result<Map<String, Value>> {
+    metadata
+        .into_iter()
+        .map(|(name, value)| match value {
+            Value::String(_) => Ok((name, value)),
+            Value::Number(_) | Value::Bool(_) => Ok((name, value.to_string().into())),
+            _ => Err(Refusal::invalid("metadata", format!("metadata.{name} must be a text"))),
+        })
+        .collect()
+}
+
+async fn search(
+    State(gateway): Shared,
+    Extension(caller): Extension<Caller>,
+    Json(body): Json<Searched>,
+) -> Answer {
+    caller.may(Right::Read)?;
+    let mut filters = Map::new();
+    flatten(body.filters, &mut filters)?;
+    let user = taken(&mut filters, "user_id", body.user_id);
+    let session = taken(&mut filters, "run_id", body.run_id);
+    if let Some(agent) = body.agent_id {
+        filters.insert("agent_id".into(), agent.into());
+    }
+    let user = caller.user(user.as_deref())?;
+    let filters = texts(filters)?;
+    let metadata = if filters.is_empty() { Value::Null } else { Value::Object(filters) };
+    let request = of(
+        "recall",
+        &[
+            ("query", &body.query.into()),
+            ("limit", &json!(body.top_k)),
+            ("where", &metadata),
+            ("min_relevance", &json!(body.threshold)),
+            ("session", &json!(session)),
+            ("format", &"none".into()),
+        ],
+    );
+    let reply = gateway.calls.ask(&user, request).await?;
+    Ok(Json(json!({"results": rows(&gateway, &user, &reply, session.as_deref())})))
+}
+
+/// Takes a name out of the filters, unless the call gives it beside them.
+fn taken(filters: &mut Map<String, Value>, name: &str, given: Option<String>) -> Option<String> {
+    let filter = filters.remove(name).and_then(|value| value.as_str().map(str::to_owned));
+    given.or(filter)
+}
+
+/// Joins the fields of mem0's filters into one map of equalities.
+fn flatten(filters: Map<String, Value>, into: &mut Map<String, Value>) -> Result<()> {
+    for (name, value) in filters {
+        match value {
+            Value::Array(all) if name == "AND" => {
+                for one in all {
+                    let Value::Object(one) = one else {
+                        return Err(Refusal::invalid("filters", "AND takes a list of objects"));
+                    };
+                    flatten(one, into)?;
+                }
+            }
+            Value::Object(test) if test.len() == 1 && test.contains_key("eq") => {
+                into.insert(name, test["eq"].clone());
+            }
+            Value::String(_) | Value::Number(_) | Value::Bool(_) => {
+                into.insert(name, value);
+            }
+            _ => {
+                let what = format!("filters.{name}: only equality and AND are supported");
+                return Err(Refusal::invalid("filters", what));
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn list(
+    State(gateway): Shared,
+    Extension(caller): Extension<Caller>,
+    Query(named): Query<Named>,
+) -> Answer {
+    caller.may(Right::Read)?;
+    let user = caller.user(named.user_id.as_deref())?;
+    let limit = named.top_k.or(named.limit).unwrap_or(LISTED);
+    let request = of("list", &[("limit", &json!(limit)), ("session", &json!(named.run_id))]);
+    let reply = gateway.calls.ask(&user, request).await?;
+    let mut rows = rows(&gateway, &user, &reply, named.run_id.as_deref());
+    if let Some(agent) = named.agent_id {
+        rows.retain(|row| row["agent_id"] == *agent);
+    }
+    Ok(Json(json!({"results": rows})))
+}
+
+fn rows(gateway: &Gateway, user: &UserKey, reply: &Value, run: Option<&str>) -> Vec<Value> {
+    let memories = reply["memories"].as_array().into_iter().flatten();
+    let memories = memories.filter(|memory| run.is_none_or(|run| memory["session"] == run));
+    memories.map(|memory| row(gateway, user, memory)).collect()
+}
+
+/// A memory as mem0 shows it.
+fn row(gateway: &Gateway, user: &UserKey, memory: &Value) -> Value {
+    gateway.owners.note(user, memory["id"].as_str().unwrap_or_default());
+    let metadata = memory["metadata"].as_object().cloned().unwrap_or_default();
+    let updated = &memory["updated_at"];
+    let mut row = json!({
+        "id": memory["id"],
+        "memory": memory["content"],
+        "user_id": user.user(),
+        "agent_id": metadata.get("agent_id"),
+        "run_id": memory["session"],
+        "metadata": metadata,
+        "created_at": memory["created_at"],
+        "updated_at": if updated.is_null() { &memory["valid_from"] } else { updated },
+    });
+    let score = if memory["relevance"].is_null() { &memory["score"] } else { &memory["relevance"] };
+    if !score.is_null() {
+        row["score"] = score.clone();
+    }
+    row
+}
+
+async fn delete_all(
+    State(gateway): Shared,
+    Extension(caller): Extension<Caller>,
+    Query(named): Query<Named>,
+) -> Answer {
+    caller.may(Right::Forget)?;
+    let user = caller.user(named.user_id.as_deref())?;
+    if named.agent_id.is_some() {
+        let what = "agent_id cannot choose what is erased: give run_id, or user_id alone";
+        return Err(Refusal::invalid("agent_id", what));
+    }
+    let event = match named.run_id {
+        Some(session) => of("forget", &[("session", &session.into())]),
+        None => of("forget", &[("everything", &true.into())]),
+    };
+    gateway.calls.publish(&user, event).await?;
+    Ok(Json(json!({"message": "All relevant memories deleted"})))
+}
+
+/// Runs a tool on the memory of a path.
+async fn on(
+    gateway: &Arc<Gateway>,
+    caller: &Caller,
+    named: &Named,
+    name: &str,
+    arguments: Value,
+) -> Result<(UserKey, Value)> {
+    let tool = Tool::named(name).ok_or_else(|| Refusal::not_found("no such tool"))?;
+    caller.may(tool.right)?;
+    let id = arguments["id"].as_str().unwrap_or_default();
+    let named = named.user_id.as_deref();
+    let user = gateway.owners.of(&gateway.calls, caller, named, id).await?;
+    let result = tool.call(&gateway.calls, &user, &arguments).await?;
+    Ok((user, result))
+}
+
+async fn read(
+    State(gateway): Shared,
+    Extension(caller): Extension<Caller>,
+    Path(id): Path<String>,
+    Query(named): Query<Named>,
+) -> Answer {
+    let (user, reply) = on(&gateway, &caller, &named, "get_memory", json!({"id": id})).await?;
+    Ok(Json(row(&gateway, &user, &reply["memory"])))
+}
+
+async fn update(
+    State(gateway): Shared,
+    Extension(caller): Extension<Caller>,
+    Path(id): Path<String>,
+    Query(named): Query<Named>,
+    Json(body): Json<Value>,
+) -> Answer {
+    let mut arguments = json!({"id": id});
+    // Versions of mem0 differ in the name.
+    let text = ["text", "memory", "data", "content"].iter().find_map(|name| body[*name].as_str());
+    if let Some(text) = text {
+        arguments["text"] = text.into();
+    }
+    if let Some(metadata) = body["metadata"].as_object() {
+        arguments["metadata"] = Value::Object(texts(metadata.clone())?);
+    }
+    if arguments.as_object().is_some_and(|fields| fields.len() == 1) {
+        return Err(Refusal::invalid("text", "give text or metadata"));
+    }
+    on(&gateway, &caller, &named, "update_memory", arguments).await?;
+    Ok(Json(json!({"message": "Memory updated successfully"})))
+}
+
+async fn delete(
+    State(gateway): Shared,
+    Extension(caller): Extension<Caller>,
+    Path(id): Path<String>,
+    Query(named): Query<Named>,
+) -> Answer {
+    on(&gateway, &caller, &named, "delete_memory", json!({"id": id})).await?;
+    Ok(Json(json!({"message": "Memory deleted successfully"})))
+}
+
+/// The contents of a memory one after another: mem0 has a row for each change.
+async fn history(
+    State(gateway): Shared,
+    Extension(caller): Extension<Caller>,
+    Path(id): Path<String>,
+    Query(named): Query<Named>,
+) -> Answer {
+    let (_, reply) = on(&gateway, &caller, &named, "memory_history", json!({"id": id})).await?;
+    let memory = &reply["memory"];
+    let earlier = reply["history"].as_array().cloned().unwrap_or_default();
+    let mut contents: Vec<&Value> = earlier.iter().map(|revision| &revision["content"]).collect();
+    contents.push(&memory["content"]);
+    let rows: Vec<Value> = contents
+        .iter()
+        .enumerate()
+        .map(|(n, content)| {
+            let before = n.checked_sub(1);
+            let old = before.map(|before| contents[before]);
+            let changed = before.map_or(&memory["created_at"], |before| &earlier[before]["until"]);
+            json!({
+                "id": format!("{id}:{n}"),
+                "memory_id": id,
+                "old_memory": old,
+                "new_memory": content,
+                "event": if n == 0 { "ADD" } else { "UPDATE" },
+                "created_at": memory["created_at"],
+                "updated_at": changed,
+                "is_deleted": false,
+            })
+        })
+        .collect();
+    Ok(Json(Value::Array(rows)))
+}

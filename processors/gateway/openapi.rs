@@ -1,0 +1,169 @@
+//! The OpenAPI 3.1 document of the gateway, made from the schemas of the contract: they are JSON
+//! Schema already, so the bodies of Keepsake's own calls are the messages themselves.
+
+use serde_json::{Map, Value, json};
+
+macro_rules! schemas {
+    ($($name:literal)*) => {
+        [$(($name, include_str!(concat!("../../schemas/", $name, ".json")))),*]
+    };
+}
+
+const SCHEMAS: [(&str, &str); 20] = schemas!["applied" "common" "decision" "erasure" "error"
+    "explain" "explained" "feedback" "forget" "get" "list" "listed" "memory" "recall" "recalled"
+    "remember" "stats" "stats-reply" "turn" "update"];
+
+/// Each own call with the schema of its reply.
+const OWN: [(&str, &str); 10] = [
+    ("turn", "applied"),
+    ("remember", "applied"),
+    ("update", "applied"),
+    ("forget", "applied"),
+    ("feedback", "applied"),
+    ("recall", "recalled"),
+    ("list", "listed"),
+    ("get", "memory"),
+    ("explain", "explained"),
+    ("stats", "stats-reply"),
+];
+
+/// Method, path and purpose of each path of mem0's server, and the names that it takes: those of a
+/// body for POST and PUT, of the query otherwise; an asterisk marks the required ones.
+const MEM0: [(&str, &str, &str, &[&str]); 8] = [
+    (
+        "post",
+        "/memories",
+        "Add messages, or store them as they are with infer: false",
+        &["messages*", "user_id", "agent_id", "run_id", "metadata", "infer"],
+    ),
+    ("get", "/memories", "List a user's memories", &["user_id", "agent_id", "run_id", "top_k"]),
+    ("delete", "/memories", "Erase a user's memories", &["user_id", "run_id"]),
+    (
+        "post",
+        "/search",
+        "Find the memories that answer a question",
+        &["query*", "user_id", "agent_id", "run_id", "filters", "top_k", "threshold"],
+    ),
+    ("get", "/memories/{id}", "Read one memory", &["user_id"]),
+    ("put", "/memories/{id}", "Change one memory", &["text", "metadata"]),
+    ("delete", "/memories/{id}", "Erase one memory", &["user_id"]),
+    ("get", "/memories/{id}/history", "Read the changes of one memory", &["user_id"]),
+];
+
+pub fn document() -> Value {
+    let mut schemas = Map::new();
+    for (name, text) in SCHEMAS {
+        let mut schema: Value = serde_json::from_str(text).unwrap_or_default();
+        if let Some(fields) = schema.as_object_mut() {
+            fields.remove("$id");
+            fields.remove("$schema");
+        }
+        schemas.insert(name.to_owned(), linked(schema, name));
+    }
+    let mut paths = Map::new();
+    for (call, reply) in OWN {
+        let post = json!({
+            "summary": format!("Send a {call} of the contract; type and tenant may be left out"),
+            "operationId": call,
+            "requestBody": {"required": true, "content": {"application/json": {"schema":
+                {"$ref": format!("#/components/schemas/{call}")}}}},
+            "responses": responses(json!({"$ref": format!("#/components/schemas/{reply}")})),
+        });
+        paths.insert(format!("/v1/keepsake/{call}"), json!({"post": post}));
+    }
+    for (method, path, summary, names) in MEM0 {
+        let paths = paths.entry(path).or_insert_with(|| json!({}));
+        paths[method] = mem0(method, path, summary, names);
+    }
+    json!({
+        "openapi": "3.1.0",
+        "info": {"title": "Keepsake gateway", "version": env!("CARGO_PKG_VERSION"),
+            "description": "Long-term memory over HTTP. MCP is at /mcp/{user}/."},
+        "paths": paths,
+        "components": {"schemas": schemas, "securitySchemes": {
+            "bearer": {"type": "http", "scheme": "bearer"},
+            "key": {"type": "apiKey", "in": "header", "name": "X-API-Key"}}},
+        "security": [{"bearer": []}, {"key": []}, {}],
+    })
+}
+
+fn responses(good: Value) -> Value {
+    json!({
+        "200": {"description": "done", "content": {"application/json": {"schema": good}}},
+        "default": {"description": "refused by name", "content": {"application/json": {"schema":
+            {"type": "object", "required": ["error"], "properties": {"error": {"type": "object",
+                "required": ["code", "message"], "properties": {"code": {"type": "string"},
+                "message": {"type": "string"}, "field": {"type": "string"}}}}}}}},
+    })
+}
+
+fn mem0(method: &str, path: &str, summary: &str, names: &[&str]) -> Value {
+    let plain = names.iter().map(|name| name.trim_end_matches('*'));
+    let mut parameters = Vec::new();
+    if path.contains("{id}") {
+        let schema = json!({"type": "string", "format": "uuid"});
+        parameters.push(json!({"name": "id", "in": "path", "required": true, "schema": schema}));
+    }
+    let mut call = json!({"summary": summary, "responses": responses(json!({}))});
+    if ["post", "put"].contains(&method) {
+        let properties: Map<String, Value> =
+            plain.map(|name| (name.to_owned(), json!({}))).collect();
+        let required: Vec<&str> = names.iter().filter_map(|name| name.strip_suffix('*')).collect();
+        call["requestBody"] = json!({"required": true, "content": {"application/json": {"schema":
+            {"type": "object", "properties": properties, "required": required}}}});
+    } else {
+        parameters.extend(plain.map(|name| json!({"name": name, "in": "query", "schema": {}})));
+    }
+    call["parameters"] = Value::Array(parameters);
+    call
+}
+
+/// Turns a reference to another file of the contract into one to the document's components.
+fn linked(value: Value, own: &str) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let fields = fields.into_iter().map(|(name, value)| match value {
+                Value::String(to) if name == "$ref" => {
+                    let (file, part) = to.split_once('#').unwrap_or((&to, ""));
+                    let file = file.strip_suffix(".json").filter(|it| !it.is_empty());
+                    let to = format!("#/components/schemas/{}{part}", file.unwrap_or(own));
+                    (name, Value::String(to))
+                }
+                value => (name, linked(value, own)),
+            });
+            Value::Object(fields.collect())
+        }
+        Value::Array(all) => Value::Array(all.into_iter().map(|it| linked(it, own)).collect()),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn references(value: &Value, found: &mut Vec<String>) {
+        match value {
+            Value::Object(fields) => {
+                if let Some(to) = fields.get("$ref").and_then(Value::as_str) {
+                    found.push(to.to_owned());
+                }
+                fields.values().for_each(|value| references(value, found));
+            }
+            Value::Array(all) => all.iter().for_each(|value| references(value, found)),
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn every_reference_of_the_document_leads_to_something() {
+        let document = document();
+        let mut found = Vec::new();
+        references(&document, &mut found);
+        assert!(found.len() > 50, "{}", found.len());
+        for to in found {
+            let pointer = to.strip_prefix('#').unwrap_or(&to);
+            assert!(document.pointer(pointer).is_some(), "{to}");
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! Keepsake's own calls: `POST /v1/keepsake/{type}` takes a message of the contract as its body,
+//! without `type` and `tenant`, and returns the reply of the service as it is.
+
+use crate::door::Gateway;
+use crate::keys::{Caller, Right};
+use crate::refusal::{Refusal, Result};
+use axum::extract::{Path, State};
+use axum::{Extension, Json};
+use serde_json::Value;
+use std::sync::Arc;
+
+pub async fn call(
+    State(gateway): State<Arc<Gateway>>,
+    Extension(caller): Extension<Caller>,
+    Path(kind): Path<String>,
+    Json(mut message): Json<Value>,
+) -> Result<Json<Value>> {
+    if !message.is_object() {
+        return Err(Refusal::invalid("body", "the body must be a JSON object"));
+    }
+    let (right, is_event) = match kind.as_str() {
+        "turn" | "remember" | "update" | "feedback" => (Right::Write, true),
+        "forget" => (Right::Forget, true),
+        "recall" | "list" | "get" | "explain" | "stats" => (Right::Read, false),
+        _ => return Err(Refusal::not_found(format!("no call is named {kind}"))),
+    };
+    caller.may(right)?;
+    // A memory of the tenant is seen by users that a key for one user does not speak for.
+    if caller.user.is_some() && message["scope"] == "tenant" {
+        return Err(Refusal::forbidden("a key for one user writes no memory of the whole tenant"));
+    }
+    let user = caller.user(message["user"].as_str())?;
+    message["type"] = kind.into();
+    let calls = &gateway.calls;
+    let reply = if is_event {
+        calls.publish(&user, message).await
+    } else {
+        calls.ask(&user, message).await
+    };
+    Ok(Json(reply?))
+}

@@ -1,0 +1,45 @@
+//! The pages without a key: the doors, liveness, readiness and metrics.
+
+use crate::door::Gateway;
+use crate::openapi;
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Html;
+use serde_json::Value;
+use std::sync::{Arc, LazyLock};
+
+static DOCUMENT: LazyLock<Value> = LazyLock::new(openapi::document);
+
+pub async fn root() -> Html<&'static str> {
+    Html(concat!(
+        "<!doctype html><title>Keepsake</title><h1>Keepsake</h1><p>Long-term memory for chat and ",
+        "agent applications.</p><ul><li>MCP: <code>/mcp/{user}/</code><li>HTTP: <code>POST ",
+        "/memories</code>, <code>POST /search</code>, <code>/v1/keepsake/…</code><li>Kafka: the ",
+        "topics, which everything here goes through</ul><p>",
+        "<a href=/openapi.json>openapi.json</a>",
+    ))
+}
+
+pub async fn openapi() -> Json<&'static Value> {
+    Json(&DOCUMENT)
+}
+
+pub async fn livez(State(gateway): State<Arc<Gateway>>) -> (StatusCode, &'static str) {
+    if gateway.calls.is_alive() {
+        return (StatusCode::OK, "ok\n");
+    }
+    (StatusCode::SERVICE_UNAVAILABLE, "stuck: gateway-replies\n")
+}
+
+pub async fn readyz(State(gateway): State<Arc<Gateway>>) -> (StatusCode, &'static str) {
+    if gateway.is_draining() {
+        return (StatusCode::SERVICE_UNAVAILABLE, "draining\n");
+    }
+    livez(State(gateway)).await
+}
+
+pub async fn metrics(State(gateway): State<Arc<Gateway>>) -> String {
+    let families = gateway.registry.gather();
+    prometheus::TextEncoder::new().encode_to_string(&families).unwrap_or_default()
+}

@@ -1,0 +1,318 @@
+//! The ten operations on one user's memories, as events and requests. MCP offers each as a tool.
+
+use crate::calls::Calls;
+use crate::keys::Right;
+use crate::refusal::{Refusal, Result};
+use domain::UserKey;
+use serde_json::{Map, Value, json};
+
+/// What a tool is called, what it takes, and what it may change.
+pub struct Tool {
+    pub name: &'static str,
+    pub description: &'static str,
+    pub right: Right,
+    pub destructive: bool,
+    pub idempotent: bool,
+    /// JSON Schema of the arguments' properties.
+    properties: &'static str,
+    required: &'static [&'static str],
+}
+
+const TEXT: &str = r#"{"type":"string"}"#;
+
+pub static TOOLS: [Tool; 10] = [
+    Tool {
+        name: "add_memory",
+        description: "Store one memory about the user as it is.",
+        right: Right::Write,
+        destructive: false,
+        idempotent: false,
+        properties: r#"{"text":T,"metadata":M,"kind":T}"#,
+        required: &["text"],
+    },
+    Tool {
+        name: "add_turns",
+        description: "Add turns of a conversation; what is worth remembering is kept.",
+        right: Right::Write,
+        destructive: false,
+        idempotent: false,
+        properties: r#"{"turns":{"type":"array","minItems":1,"maxItems":100,"items":{"type":"object",
+            "properties":{"role":{"type":"string","enum":["user","assistant","system","tool"]},
+            "content":T,"speaker":T},"required":["role","content"]}},"session":T}"#,
+        required: &["turns"],
+    },
+    Tool {
+        name: "search_memories",
+        description: "Find the user's memories that answer a question, best first.",
+        right: Right::Read,
+        destructive: false,
+        idempotent: true,
+        properties: r#"{"query":T,"limit":{"type":"integer","minimum":1},"filters":M,
+            "min_relevance":{"type":"number","minimum":0,"maximum":1},
+            "as_of":{"type":"string","format":"date-time"}}"#,
+        required: &["query"],
+    },
+    Tool {
+        name: "get_memories",
+        description: "List the user's memories, newest first.",
+        right: Right::Read,
+        destructive: false,
+        idempotent: true,
+        properties: r#"{"session":T,"kinds":{"type":"array","items":T},"filters":M,
+            "limit":{"type":"integer","minimum":1},"after":T}"#,
+        required: &[],
+    },
+    Tool {
+        name: "get_memory",
+        description: "Read one memory by its id.",
+        right: Right::Read,
+        destructive: false,
+        idempotent: true,
+        properties: r#"{"id":T}"#,
+        required: &["id"],
+    },
+    Tool {
+        name: "memory_history",
+        description: "Read the earlier contents of one memory.",
+        right: Right::Read,
+        destructive: false,
+        idempotent: true,
+        properties: r#"{"id":T}"#,
+        required: &["id"],
+    },
+    Tool {
+        name: "explain_memory",
+        description: "Show why a memory was kept, with its numbers, and what happened to it since.",
+        right: Right::Read,
+        destructive: false,
+        idempotent: true,
+        properties: r#"{"id":T}"#,
+        required: &["id"],
+    },
+    Tool {
+        name: "update_memory",
+        description: "Change the text or the metadata of one memory; its history is kept.",
+        right: Right::Write,
+        destructive: true,
+        idempotent: true,
+        properties: r#"{"id":T,"text":T,"metadata":M}"#,
+        required: &["id"],
+    },
+    Tool {
+        name: "delete_memory",
+        description: "Erase one memory for good.",
+        right: Right::Forget,
+        destructive: true,
+        idempotent: true,
+        properties: r#"{"id":T}"#,
+        required: &["id"],
+    },
+    Tool {
+        name: "delete_all_memories",
+        description: "Erase all memories of the user for good.",
+        right: Right::Forget,
+        destructive: true,
+        idempotent: true,
+        properties: "{}",
+        required: &[],
+    },
+];
+
+impl Tool {
+    pub fn named(name: &str) -> Option<&'static Tool> {
+        TOOLS.iter().find(|tool| tool.name == name)
+    }
+
+    pub fn schema(&self) -> Map<String, Value> {
+        let metadata = r#"{"type":"object","additionalProperties":{"type":"string"}}"#;
+        let text = self.properties.replace(":T", &format!(":{TEXT}"));
+        let text = text.replace(":M", &format!(":{metadata}"));
+        let properties: Value = serde_json::from_str(&text).unwrap_or_default();
+        let schema = json!({"type": "object", "properties": properties,
+            "required": self.required, "additionalProperties": false});
+        schema.as_object().cloned().unwrap_or_default()
+    }
+
+    /// Refuses an argument that the tool does not take, or that is missing.
+    fn checked(&self, arguments: &Value) -> Result<()> {
+        let schema = self.schema();
+        for name in arguments.as_object().into_iter().flat_map(Map::keys) {
+            if schema["properties"].get(name).is_none() {
+                return Err(Refusal::invalid(name, format!("{} takes no {name}", self.name)));
+            }
+        }
+        for name in self.required {
+            if arguments[*name].is_null() {
+                return Err(Refusal::invalid(name, format!("{} needs {name}", self.name)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs the operation and returns its result without the fields that only Kafka clients need.
+    pub async fn call(&self, calls: &Calls, user: &UserKey, it: &Value) -> Result<Value> {
+        self.checked(it)?;
+        let memory = &it["id"];
+        match self.name {
+            "add_memory" => {
+                let event = of(
+                    "remember",
+                    &[
+                        ("content", &it["text"]),
+                        ("kind", &it["kind"]),
+                        ("metadata", &it["metadata"]),
+                    ],
+                );
+                Ok(decided(calls.publish(user, event).await?))
+            }
+            "add_turns" => add_turns(calls, user, it).await,
+            "search_memories" => {
+                let request = of(
+                    "recall",
+                    &[
+                        ("query", &it["query"]),
+                        ("limit", &it["limit"]),
+                        ("where", &it["filters"]),
+                        ("min_relevance", &it["min_relevance"]),
+                        ("as_of", &it["as_of"]),
+                    ],
+                );
+                Ok(shown(calls.ask(user, request).await?))
+            }
+            "get_memories" => list(calls, user, it).await,
+            "get_memory" => {
+                let request = of("get", &[("memory", memory)]);
+                Ok(shown(calls.ask(user, request).await?))
+            }
+            "memory_history" => {
+                let request = of("get", &[("memory", memory), ("history", &json!(true))]);
+                let mut reply = shown(calls.ask(user, request).await?);
+                if reply["history"].is_null() {
+                    reply["history"] = json!([]);
+                }
+                Ok(reply)
+            }
+            "explain_memory" => {
+                let request = of("explain", &[("memory", memory)]);
+                Ok(shown(calls.ask(user, request).await?))
+            }
+            "update_memory" => {
+                let event = of(
+                    "update",
+                    &[("memory", memory), ("content", &it["text"]), ("metadata", &it["metadata"])],
+                );
+                // The service answers an update of a memory that is not there by a decision.
+                let request = of("get", &[("memory", memory)]);
+                calls.ask(user, request).await?;
+                Ok(decided(calls.publish(user, event).await?))
+            }
+            "delete_memory" => {
+                let request = of("get", &[("memory", memory)]);
+                calls.ask(user, request).await?;
+                let event = of("forget", &[("memory", memory)]);
+                Ok(decided(calls.publish(user, event).await?))
+            }
+            _ => {
+                let event = of("forget", &[("everything", &json!(true))]);
+                Ok(decided(calls.publish(user, event).await?))
+            }
+        }
+    }
+}
+
+/// Builds a message from the fields that are given.
+pub fn of(kind: &str, fields: &[(&str, &Value)]) -> Value {
+    let mut message = json!({"type": kind});
+    for (name, value) in fields.iter().filter(|(_, value)| !value.is_null()) {
+        message[*name] = (*value).clone();
+    }
+    message
+}
+
+/// Publishes turns in their order and returns all their decisions.
+async fn add_turns(calls: &Calls, user: &UserKey, it: &Value) -> Result<Value> {
+    let turns = it["turns"].as_array().filter(|turns| (1..=100).contains(&turns.len()));
+    let Some(turns) = turns else {
+        return Err(Refusal::invalid("turns", "turns must be a list of 1 to 100 turns"));
+    };
+    let mut decisions = Vec::new();
+    for turn in turns {
+        let event = of(
+            "turn",
+            &[
+                ("role", &turn["role"]),
+                ("content", &turn["content"]),
+                ("speaker", &turn["speaker"]),
+                ("session", &it["session"]),
+                ("metadata", &it["metadata"]),
+            ],
+        );
+        let mut receipt = decided(calls.publish(user, event).await?);
+        if let Value::Array(made) = receipt["decisions"].take() {
+            decisions.extend(made);
+        }
+    }
+    Ok(json!({"decisions": decisions}))
+}
+
+/// Lists memories. The service filters by kind and session, the gateway by metadata, a page at a
+/// time: a page may have fewer memories than `limit`, and `after` goes on.
+async fn list(calls: &Calls, user: &UserKey, it: &Value) -> Result<Value> {
+    let request = of(
+        "list",
+        &[
+            ("session", &it["session"]),
+            ("kinds", &it["kinds"]),
+            ("limit", &it["limit"]),
+            ("after", &it["after"]),
+        ],
+    );
+    let mut reply = shown(calls.ask(user, request).await?);
+    if let (Some(filters), Some(memories)) =
+        (it["filters"].as_object(), reply["memories"].as_array_mut())
+    {
+        memories.retain(|memory| {
+            filters.iter().all(|(name, value)| memory["metadata"].get(name) == Some(value))
+        });
+    }
+    Ok(reply)
+}
+
+fn decided(receipt: Value) -> Value {
+    let decisions = receipt["decisions"].as_array().cloned().unwrap_or_default();
+    let id = decisions.iter().find_map(|decision| decision["memory"].as_str());
+    let mut result = json!({"decisions": decisions});
+    if let Some(id) = id {
+        result["id"] = json!(id);
+    }
+    result
+}
+
+fn shown(mut reply: Value) -> Value {
+    if let Some(fields) = reply.as_object_mut() {
+        for name in ["type", "status", "took_us", "misrouted"] {
+            fields.remove(name);
+        }
+    }
+    reply
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_tool_has_a_schema_that_names_what_it_requires() {
+        for tool in &TOOLS {
+            let schema = tool.schema();
+            for name in tool.required {
+                assert!(schema["properties"][name].is_object(), "{} {name}", tool.name);
+            }
+            assert!(schema["properties"].is_object(), "{}", tool.name);
+        }
+        let search = Tool::named("search_memories").expect("a tool");
+        let refused = search.checked(&json!({"query": "x", "limits": 3})).expect_err("unknown");
+        assert_eq!(refused.field.as_deref(), Some("limits"));
+        assert_eq!(search.checked(&json!({})).expect_err("none").field.as_deref(), Some("query"));
+    }
+}
