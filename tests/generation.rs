@@ -27,9 +27,6 @@ on_kafka! {
 }
 
 const TENANT: &str = "growing";
-/// Users who are asked for all the time.
-const ASKED: usize = 12;
-
 /// The size of a run.
 #[derive(Clone, Copy)]
 struct Size {
@@ -39,9 +36,11 @@ struct Size {
     to: i32,
     /// Events in a second.
     rate: u64,
+    /// Users who are asked for all the time.
+    asked: usize,
 }
 
-const SMALL: Size = Size { users: 60, memories: 600, from: 2, to: 6, rate: 50 };
+const SMALL: Size = Size { users: 60, memories: 600, from: 2, to: 6, rate: 50, asked: 12 };
 
 impl Size {
     /// The size that the environment asks for.
@@ -56,6 +55,7 @@ impl Size {
             from: number("FROM", SMALL.from as u64) as i32,
             to: number("TO", SMALL.to as u64) as i32,
             rate: number("RATE", SMALL.rate),
+            asked: SMALL.asked,
         }
     }
 }
@@ -264,7 +264,7 @@ impl Traffic {
         };
         let asker = {
             let (stop, place) = (stop.clone(), place.clone());
-            std::thread::spawn(move || ask(&place.client(), &stop))
+            std::thread::spawn(move || ask(&place.client(), size.asked, &stop))
         };
         let session = {
             let stop = stop.clone();
@@ -312,10 +312,10 @@ fn publish(client: &Client, size: Size, stop: &AtomicBool) -> Texts {
 }
 
 /// Asks for each of some users every 50 ms, and measures the time between two answers.
-fn ask(client: &Client, stop: &AtomicBool) -> Asked {
+fn ask(client: &Client, users: usize, stop: &AtomicBool) -> Asked {
     let mut asked = Asked::default();
     let began = Instant::now();
-    let mut heard: BTreeMap<String, Instant> = (0..ASKED).map(|n| (user_name(n), began)).collect();
+    let mut heard: BTreeMap<String, Instant> = (0..users).map(|n| (user_name(n), began)).collect();
     while !stop.load(Ordering::Acquire) {
         for name in heard.keys() {
             let user = client.user(TENANT, name);
