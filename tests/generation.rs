@@ -18,6 +18,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+mod encoders;
+
 on_kafka! {
     a_service_grows_while_it_serves
     a_service_grows_although_builder_and_owner_are_killed
@@ -25,9 +27,6 @@ on_kafka! {
 }
 
 const TENANT: &str = "growing";
-/// Users who are asked for all the time.
-const ASKED: usize = 12;
-
 /// The size of a run.
 #[derive(Clone, Copy)]
 struct Size {
@@ -37,9 +36,11 @@ struct Size {
     to: i32,
     /// Events in a second.
     rate: u64,
+    /// Users who are asked for all the time.
+    asked: usize,
 }
 
-const SMALL: Size = Size { users: 60, memories: 600, from: 2, to: 6, rate: 50 };
+const SMALL: Size = Size { users: 60, memories: 600, from: 2, to: 6, rate: 50, asked: 12 };
 
 impl Size {
     /// The size that the environment asks for.
@@ -54,6 +55,7 @@ impl Size {
             from: number("FROM", SMALL.from as u64) as i32,
             to: number("TO", SMALL.to as u64) as i32,
             rate: number("RATE", SMALL.rate),
+            asked: SMALL.asked,
         }
     }
 }
@@ -80,8 +82,14 @@ fn program_of_env() -> Option<PathBuf> {
 /// A service of two processes, and two processes of the next generation.
 struct Growing {
     size: Size,
+    /// Number of the next generation.
+    number: String,
     old: [Place; 2],
     new: [Place; 2],
+    /// Where the commands are given.
+    tool: Place,
+    /// Arguments of the build besides the number of partitions.
+    asked: &'static [&'static str],
 }
 
 impl Growing {
@@ -94,8 +102,35 @@ impl Growing {
         let next = |name: &str| beside(name).with("kafka.generation", "2");
         Growing {
             size,
+            number: "2".to_owned(),
             old: [place.clone(), beside("second")],
             new: [next("third"), next("fourth")],
+            tool: place.clone(),
+            asked: &[],
+        }
+    }
+
+    /// The same with another encoder in the next generation.
+    fn with_encoder(mut self, model: &str) -> Growing {
+        self.tool = self.tool.with("embedder.model", model);
+        self.new = self.new.map(|place| place.with("embedder.model", model));
+        self.asked = &["--encode-anew"];
+        self
+    }
+
+    /// One generation later, with the same number of partitions.
+    fn next(&self, number: &str) -> Growing {
+        let places = ["a", "b"].map(|name| {
+            let dir = self.old[0].dir.with_extension(format!("{name}{number}"));
+            Place { dir, ..self.new[0].clone() }.with("kafka.generation", number)
+        });
+        Growing {
+            size: Size { from: self.size.to, ..self.size },
+            number: number.to_owned(),
+            old: self.new.clone(),
+            new: places,
+            tool: self.tool.clone(),
+            asked: &[],
         }
     }
 
@@ -112,21 +147,23 @@ impl Growing {
     }
 
     fn generation(&self, arguments: &[&str]) -> Printed {
-        program::run(command(&self.old[0]).arg("generation").args(arguments).arg("--json"))
+        let to = ["--to", &self.number, "--json"];
+        program::run(command(&self.tool).arg("generation").args(arguments).args(to))
     }
 
     fn status(&self) -> Value {
-        program::parsed(&self.generation(&["status", "--to", "2"]))
+        program::parsed(&self.generation(&["status"]))
     }
 
     fn build(&self) -> Child {
         let mut build = match program_of_env() {
-            Some(program) => command_of(&program, &self.old[0]),
-            None => command(&self.old[0]),
+            Some(program) => command_of(&program, &self.tool),
+            None => command(&self.tool),
         };
         let to = self.size.to.to_string();
-        build.args(["generation", "build", "--to", "2", "--partitions", &to, "--json"]);
-        Child::run(build, &self.old[0])
+        build.args(["generation", "build", "--to", &self.number, "--partitions", &to, "--json"]);
+        build.args(self.asked);
+        Child::run(build, &self.tool)
     }
 
     /// Publishes the first memories, and returns their texts once all are applied.
@@ -227,7 +264,7 @@ impl Traffic {
         };
         let asker = {
             let (stop, place) = (stop.clone(), place.clone());
-            std::thread::spawn(move || ask(&place.client(), &stop))
+            std::thread::spawn(move || ask(&place.client(), size.asked, &stop))
         };
         let session = {
             let stop = stop.clone();
@@ -275,10 +312,10 @@ fn publish(client: &Client, size: Size, stop: &AtomicBool) -> Texts {
 }
 
 /// Asks for each of some users every 50 ms, and measures the time between two answers.
-fn ask(client: &Client, stop: &AtomicBool) -> Asked {
+fn ask(client: &Client, users: usize, stop: &AtomicBool) -> Asked {
     let mut asked = Asked::default();
     let began = Instant::now();
-    let mut heard: BTreeMap<String, Instant> = (0..ASKED).map(|n| (user_name(n), began)).collect();
+    let mut heard: BTreeMap<String, Instant> = (0..users).map(|n| (user_name(n), began)).collect();
     while !stop.load(Ordering::Acquire) {
         for name in heard.keys() {
             let user = client.user(TENANT, name);
@@ -395,7 +432,7 @@ fn a_service_grows_while_it_serves() {
     // The copies of the new processes are complete, too.
     std::thread::sleep(Duration::from_secs(3));
     let at = began.elapsed();
-    let handed = growing.generation(&["cut-over", "--to", "2"]);
+    let handed = growing.generation(&["cut-over"]);
     must(&handed);
     eprintln!("cut over from {at:.1?} to {:.1?}: {}{}", began.elapsed(), handed.1, handed.2);
     for child in &mut old {
@@ -422,7 +459,7 @@ fn a_service_grows_while_it_serves() {
     ids_stay(&client, &before);
     an_old_process_stops_by_name(&growing);
     // Given again, the command finds everything done.
-    must(&growing.generation(&["cut-over", "--to", "2"]));
+    must(&growing.generation(&["cut-over"]));
 }
 
 /// A memory keeps its id, and an event that comes again changes nothing.
@@ -490,14 +527,14 @@ fn growing_is_refused_by_name() {
         assert_eq!(code, Some(3), "{arguments:?}: {stdout}{stderr}");
         assert!(stderr.contains("generation-refused") && stderr.contains(why), "{stderr}");
     };
-    refused(&["cut-over", "--to", "2"], "it is not built");
-    refused(&["build", "--to", "2", "--partitions", "5"], "must be a multiple");
-    refused(&["build", "--to", "2", "--partitions", "1"], "cannot be removed");
+    refused(&["cut-over"], "it is not built");
+    refused(&["build", "--partitions", "5"], "must be a multiple");
+    refused(&["build", "--partitions", "1"], "cannot be removed");
     assert_eq!(growing.status()["state"], "not built");
     let mut builder = growing.build();
     growing.await_begun();
-    refused(&["cut-over", "--to", "2"], "no process waits");
-    refused(&["build", "--to", "2", "--partitions", "4"], "has 6 partitions");
+    refused(&["cut-over"], "no process waits");
+    refused(&["build", "--partitions", "4"], "has 6 partitions");
     // A second builder takes over from the first.
     let mut second = growing.build();
     let status = eventually("the first builder ends at its next batch", || {
@@ -508,11 +545,11 @@ fn growing_is_refused_by_name() {
     // Before the cut-over everything can be undone.
     second.kill();
     let compared = eventually("the shards are equal", || {
-        let compared = growing.generation(&["compare", "--to", "2"]);
+        let compared = growing.generation(&["compare"]);
         (compared.0 == Some(0)).then_some(compared)
     });
     assert_eq!(program::parsed(&compared)["equal"], true);
-    must(&growing.generation(&["drop", "--to", "2"]));
+    must(&growing.generation(&["drop"]));
     eventually("the generation is gone", || {
         (growing.status()["state"] == "not built").then_some(())
     });

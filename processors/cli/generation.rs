@@ -1,17 +1,19 @@
-//! `keepsake generation`: builds the shards of a service anew with more partitions, beside those that
-//! serve, and hands the events over. The rules of the re-keying are in `storage/rekeying.rs`.
+//! `keepsake generation`: builds the shards of a service anew with more partitions or another encoder,
+//! beside those that serve, and hands the events over. The rules of the re-keying are in `storage/rekeying.rs`.
 
 mod build;
 mod compare;
 mod cut_over;
+mod encoding;
 mod progress;
 
 use build::Builder;
 use clap::{Args, Subcommand};
 use client::show::{self, Output};
-use compare::Compared;
+use compare::{Compared, Comparison};
 use cut_over::CutOver;
 use domain::fault::{Fault, Result, StopName};
+use encoding::Encoding;
 use log::broker::Broker;
 use models::embedder::Model;
 use progress::{Generations, Progress, refused};
@@ -31,6 +33,10 @@ The first is the one without a number. To grow from 6 to 24 partitions:
   keepsake serve --set kafka.generation=2            the new processes; they copy their shards and wait
   keepsake generation status --to 2                  until it is built and nearly nothing is behind
   keepsake generation cut-over --to 2                events go to the new processes, the old ones stop
+
+To change the encoder, give the new embedder.model to `build`, with --encode-anew, and to the new processes; \
+the number of partitions may stay. All vectors are made anew of the stored texts. To change the profile, \
+start the new processes with it.
 
 Publishers and askers go on throughout. Until the cut-over, `keepsake generation drop --to 2` undoes it; \
 afterwards partitions cannot be taken away again.
@@ -67,6 +73,10 @@ pub struct Build {
     /// Partitions of the new generation: a multiple of the old number; needed when the build begins
     #[arg(long, value_name = "COUNT")]
     partitions: Option<i32>,
+    /// Make all vectors anew, because embedder.model is another one than that of the old generation;
+    /// needed when the build begins
+    #[arg(long)]
+    encode_anew: bool,
 }
 
 #[derive(Args)]
@@ -85,7 +95,7 @@ impl GenerationCommand {
     pub fn run(self, config: &Config, output: Output) -> Result<ExitCode> {
         match self {
             GenerationCommand::Build(it) => {
-                build(config, &Generations::of(config, it.chosen.to)?, it.partitions, output)
+                build(config, &Generations::of(config, it.chosen.to)?, &it, output)
             }
             GenerationCommand::Status(it) => status(&Generations::of(config, it.to)?, output),
             GenerationCommand::Compare(it) => compared(&Generations::of(config, it.to)?, output),
@@ -100,13 +110,13 @@ impl GenerationCommand {
 fn build(
     config: &Config,
     generations: &Generations,
-    partitions: Option<i32>,
+    asked: &Build,
     output: Output,
 ) -> Result<ExitCode> {
-    let model = Model::open(&options::embedder(config))?;
+    let encoding = Encoding::new(config, Model::open(&options::embedder(config))?);
     let connection = &generations.connection;
     let cluster = connection.cluster_id(Duration::from_millis(config.kafka.connect_ms))?;
-    let to = match (generations.to, partitions) {
+    let to = match (generations.to, asked.partitions) {
         (Some(there), Some(asked)) if there != asked => {
             let topic = generations.new.topics.memories();
             let why = format!("{topic} has {there} partitions, not {asked}");
@@ -121,16 +131,17 @@ fn build(
     };
     Rekeying::of(generations.from, to)?;
     if generations.to.is_none() {
+        check_encoder(generations, encoding.model(), asked.encode_anew)?;
         create(generations, to)?;
     }
     let generations = Generations::of(config, generations.number())?;
-    let identity = (model.name().to_owned(), model.dimensions() as u32);
-    let built = Builder::new(&generations, cluster, identity)?.run()?;
+    let built = Builder::new(&generations, cluster, encoding)?.run()?;
     match output {
         Output::Json => println!(
             "{}",
             json!({"complete": true, "partitions": to, "records": built.records,
-                "memories": built.memories, "read": built.read, "written": built.written})
+                "memories": built.memories, "read": built.read, "written": built.written,
+                "encoded": built.encoded, "refused": built.refused})
         ),
         Output::Person => anstream::println!(
             "{}the build is complete{}: {} memories in {to} shards; `keepsake generation cut-over` goes on",
@@ -140,6 +151,27 @@ fn build(
         ),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A build with another encoder takes hours for millions of texts, and answers change: nobody should
+/// begin one by a forgotten option.
+fn check_encoder(generations: &Generations, new: (&str, u32), encode_anew: bool) -> Result<()> {
+    let Some((model, dimensions)) = generations.encoder_before()? else { return Ok(()) };
+    if (model.as_str(), dimensions) == new {
+        return Ok(());
+    }
+    let (after, number) = (new.0, generations.number());
+    if encode_anew {
+        eprintln!(
+            "all vectors are made anew: those before are of {model}, the new ones of {after}"
+        );
+        return Ok(());
+    }
+    let what = format!(
+        "the vectors of the old generation are of {model}, and embedder.model is {after}: give the old \
+         embedder.model, or --encode-anew to make all vectors of generation {number} anew"
+    );
+    Err(Fault::stop(StopName::ModelChanged, what))
 }
 
 /// Creates the memories topic of the new generation, as the others are made.
@@ -179,20 +211,28 @@ fn status(generations: &Generations, output: Output) -> Result<ExitCode> {
         _ => "following",
     };
     let closed = ends.len();
+    let (encoder_before, encoder) =
+        (name(generations.encoder_before()?), name(generations.encoder_after()?));
     if output == Output::Json {
         println!(
             "{}",
             json!({"generation": number, "state": state, "partitions_before": generations.from,
-                "partitions": to, "records": records, "behind": behind, "closed": closed,
-                "waiting": waiting})
+                "partitions": to, "encoder_before": encoder_before, "encoder": encoder,
+                "records": records, "behind": behind, "closed": closed, "waiting": waiting})
         );
         return Ok(ExitCode::SUCCESS);
     }
-    let head = ["generation", "state", "partitions", "records", "behind", "closed", "waiting"];
+    let encoders = match encoder_before == encoder || encoder.is_empty() {
+        true => encoder_before,
+        false => format!("{encoder_before} → {encoder}"),
+    };
+    let head =
+        ["generation", "state", "partitions", "encoder", "records", "behind", "closed", "waiting"];
     let row = vec![
         number.to_string(),
         state.to_owned(),
         format!("{} → {to}", generations.from),
+        encoders,
         records.to_string(),
         behind.to_string(),
         format!("{closed} of {}", generations.from),
@@ -202,16 +242,22 @@ fn status(generations: &Generations, output: Output) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+fn name(encoder: Option<(String, u32)>) -> String {
+    encoder.map(|(name, _)| name).unwrap_or_default()
+}
+
 fn compared(generations: &Generations, output: Output) -> Result<ExitCode> {
-    let rows = compare::compare(generations)?;
-    let is_equal = rows.iter().all(|row| row.found == row.expected);
+    let mut comparison = Comparison::of(generations)?;
+    comparison.read_on()?;
+    let rows = comparison.rows();
+    let is_equal = rows.iter().all(Compared::is_equal);
     match output {
         Output::Json => {
             let shards: Vec<_> = rows
                 .iter()
                 .map(|row| {
                     json!({"partition": row.partition, "memories": row.memories,
-                        "records": row.found.records, "equal": row.found == row.expected})
+                        "records": row.found.records, "misfits": row.misfits, "equal": row.is_equal()})
                 })
                 .collect();
             println!("{}", json!({"equal": is_equal, "shards": shards}));

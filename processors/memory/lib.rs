@@ -6,6 +6,7 @@
 //!   Prepared → apply → Handled (decisions, copies) + Staged (records)
 
 pub mod context;
+pub mod encoded;
 pub mod erase;
 pub mod events;
 pub mod handled;

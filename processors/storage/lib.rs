@@ -6,6 +6,7 @@ mod byte_lru;
 pub mod changelog;
 pub mod home;
 pub mod index;
+pub mod reencoding;
 pub mod rekeying;
 pub mod restore;
 pub mod shard;

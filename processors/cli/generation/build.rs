@@ -4,8 +4,10 @@
 //! One round:
 //!
 //! 1. Read the new records of each partition of the old memories topic, committed ones only.
-//! 2. Give each record to the new shards that it belongs to ([`Rekeying`]).
-//! 3. Write them in one transaction, with a meta record for each shard that was touched: number and
+//! 2. If the new generation has another encoder, make the vectors of some hundred records anew
+//!    ([`Encoding`]).
+//! 3. Give each record to the new shards that it belongs to ([`Rekeying`]).
+//! 4. Write them in one transaction, with a meta record for each shard that was touched: number and
 //!    digest of its records, and the position in the old topic.
 //!
 //! The position is in the same transaction as the records before it, so a builder that was killed
@@ -20,7 +22,8 @@
 //!
 //! Limit: keeps about 80 bytes of memory for each record of all shards ([`Fold`]).
 
-use super::progress::Generations;
+use super::encoding::Encoding;
+use super::progress::{Generations, last_meta};
 use domain::Time;
 use domain::fault::{Fault, Result, StopName};
 use kafka::ChangelogWriter;
@@ -30,7 +33,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use storage::backup::Fold;
-use storage::changelog::{Build, Destination, META, Meta, Owner, any_meta, closed_of, owner};
+use storage::changelog::{
+    Build, Destination, META, Meta, Owner, STATE_HEADER, any_meta, closed_of, owner,
+};
+use storage::reencoding::format_of;
 use storage::rekeying::Rekeying;
 use storage::restore::{Progress, Span, each, each_whole};
 use storage::store::Identity;
@@ -38,6 +44,9 @@ use storage::store::Identity;
 /// Records and bytes of one transaction: some tenths of a second, of the three that it may take.
 const BATCH_RECORDS: usize = 2000;
 const BATCH_BYTES: usize = 4 << 20;
+/// Records and bytes whose texts are encoded together: some seconds with the default encoder.
+const ENCODED_RECORDS: usize = 512;
+const ENCODED_BYTES: usize = 1 << 20;
 /// Pause between two rounds that found nothing new.
 const IDLE: Duration = Duration::from_millis(100);
 /// Pause before something that the broker refused is tried again.
@@ -57,23 +66,30 @@ pub struct Built {
     /// Records that this builder has read and written.
     pub read: u64,
     pub written: u64,
+    /// Vectors that this builder has made anew, and texts that its encoder refused.
+    pub encoded: u64,
+    pub refused: u64,
 }
 
 pub struct Builder<'a> {
     generations: &'a Generations,
     rekeying: Rekeying,
     cluster: String,
-    model: String,
-    dimensions: u32,
+    encoding: Encoding,
+    /// The encoder of the old generation's vectors, once a record of it was read.
+    encoder_before: Option<(String, u32)>,
     source: Arc<dyn Log>,
     target: Arc<dyn Log>,
     topic: String,
     writer: ChangelogWriter,
-    /// The newest format of a record of the old generation.
+    /// The newest format of a record of either generation.
     format: u8,
     build: Build,
     /// Number and digest of each new shard, with the records that are not written yet.
     folds: Vec<Fold>,
+    /// Records that were read, with their old partition, in the order of the log.
+    waiting: Vec<(i32, Record)>,
+    waiting_bytes: usize,
     pending: Vec<OutgoingRecord>,
     pending_bytes: usize,
     touched: BTreeSet<i32>,
@@ -99,7 +115,7 @@ impl<'a> Builder<'a> {
     pub fn new(
         generations: &'a Generations,
         cluster: String,
-        (model, dimensions): (String, u32),
+        encoding: Encoding,
     ) -> Result<Builder<'a>> {
         let (old, new) = (&generations.old, &generations.new);
         let topic = new.topics.memories();
@@ -107,8 +123,8 @@ impl<'a> Builder<'a> {
         Ok(Builder {
             rekeying: generations.rekeying()?,
             cluster,
-            model,
-            dimensions,
+            encoding,
+            encoder_before: None,
             source: connection.log(&old.topics.memories())?,
             target: connection.log(&topic)?,
             writer: connection.changelog_writer(&format!("{}-build", new.kafka.group_id), &topic),
@@ -117,6 +133,8 @@ impl<'a> Builder<'a> {
             format: 0,
             build: Build::default(),
             folds: Vec::new(),
+            waiting: Vec::new(),
+            waiting_bytes: 0,
             pending: Vec::new(),
             pending_bytes: 0,
             touched: BTreeSet::new(),
@@ -153,6 +171,8 @@ impl<'a> Builder<'a> {
             memories: self.folds.iter().map(Fold::memories).sum(),
             read: self.read,
             written: self.written,
+            encoded: self.encoding.encoded,
+            refused: self.encoding.refused,
         })
     }
 
@@ -160,6 +180,8 @@ impl<'a> Builder<'a> {
     /// and is then a part of the topic or not.
     fn begin(&mut self) -> Result<()> {
         self.writer.renew()?;
+        self.waiting.clear();
+        self.waiting_bytes = 0;
         self.pending.clear();
         self.pending_bytes = 0;
         self.touched.clear();
@@ -200,9 +222,18 @@ impl<'a> Builder<'a> {
 
     /// A topic of another build is left alone.
     fn check_own(&self, partition: i32, theirs: &Identity, meta: &Meta) -> Result<()> {
-        let is_ours = *theirs == self.identity(partition) && meta.build.is_some();
-        if is_ours {
+        let ours = self.identity(partition);
+        if *theirs == ours && meta.build.is_some() {
             return Ok(());
+        }
+        if meta.build.is_some()
+            && (&theirs.model, theirs.dimensions) != (&ours.model, ours.dimensions)
+        {
+            return Err(self.generations.refused(format!(
+                "it was begun with the encoder {}, and embedder.model is {}: go on with that of the \
+                 beginning, or begin again after `keepsake generation drop`",
+                theirs.model, ours.model
+            )));
         }
         let why = format!(
             "{} is not of this build, or its generation has applied events already; \
@@ -268,9 +299,43 @@ impl<'a> Builder<'a> {
             return Err(self.generations.refused(why));
         }
         let span = Span { partition: at, from, end: source.end(at)?, until: None };
-        each_whole(&*source, &span, &Progress::default(), &mut |record| self.take(at, record))?;
+        each_whole(&*source, &span, &Progress::default(), &mut |record| self.wait(at, record))?;
+        self.take_waiting()?;
         self.build.positions.insert(at, span.end.max(from));
         Ok(())
+    }
+
+    /// Keeps a record until there are enough to be encoded together.
+    fn wait(&mut self, at: i32, record: Record) -> Result<()> {
+        self.waiting_bytes += record.bytes();
+        self.waiting.push((at, record));
+        if self.waiting.len() < ENCODED_RECORDS && self.waiting_bytes < ENCODED_BYTES {
+            return Ok(());
+        }
+        self.take_waiting()
+    }
+
+    fn take_waiting(&mut self) -> Result<()> {
+        self.waiting_bytes = 0;
+        let (places, mut records): (Vec<i32>, Vec<Record>) =
+            std::mem::take(&mut self.waiting).into_iter().unzip();
+        if self.is_encoded_anew(&places)? {
+            self.encoding.anew(&mut records)?;
+        }
+        places.into_iter().zip(records).try_for_each(|(at, record)| self.take(at, record))
+    }
+
+    /// Returns whether the vectors of these partitions are of another encoder.
+    fn is_encoded_anew(&mut self, places: &[i32]) -> Result<bool> {
+        if self.encoder_before.is_none()
+            && let Some(at) = places.first()
+            && let Some((identity, _)) = last_meta(&*self.source, *at)?
+        {
+            self.encoder_before = Some((identity.model, identity.dimensions));
+        }
+        let before = self.encoder_before.as_ref();
+        let before = before.map(|(model, dimensions)| (model.as_str(), *dimensions));
+        Ok(before.is_some_and(|before| before != self.encoding.model()))
     }
 
     fn take(&mut self, at: i32, record: Record) -> Result<()> {
@@ -297,12 +362,13 @@ impl<'a> Builder<'a> {
 
     fn take_meta(&mut self, at: i32, record: &Record) -> Result<()> {
         let (identity, meta) = any_meta(record.value.as_deref().unwrap_or_default())?;
-        if (identity.model.as_str(), identity.dimensions) != (&self.model, self.dimensions) {
+        let encoder = (identity.model, identity.dimensions);
+        if self.encoder_before.as_ref() != Some(&encoder) {
             let what = format!(
-                "the vectors of the old generation are from {}, and embedder.model is {}: build with \
-                 the model of the old generation; another one needs a service of its own, filled by \
-                 `keepsake export` and `keepsake import`",
-                identity.model, self.model
+                "the old generation has vectors of several encoders, of {} in partition {at}: nobody \
+                 but Keepsake may write {}",
+                encoder.0,
+                self.generations.old.topics.memories()
             );
             return Err(Fault::stop(StopName::ModelChanged, what));
         }
@@ -333,6 +399,7 @@ impl<'a> Builder<'a> {
         let Record { key, value, headers, .. } = record.clone();
         let given = Record { partition: shard, key, value, headers, ..Record::default() };
         self.folds[shard as usize].take(&given)?;
+        self.format = self.format.max(given.header(STATE_HEADER).map_or(0, format_of));
         let Record { key, value, headers, .. } = given;
         let partition = Some(shard);
         let topic = self.topic.clone();
@@ -390,13 +457,14 @@ impl<'a> Builder<'a> {
     }
 
     fn identity(&self, partition: i32) -> Identity {
+        let (model, dimensions) = self.encoding.model();
         Identity {
             cluster: self.cluster.clone(),
             topic: self.generations.new.topics.events(),
             partition,
             partitions: self.rekeying.to,
-            model: self.model.clone(),
-            dimensions: self.dimensions,
+            model: model.to_owned(),
+            dimensions,
         }
     }
 
@@ -411,6 +479,11 @@ impl<'a> Builder<'a> {
             behind += (self.source.end(at)? - position).max(0);
         }
         eprintln!("{} records read, {} written, {behind} behind", self.read, self.written);
+        let Encoding { encoded, refused, .. } = self.encoding;
+        if encoded > 0 {
+            let rate = self.encoding.rate();
+            eprintln!("{encoded} vectors made anew, {rate:.0} a second, {refused} texts refused");
+        }
         Ok(())
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! 1. `close` marks on the old partitions. Each old shard applies up to its mark, notes that it is
 //!    closed, and goes on answering. Events behind the marks wait.
-//! 2. The builder writes the rest and the last meta records of the new shards.
+//! 2. The builder writes the rest and the last meta records of the new shards. They are compared with
+//!    the old ones ([`Comparison`]); most of that is read before step 1.
 //! 3. The events topic gets the new partitions.
 //! 4. Offsets for the new groups, the one of the events last: the new generation is open from here on.
 //!    Its processes join and open their shards.
@@ -17,6 +18,7 @@
 //! Each step begins with a look whether it was done, so a command that was interrupted or timed out is
 //! given again.
 
+use super::compare::{Compared, Comparison};
 use super::progress::{Generations, Progress, last_meta};
 use client::Client;
 use domain::fault::Result;
@@ -33,6 +35,12 @@ use std::time::{Duration, Instant};
 const LOOK: Duration = Duration::from_millis(100);
 /// Records that the builder may be behind at the begin: seconds of its work.
 const BEHIND_MAX: i64 = 50_000;
+/// The same where it makes vectors anew, of which a core makes some hundred a second.
+const BEHIND_MAX_ANEW: i64 = 2000;
+/// Looks at both generations before the old one is closed. A difference that stays the same in all of
+/// them is none of events that are on their way.
+const COMPARED_TIMES: u32 = 5;
+const COMPARED_EVERY: Duration = Duration::from_millis(200);
 /// Time for one answer of a new shard, which is asked again.
 const ANSWER: Duration = Duration::from_millis(500);
 /// Requests of this time before the hand-over are answered by both generations: more than a request
@@ -66,8 +74,11 @@ impl CutOver<'_> {
         let began = Instant::now();
         if !progress.is_open {
             self.check(&progress)?;
+            let mut comparison = Comparison::of(self.generations)?;
+            self.compare(&mut comparison)?;
             let progress = self.close(&progress)?;
-            eprintln!("the old shards are closed, the new ones are built");
+            self.compare_closed(&mut comparison)?;
+            eprintln!("the old shards are closed, the new ones are built and equal");
             self.add_partitions(&self.generations.new.topics.events(), rekeying.to)?;
             self.open(&progress)?;
         }
@@ -90,7 +101,9 @@ impl CutOver<'_> {
     /// Refuses a hand-over that would leave events waiting.
     fn check(&self, progress: &Progress) -> Result<()> {
         let number = self.generations.number();
-        if progress.behind > BEHIND_MAX {
+        let is_anew = self.generations.encoder_before()? != self.generations.encoder_after()?;
+        let behind_max = if is_anew { BEHIND_MAX_ANEW } else { BEHIND_MAX };
+        if progress.behind > behind_max {
             return Err(self.generations.refused(format!(
                 "the builder is {} records behind: let `keepsake generation build --to {number}` go on",
                 progress.behind
@@ -103,6 +116,47 @@ impl CutOver<'_> {
             )));
         }
         Ok(())
+    }
+
+    /// Refuses shards that differ, while nothing has happened yet. Also reads nearly everything that
+    /// is compared, so that events wait for little of it.
+    fn compare(&self, comparison: &mut Comparison<'_>) -> Result<()> {
+        let mut differing: Option<BTreeMap<i32, (u64, u128, u64)>> = None;
+        for _ in 0..COMPARED_TIMES {
+            comparison.read_on()?;
+            let now = differences(comparison);
+            let mut same = now.clone();
+            if let Some(before) = &differing {
+                same.retain(|partition, difference| before.get(partition) == Some(difference));
+            }
+            if same.is_empty() {
+                return Ok(());
+            }
+            differing = Some(same);
+            std::thread::sleep(COMPARED_EVERY);
+        }
+        let number = self.generations.number();
+        let why = format!(
+            "{}: begin the build again after `keepsake generation drop --to {number}`",
+            described(comparison)
+        );
+        Err(self.generations.refused(why))
+    }
+
+    /// Compares all shards when nothing is on its way any more.
+    fn compare_closed(&self, comparison: &mut Comparison<'_>) -> Result<()> {
+        comparison.read_on()?;
+        if differences(comparison).is_empty() {
+            return Ok(());
+        }
+        let number = self.generations.number();
+        let why = format!(
+            "{}, and events wait because the old shards are closed: stop the processes of generation \
+             {number}, remove their store.dir, and build it again with the same number of partitions \
+             after `keepsake generation drop --to {number}`",
+            described(comparison)
+        );
+        Err(self.generations.refused(why))
     }
 
     /// Ends every old shard and waits until the builder has everything of them.
@@ -255,6 +309,31 @@ impl CutOver<'_> {
     fn too_late(&self, what: &str) -> domain::fault::Fault {
         let seconds = self.within.as_secs();
         domain::fault::Fault::retry(format!("{what} within {seconds} s: give the command again"))
+    }
+}
+
+fn differences(comparison: &Comparison<'_>) -> BTreeMap<i32, (u64, u128, u64)> {
+    let rows = comparison.rows();
+    let differing = rows.iter().filter(|row| !row.is_equal());
+    differing.map(|row| (row.partition, row.difference())).collect()
+}
+
+/// The first shard that differs, and how many others do.
+fn described(comparison: &Comparison<'_>) -> String {
+    let rows: Vec<Compared> = comparison.rows();
+    let differing: Vec<&Compared> = rows.iter().filter(|row| !row.is_equal()).collect();
+    match differing.first() {
+        Some(row) => format!(
+            "{} of {} shards differ from the old ones; shard {} has {}, {} vectors of other dimensions, \
+             and should have {}",
+            differing.len(),
+            rows.len(),
+            row.partition,
+            row.found,
+            row.misfits,
+            row.expected
+        ),
+        None => "all shards are equal".to_owned(),
     }
 }
 

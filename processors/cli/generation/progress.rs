@@ -83,6 +83,16 @@ impl Generations {
         refused(self.number(), &why)
     }
 
+    /// Name and dimensions of the encoder of the old generation's vectors. `None` if there are none.
+    pub fn encoder_before(&self) -> Result<Option<(String, u32)>> {
+        encoder_of(&*self.connection.log(&self.old.topics.memories())?, self.from)
+    }
+
+    /// The same of the new generation; `None` before its builder has written.
+    pub fn encoder_after(&self) -> Result<Option<(String, u32)>> {
+        encoder_of(&*self.connection.log(&self.new.topics.memories())?, self.to.unwrap_or_default())
+    }
+
     pub fn progress(&self) -> Result<Progress> {
         let rekeying = self.rekeying()?;
         let log = self.connection.log(&self.new.topics.memories())?;
@@ -127,6 +137,15 @@ impl Generations {
         }
         Ok(behind)
     }
+}
+
+fn encoder_of(log: &dyn Log, partitions: i32) -> Result<Option<(String, u32)>> {
+    for partition in 0..partitions {
+        if let Some((identity, _)) = last_meta(log, partition)? {
+            return Ok(Some((identity.model, identity.dimensions)));
+        }
+    }
+    Ok(None)
 }
 
 /// A step that is not possible for this generation now.

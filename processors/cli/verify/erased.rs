@@ -6,6 +6,8 @@
 //!    records of the user in the stores. The records need the store's lock, so the service must be
 //!    stopped for them.
 //!
+//! 3. The memories topic and the directory of the generation before, until they are removed.
+//!
 //! Reads everything once and keeps nothing of it. Nothing is changed.
 
 use crate::export::key_of;
@@ -15,7 +17,7 @@ use client::show::{self, Output};
 use domain::UserKey;
 use domain::fault::{Fault, Result, StopName};
 use kafka::Connection;
-use log::broker::Record;
+use log::broker::{Broker, Record};
 use log::clock::{Clock, SystemClock};
 use serde_json::{Value, json};
 use service::config::Config;
@@ -107,7 +109,14 @@ impl Erased<'_> {
     pub fn run(&self, config: &Config, output: Output) -> Result<ExitCode> {
         let wanted = self.wanted()?;
         let mut rows = topics(&wanted, config);
-        rows.extend(disk(&wanted, config)?);
+        rows.extend(disk(&wanted, &run::store_dir(config), None)?);
+        if let Some(before) = before(config) {
+            rows.extend(memories_of(&wanted, &before));
+            let dir = run::store_dir(&before);
+            if dir.is_dir() {
+                rows.extend(disk(&wanted, &dir, Some(&run::store_dir(config)))?);
+            }
+        }
         let found: u64 = rows.iter().filter_map(|row| row.found).sum();
         let unsearched = rows.iter().filter(|row| row.found.is_none()).count();
         match output {
@@ -255,6 +264,29 @@ fn topics(wanted: &Wanted, config: &Config) -> Vec<Row> {
         .collect()
 }
 
+/// The generation before that of the configuration.
+fn before(config: &Config) -> Option<Config> {
+    let generation = config.kafka.generation;
+    (generation > 1).then(|| config.of_generation(generation - 1))
+}
+
+/// The memories topic of a generation before. `None` once it is deleted.
+fn memories_of(wanted: &Wanted, before: &Config) -> Option<Row> {
+    let name = before.topics.memories();
+    let searched = client::connection(before).and_then(|connection| {
+        if connection.partitions_of(&name)?.is_none() {
+            return Ok(None);
+        }
+        topic(wanted, before, &connection, &name, None).map(Some)
+    });
+    match searched {
+        Ok(row) => {
+            row.map(|row| Row { until: "`keepsake generation drop` deletes it".into(), ..row })
+        }
+        Err(fault) => Some(Row::not_searched(name, fault.to_string())),
+    }
+}
+
 fn topic(
     wanted: &Wanted,
     config: &Config,
@@ -286,8 +318,10 @@ fn topic(
 
 // ---------------------------------------------------------------- disk
 
-fn disk(wanted: &Wanted, config: &Config) -> Result<Vec<Row>> {
-    let dir = run::store_dir(config);
+/// Searches the files below `dir`, but not those below `other`.
+fn disk(wanted: &Wanted, dir: &Path, other: Option<&Path>) -> Result<Vec<Row>> {
+    let mut all = files_below(dir);
+    all.retain(|path| other.is_none_or(|other| !path.starts_with(other)));
     let until = wanted.until("store and index", "forget.within_ms after the forget");
     let aside = "somebody removes the directory";
     let place = |what: &str| format!("{what} in {}", dir.display());
@@ -295,10 +329,10 @@ fn disk(wanted: &Wanted, config: &Config) -> Result<Vec<Row>> {
     if wanted.texts.is_some() {
         let mut files = Row::new(place("bytes of files"), until.clone());
         let mut set_aside = Row::new(place("bytes of files set aside"), aside);
-        for path in files_below(&dir) {
-            if holds(wanted, &path) {
-                let row = if is_set_aside(&path) { &mut set_aside } else { &mut files };
-                row.add(|| name(&dir, &path));
+        for path in &all {
+            if holds(wanted, path) {
+                let row = if is_set_aside(path) { &mut set_aside } else { &mut files };
+                row.add(|| name(dir, path));
             }
         }
         rows.extend([files, set_aside]);
@@ -309,18 +343,18 @@ fn disk(wanted: &Wanted, config: &Config) -> Result<Vec<Row>> {
         ));
     }
     let mut terms = Row::new(place("terms of indexes"), until.clone());
-    for meta in files_below(&dir).iter().filter(|path| path.ends_with("meta.json")) {
+    for meta in all.iter().filter(|path| path.ends_with("meta.json")) {
         let Some(index) = meta.parent() else { continue };
         let found = terms_on_disk(index, &wanted.key)?;
         if wanted.texts.is_none() {
-            found.iter().for_each(|_| terms.add(|| name(&dir, index)));
+            found.iter().for_each(|_| terms.add(|| name(dir, index)));
         } else {
             let left = wanted.stems.iter().filter(|stem| found.contains(*stem));
-            left.for_each(|stem| terms.add(|| format!("{stem} in {}", name(&dir, index))));
+            left.for_each(|stem| terms.add(|| format!("{stem} in {}", name(dir, index))));
         }
     }
     rows.push(terms);
-    rows.push(records(wanted, &dir, until)?);
+    rows.push(records(wanted, dir, until)?);
     Ok(rows)
 }
 

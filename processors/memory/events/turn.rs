@@ -236,10 +236,15 @@ fn neighbour(said: &ContextTurn) -> Option<NeighbourTurn> {
     Some(NeighbourTurn {
         source: said.source.clone()?,
         speaker: said.speaker.clone(),
-        words: text::first_words(&said.content, WINDOW_WORDS_FIRST).into(),
+        words: neighbour_words(&said.content).into(),
         vector: said.vector.clone(),
         question: said.question,
     })
+}
+
+/// The words of a turn that a memory stores of its neighbours.
+pub fn neighbour_words(content: &str) -> String {
+    text::first_words(content, WINDOW_WORDS_FIRST)
 }
 
 /// The probability that the turn is a question: 1 for a short turn with a question mark.

@@ -10,6 +10,7 @@ use domain::panics::caught;
 use domain::{Action, Event, Forget, ForwardReason, ReplyTo, Role, Signal, Time, Vector};
 use log::broker::Record;
 use log::decode::{self, Hop};
+use memory::encoded;
 use memory::prepared::{Sent, Withheld};
 use memory::rules::Treatment;
 use memory::withheld::withheld;
@@ -249,7 +250,7 @@ impl Undecided {
             Action::Turn(turn) => {
                 let speaker = turn.speaker.as_deref().unwrap_or(turn.role.as_str());
                 let texts = self.candidates.iter();
-                texts.map(|candidate| format!("{speaker}: {}", candidate.text)).collect()
+                texts.map(|candidate| encoded::of_turn(speaker, &candidate.text)).collect()
             }
             Action::Remember(asked) => vec![asked.content.clone()],
             Action::Update(update) => update.content.iter().cloned().collect(),
