@@ -250,7 +250,7 @@ struct Asked {
 struct Session {
     events: Vec<String>,
     kept: usize,
-    stale: usize,
+    unanswered: usize,
     broken: Vec<String>,
 }
 
@@ -366,7 +366,7 @@ fn hold_session(client: &Client, stop: &AtomicBool) -> Session {
         match reply["status"].as_str() {
             Some("ok") if client::contents(&reply).contains(&content.as_str()) => session.kept += 1,
             Some("ok") => session.broken.push(reply.to_string()),
-            Some("stale") => session.stale += 1,
+            Some("stale" | "unavailable") => session.unanswered += 1,
             _ => panic!("{reply}"),
         }
         std::thread::sleep(Duration::from_millis(20));
@@ -443,7 +443,10 @@ fn a_service_grows_while_it_serves() {
     new.iter_mut().for_each(Child::wait_until_ready);
     std::thread::sleep(Duration::from_secs(2));
     let (published, asked, session) = traffic.end();
-    eprintln!("{asked:?}\nsession: {} kept, {} stale", session.kept, session.stale);
+    eprintln!(
+        "{asked:?}\nsession: {} kept, {} without an answer",
+        session.kept, session.unanswered
+    );
     // A client that knows the new partitions from the beginning.
     let client = growing.client();
     assert_eq!(client.partitions("events"), growing.size.to);
@@ -508,7 +511,10 @@ fn a_service_grows_although_builder_and_owner_are_killed() {
     new[0] = Child::start(&growing.new[0]);
     std::thread::sleep(Duration::from_secs(2));
     let (published, asked, session) = traffic.end();
-    eprintln!("{asked:?}\nsession: {} kept, {} stale", session.kept, session.stale);
+    eprintln!(
+        "{asked:?}\nsession: {} kept, {} without an answer",
+        session.kept, session.unanswered
+    );
     let client = growing.client();
     await_applied(&client, &published);
     let of_session = Texts::from([("of-the-session".to_owned(), session.events.clone())]);

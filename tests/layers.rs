@@ -260,6 +260,8 @@ impl Packages {
     fn read() -> Packages {
         let output = std::process::Command::new(env!("CARGO"))
             .args(["metadata", "--format-version", "1", "--locked", "--offline"])
+            // Crates of other platforms need not be here.
+            .args(["--filter-platform", "host-tuple"])
             .current_dir(root())
             .output()
             .expect("cargo runs");

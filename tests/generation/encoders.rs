@@ -87,7 +87,10 @@ fn a_service_changes_its_encoder_and_goes_back() {
     assert!(builder_back.wait().success(), "{}", builder_back.log());
     last.iter_mut().for_each(Child::wait_until_ready);
     let (published, asked, session) = traffic.end();
-    eprintln!("{asked:?}\nsession: {} kept, {} stale", session.kept, session.stale);
+    eprintln!(
+        "{asked:?}\nsession: {} kept, {} without an answer",
+        session.kept, session.unanswered
+    );
     await_applied(&client, &published);
     let of_session = Texts::from([("of-the-session".to_owned(), session.events.clone())]);
     let (lost, twice) = lost_and_twice(&client, &[&seeded, &published, &of_session]);
