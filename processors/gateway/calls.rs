@@ -47,8 +47,8 @@ pub struct Calls {
     reply_partition: i32,
     reply_within: Duration,
     tenants: TenantKeys,
-    /// Offset of the last event that the gateway wrote for a user: what the user reads next
-    /// includes that event, on whichever process it is answered.
+    /// Offset of the last event that the gateway wrote for a user. The next answer to the user
+    /// includes that event, whichever process gives the answer.
     written: Mutex<LruCache<UserKey, i64>>,
     stopping: AtomicBool,
     alive: Mutex<Instant>,
@@ -106,7 +106,7 @@ impl Calls {
         self.alive.lock().elapsed() < Duration::from_secs(30)
     }
 
-    /// Publishes an event and returns its receipt, which comes when the effect is readable.
+    /// Publishes an event and returns the receipt, which comes when the effect is readable.
     pub async fn publish(&self, user: &UserKey, event: Value) -> Result<Value> {
         let receipt = self.exchange(&self.topics.events, user, event, None).await?;
         if let Some(offset) = receipt["offset"].as_i64() {
@@ -117,7 +117,7 @@ impl Calls {
         Ok(receipt)
     }
 
-    /// Sends a request, and returns a reply that includes what this gateway wrote for the user.
+    /// Sends a request, and returns a reply that includes all events of this gateway for the user.
     pub async fn ask(&self, user: &UserKey, request: Value) -> Result<Value> {
         let after = self.written.lock().get(user).copied();
         let reply = self.exchange(&self.topics.recalls, user, request, after).await;

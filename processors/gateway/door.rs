@@ -1,5 +1,5 @@
-//! Admits an HTTP request, or refuses it by name: path, host, origin, key, rate, and the size and
-//! speed of its body, in this order. What comes through has a [`Caller`] and a whole body.
+//! Admits an HTTP request, or refuses one by name: path, host, origin, key, rate, and the size and
+//! speed of the body, in this order. An admitted request has a [`Caller`] and a whole body.
 
 use crate::calls::Calls;
 use crate::keys::{Caller, Keys};
@@ -37,7 +37,7 @@ pub struct Gateway {
     pub owners: Arc<Owners>,
     pub registry: Registry,
     options: Options,
-    /// Whether the gateway listens on loopback, where a browser's page may try to reach it.
+    /// Whether the gateway listens on loopback, within reach of the pages of a browser.
     is_local: bool,
     keys: Option<Keys>,
     mcp: Mcp,

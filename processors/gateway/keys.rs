@@ -16,7 +16,7 @@ use std::time::{Duration, Instant, SystemTime};
 use subtle::ConstantTimeEq;
 
 const PREFIX: &str = "ksk";
-/// Pause between two looks at the file: a key that was revoked is refused after it.
+/// Pause between two looks at the file: a key that was revoked is refused from then on.
 const LOOK: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,7 +40,7 @@ impl Right {
     }
 }
 
-/// A key as the file has it.
+/// A key in the file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Key {

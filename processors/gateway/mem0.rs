@@ -101,7 +101,7 @@ async fn add(
     Ok(Json(json!({"results": results})))
 }
 
-/// Shows a decision that kept something as mem0's event. What was dropped has no row there.
+/// Shows a decision that kept something as mem0's event. A dropped candidate has no row there.
 fn added(gateway: &Gateway, user: &UserKey, decision: &Value, content: &Value) -> Option<Value> {
     let event = match decision["outcome"].as_str()? {
         "kept" | "superseded" | "duplicate" => "ADD",
@@ -144,7 +144,7 @@ fn messages(value: Value) -> Result<Vec<Value>> {
         .collect()
 }
 
-/// Metadata as the service keeps it: names and texts. Numbers and booleans become texts.
+/// Metadata in the form of the service: names and texts. Numbers and booleans become texts.
 fn texts(metadata: Map<String, Value>) -> Result<Map<String, Value>> {
     metadata
         .into_iter()
@@ -187,7 +187,7 @@ async fn search(
     Ok(Json(json!({"results": rows(&gateway, &user, &reply, session.as_deref())})))
 }
 
-/// Takes a name out of the filters, unless the call gives it beside them.
+/// Takes a name out of the filters, unless the call gives the name beside them.
 fn taken(filters: &mut Map<String, Value>, name: &str, given: Option<String>) -> Option<String> {
     let filter = filters.remove(name).and_then(|value| value.as_str().map(str::to_owned));
     given.or(filter)
@@ -243,7 +243,7 @@ fn rows(gateway: &Gateway, user: &UserKey, reply: &Value, run: Option<&str>) -> 
     memories.map(|memory| row(gateway, user, memory)).collect()
 }
 
-/// A memory as mem0 shows it.
+/// A memory in the form of mem0.
 fn row(gateway: &Gateway, user: &UserKey, memory: &Value) -> Value {
     gateway.owners.note(user, memory["id"].as_str().unwrap_or_default());
     let metadata = memory["metadata"].as_object().cloned().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Keepsake's own calls: `POST /v1/keepsake/{type}` takes a message of the contract as its body,
-//! without `type` and `tenant`, and returns the reply of the service as it is.
+//! Keepsake's own calls: `POST /v1/keepsake/{type}` takes a message of the contract as the body,
+//! without `type` and `tenant`, and returns the reply of the service unchanged.
 
 use crate::door::Gateway;
 use crate::keys::{Caller, Right};

@@ -1,8 +1,8 @@
-//! Finds the user of a memory by its id alone, as the paths of mem0 name no user.
+//! Finds the user of a memory by the id alone, as the paths of mem0 name no user.
 //!
 //! A bounded cache has the ids that this gateway has seen. For any other, the memories topic, whose
 //! keys are `tenant/user/id`, is read once. Limit: that takes seconds at a million memories, so only
-//! one reading goes on at a time; callers that have the user give it as `?user_id=`.
+//! one reading goes on at a time; callers that know the user give the name as `?user_id=`.
 
 use crate::calls::Calls;
 use crate::keys::Caller;

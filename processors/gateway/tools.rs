@@ -6,7 +6,7 @@ use crate::refusal::{Refusal, Result};
 use domain::UserKey;
 use serde_json::{Map, Value, json};
 
-/// What a tool is called, what it takes, and what it may change.
+/// The name of a tool, the arguments, and the right that a caller needs.
 pub struct Tool {
     pub name: &'static str,
     pub description: &'static str,
@@ -149,7 +149,7 @@ impl Tool {
         Ok(())
     }
 
-    /// Runs the operation and returns its result without the fields that only Kafka clients need.
+    /// Runs the operation and returns the result without the fields that only Kafka clients need.
     pub async fn call(&self, calls: &Calls, user: &UserKey, it: &Value) -> Result<Value> {
         self.checked(it)?;
         let memory = &it["id"];

@@ -11,11 +11,11 @@
 //!   the log to find out.
 //! - `Fault`: the error would come again on every attempt.
 //!
-//! The last two steps and the abort ask the coordinators. librdkafka does not keep to the time that it
-//! is given there: a request waits for a frozen coordinator until `socket.timeout.ms`, and one to a
+//! The last two steps and the abort ask the coordinators. librdkafka does not keep to its
+//! timeout there: a request waits for a frozen coordinator until `socket.timeout.ms`, and one to a
 //! coordinator that is looked up waits until a connection changes, without any limit
 //! (`creq_ts_timeout` in its `rdkafka_coord.c` is set and never read). Meanwhile the caller cannot poll,
-//! and the whole group waits for it. So these steps run on a thread of their own, and the caller waits
+//! and the whole group waits. So these steps run on a thread of their own, and the caller waits
 //! for [`ENDED_WITHIN`].
 
 use super::Connection;
@@ -41,7 +41,7 @@ use std::time::Duration;
 const WITHIN: Duration = Duration::from_secs(5);
 /// Time for all steps that ask a coordinator: two of them, since the third comes only after a failure.
 const ENDED_WITHIN: Duration = Duration::from_secs(10);
-/// Time to open a new epoch. The caller tries again after it.
+/// Time to open a new epoch. The caller then tries again.
 const RENEWED_WITHIN: Duration = Duration::from_secs(10);
 /// Clients at a time that were given up and do not come back. Each holds threads and connections.
 const STUCK_MAX: usize = 4;

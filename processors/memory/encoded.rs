@@ -1,5 +1,5 @@
 //! The text that the vector of a turn, of a memory or of a neighbouring turn is made from, so that
-//! another encoder can make the vector anew from what a shard holds.
+//! another encoder can make the vector anew from the records of a shard.
 //!
 //! Limit: a shard keeps the first and last words of a turn and not the turn, so the new vector of a
 //! long neighbouring turn is that of its first words. A memory whose words were confirmed by a

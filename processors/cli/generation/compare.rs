@@ -43,7 +43,7 @@ impl Compared {
     }
 }
 
-/// What was read so far of both generations.
+/// The records read so far of both generations.
 pub struct Comparison<'a> {
     generations: &'a Generations,
     rekeying: Rekeying,

@@ -3,7 +3,7 @@
 //!
 //! The Kafka client can leave a partition unread for ever (`silences.rs` says how). A user whose
 //! requests lie there would get no answer until the process restarts. So the lag thread compares the
-//! end of each recalls partition with what this reader has delivered ([`Unanswered::round`]), and the
+//! end of each recalls partition with the last request delivered ([`Unanswered::round`]), and the
 //! recall thread replaces the client at its next poll ([`RequestReader`]). Nothing is answered twice:
 //! the new client begins behind the last request that was delivered.
 
@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use storage::shard::Unread;
 
-/// What the recall thread has read, and whether the lag thread wants a new client.
+/// The last requests that the recall thread has read, and whether the lag thread wants a new client.
 #[derive(Default)]
 pub struct Delivered {
     /// By assigned partition: the offset behind the last request, if one was delivered.
@@ -135,7 +135,7 @@ impl Unanswered {
             let before = self.next.get(&partition).copied();
             let next = next.or(before).unwrap_or(end);
             self.next.insert(partition, next);
-            // A reader that goes on is not silent, and a record is not read from the log for it.
+            // A reader that goes on is not silent, and a record is not read from the log.
             let place = LagPlace { partition, next, polled: None, behind: 0 };
             if before == Some(next) && self.ends.lag(&place, now).is_some_and(|lag| lag.events > 0)
             {
