@@ -358,7 +358,8 @@ impl Process {
             shards: shards.clone(),
             every: Duration::from_millis(kit.config.metrics.lag_ms),
             ends: Ends::new(connection.log(&topics.events())?),
-            unanswered: Unanswered::new(connection.log(&topics.recalls())?, Arc::default()),
+            // No recalls topic is simulated, and no partition of one is ever assigned.
+            unanswered: Unanswered::new(connection.log(&topics.events())?, Arc::default()),
         };
         let ingest = IngestThread { ingest_loop, ingest: kit.ingest(&shards), lag };
         Ok(Process {
