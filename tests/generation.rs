@@ -348,6 +348,9 @@ fn ask(client: &Client, users: usize, stop: &AtomicBool) -> Asked {
     asked
 }
 
+/// Time for a receipt: more than a takeover takes.
+const RECEIPT_WITHIN: Duration = Duration::from_secs(15);
+
 /// Publishes one event after the other, and asks for each with its offset.
 fn hold_session(client: &Client, stop: &AtomicBool) -> Session {
     let mut session = Session::default();
@@ -356,7 +359,11 @@ fn hold_session(client: &Client, stop: &AtomicBool) -> Session {
     while !stop.load(Ordering::Acquire) {
         let content = text(&mut dice);
         let event = json!({"type": "remember", "content": content, "id": content});
-        let receipt = user.event(event);
+        // An owner that is killed can take a receipt along: the same event is sent again.
+        let receipt = eventually("the event has a receipt", || {
+            let event = user.message("events", event.clone());
+            client.exchange_within(event, RECEIPT_WITHIN).map(|receipt| receipt.json())
+        });
         assert_eq!(receipt["status"], "ok", "{receipt}");
         session.events.push(content.clone());
         let request = user
@@ -366,7 +373,7 @@ fn hold_session(client: &Client, stop: &AtomicBool) -> Session {
         match reply["status"].as_str() {
             Some("ok") if client::contents(&reply).contains(&content.as_str()) => session.kept += 1,
             Some("ok") => session.broken.push(reply.to_string()),
-            Some("stale" | "unavailable") => session.unanswered += 1,
+            Some("stale" | "unavailable" | "expired") => session.unanswered += 1,
             _ => panic!("{reply}"),
         }
         std::thread::sleep(Duration::from_millis(20));
