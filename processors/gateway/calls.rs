@@ -101,7 +101,7 @@ impl Calls {
         self.stopping.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the thread of replies went round within the last half minute.
+    /// True if the thread that receives replies polled within the last half minute.
     pub fn is_alive(&self) -> bool {
         self.alive.lock().elapsed() < Duration::from_secs(30)
     }

@@ -37,7 +37,7 @@ pub struct Gateway {
     pub owners: Arc<Owners>,
     pub registry: Registry,
     options: Options,
-    /// Whether the gateway listens on loopback, within reach of the pages of a browser.
+    /// The gateway listens on loopback, where the pages of a browser on this machine can reach it.
     is_local: bool,
     keys: Option<Keys>,
     mcp: Mcp,

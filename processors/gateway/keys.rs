@@ -60,7 +60,7 @@ struct File {
     key: Vec<Key>,
 }
 
-/// Who calls, as the key says.
+/// The caller: the tenant, user and rights of the key that came with a request.
 #[derive(Clone, Debug)]
 pub struct Caller {
     /// Id of the key; empty without keys.
@@ -71,7 +71,7 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// Whoever reaches a gateway without keys, which listens on loopback only.
+    /// The caller of a gateway without keys, which listens on loopback only.
     pub fn local(tenant: &str) -> Caller {
         let rights = vec![Right::Read, Right::Write, Right::Forget, Right::Admin];
         Caller { key: String::new(), tenant: tenant.to_owned(), user: None, rights }

@@ -19,7 +19,7 @@ const MEMORY: &str = "memory://";
 #[derive(Clone)]
 pub struct Server {
     pub calls: Arc<Calls>,
-    /// Who calls and about whom; over HTTP each request brings its own.
+    /// The caller and the user of a server on standard input. Over HTTP each request has its own.
     pub bound: Option<Bound>,
 }
 

@@ -57,7 +57,7 @@ struct Parts<'a> {
     metrics: Arc<Metrics>,
     clock: Arc<dyn Clock>,
     reply_topics: Arc<ReplyTopics>,
-    /// What the recall thread has read, for the lag thread.
+    /// The requests that the recall thread has read, for the lag thread.
     delivered: Arc<Delivered>,
     tracer: Tracer,
 }

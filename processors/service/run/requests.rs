@@ -1,5 +1,5 @@
-//! Reads the requests of the owned partitions, and reads them with a new client where the present
-//! one delivers nothing.
+//! Reads the requests of the owned partitions, and replaces the Kafka client where it
+//! delivers nothing.
 //!
 //! The Kafka client can leave a partition unread for ever (`silences.rs` says how). A user whose
 //! requests lie there would get no answer until the process restarts. So the lag thread compares the
