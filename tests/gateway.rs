@@ -20,10 +20,54 @@ on_kafka! {
     too_many_calls_at_once_are_overloaded
 }
 
+mod running;
+
 /// `keepsake gateway` as a process of its own, killed when dropped.
 struct Gateway {
     process: Child,
     address: String,
+}
+
+/// The address in the log of a process that runs a gateway.
+fn address_in(log: &str) -> Option<String> {
+    let mut lines = log.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));
+    lines.find_map(|line| line.strip_prefix("gateway: http://")).map(str::to_owned)
+}
+
+fn call(address: &str, method: &str, path: &str, body: Value) -> (u16, Value) {
+    call_with(address, method, path, &[], body)
+}
+
+fn call_with(
+    address: &str,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: Value,
+) -> (u16, Value) {
+    let body = if body.is_null() { String::new() } else { body.to_string() };
+    let mut head = format!("{method} {path} HTTP/1.1\r\n");
+    if !headers.iter().any(|(name, _)| *name == "host") {
+        head += &format!("host: {address}\r\n");
+    }
+    for (name, value) in headers {
+        head += &format!("{name}: {value}\r\n");
+    }
+    head += "content-type: application/json\r\naccept: application/json, text/event-stream\r\n";
+    head += &format!("connection: close\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+    raw(address, &head)
+}
+
+fn raw(address: &str, request: &str) -> (u16, Value) {
+    let mut stream = TcpStream::connect(address).expect("the gateway listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("not zero");
+    stream.write_all(request.as_bytes()).expect("the gateway reads");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("the gateway answers and closes");
+    let status = answer.split(' ').nth(1).and_then(|it| it.parse().ok());
+    let (_, body) = answer.split_once("\r\n\r\n").unwrap_or_default();
+    let status = status.unwrap_or_else(|| panic!("no HTTP: {answer:?}"));
+    (status, serde_json::from_str(body).unwrap_or_else(|_| body.into()))
 }
 
 impl Gateway {
@@ -34,9 +78,7 @@ impl Gateway {
         let process = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);
         let process = process.spawn().expect("cargo builds the program before this test");
         let address = eventually("the gateway prints its address", || {
-            let text = std::fs::read_to_string(&log).unwrap_or_default();
-            let mut lines = text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));
-            lines.find_map(|line| line.strip_prefix("gateway: http://")).map(str::to_owned)
+            address_in(&std::fs::read_to_string(&log).unwrap_or_default())
         });
         Gateway { process, address }
     }
@@ -52,29 +94,11 @@ impl Gateway {
         headers: &[(&str, &str)],
         body: Value,
     ) -> (u16, Value) {
-        let body = if body.is_null() { String::new() } else { body.to_string() };
-        let mut head = format!("{method} {path} HTTP/1.1\r\n");
-        if !headers.iter().any(|(name, _)| *name == "host") {
-            head += &format!("host: {}\r\n", self.address);
-        }
-        for (name, value) in headers {
-            head += &format!("{name}: {value}\r\n");
-        }
-        head += "content-type: application/json\r\naccept: application/json, text/event-stream\r\n";
-        head += &format!("connection: close\r\ncontent-length: {}\r\n\r\n{body}", body.len());
-        self.raw(&head)
+        call_with(&self.address, method, path, headers, body)
     }
 
     fn raw(&self, request: &str) -> (u16, Value) {
-        let mut stream = TcpStream::connect(&self.address).expect("the gateway listens");
-        stream.set_read_timeout(Some(PATIENCE)).expect("not zero");
-        stream.write_all(request.as_bytes()).expect("the gateway reads");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("the gateway answers and closes");
-        let status = answer.split(' ').nth(1).and_then(|it| it.parse().ok());
-        let (_, body) = answer.split_once("\r\n\r\n").unwrap_or_default();
-        let status = status.unwrap_or_else(|| panic!("no HTTP: {answer:?}"));
-        (status, serde_json::from_str(body).unwrap_or_else(|_| body.into()))
+        raw(&self.address, request)
     }
 
     /// Calls a tool and returns its structured result.
