@@ -1,6 +1,6 @@
 //! The gateway: MCP and HTTP over the topics, with keys and without, and what it refuses.
 
-use crate::support::program::{command, parsed, run};
+use crate::support::program::{Printed, command, parsed, run};
 use crate::support::service::Place;
 use crate::support::{Broker, PATIENCE, Running, eventually, on_both_brokers, on_kafka};
 use serde_json::{Value, json};
@@ -21,6 +21,7 @@ on_kafka! {
 }
 
 mod running;
+mod streams;
 
 /// `keepsake gateway` as a process of its own, killed when dropped.
 struct Gateway {
@@ -135,6 +136,23 @@ fn gateway(place: &Place, options: &[(&str, &str)]) -> Command {
     }
     command.arg("gateway").env("KEEPSAKE_LOG", "warn");
     command
+}
+
+fn keys_of(place: &Place) -> String {
+    place.dir.join("gateway.keys").display().to_string()
+}
+
+fn keys(place: &Place, arguments: &[&str]) -> Printed {
+    let mut command = command(place);
+    command.arg("--set").arg(format!("gateway.keys={}", keys_of(place))).args(["--json", "keys"]);
+    run(command.args(arguments))
+}
+
+/// Makes a key. Returns its id and the key.
+fn new_key(place: &Place, arguments: &[&str]) -> (String, String) {
+    let made = parsed(&keys(place, &[&["new"], arguments].concat()));
+    let text = |field: &str| made[field].as_str().expect("a text").to_owned();
+    (text("id"), text("key"))
 }
 
 fn name_of(answer: &(u16, Value)) -> (u16, &str) {
@@ -298,19 +316,9 @@ fn mcp_over_standard_output_prints_nothing_but_the_protocol() {
 #[test]
 fn a_key_opens_its_own_tenant_user_and_rights_until_it_is_revoked() {
     let running = Running::start(Broker::Embedded, &[]);
-    let file = running.place.dir.join("gateway.keys").display().to_string();
-    let keys = |arguments: &[&str]| {
-        let mut command = command(&running.place);
-        command.arg("--set").arg(format!("gateway.keys={file}")).args(["--json", "keys"]);
-        run(command.args(arguments))
-    };
-    let made = |arguments: &[&str]| {
-        let made = parsed(&keys(&[&["new"], arguments].concat()));
-        (
-            made["id"].as_str().expect("an id").to_owned(),
-            made["key"].as_str().expect("a key").to_owned(),
-        )
-    };
+    let file = keys_of(&running.place);
+    let keys = |arguments: &[&str]| keys(&running.place, arguments);
+    let made = |arguments: &[&str]| new_key(&running.place, arguments);
     let all = "read,write,forget";
     let (id, acme) = made(&["--tenant", "acme", "--rights", all]);
     let (_, other) = made(&["--tenant", "other", "--rights", all]);

@@ -125,6 +125,8 @@ fn connect(config: &Config, options: &Options) -> Result<Arc<Calls>> {
         recalls: config.topics.recalls(),
         replies: config.topics.replies(),
         memories: config.topics.memories(),
+        decisions: config.topics.decisions(),
+        erasures: config.topics.erasures(),
     };
     let tenants = config.auth.keys().expect("the keys were checked at start");
     Calls::connect(client::connection(config)?, topics, tenants, options)
@@ -145,6 +147,7 @@ fn options(config: &Config) -> Options {
         idle_max: Duration::from_millis(gateway.idle_ms),
         requests_per_second: gateway.requests_per_second,
         remembered_max: gateway.remembered_max,
+        streams_max: gateway.streams_max,
         drain_within: Duration::from_millis(config.limits.shutdown_ms),
     }
 }
