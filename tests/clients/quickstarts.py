@@ -16,10 +16,14 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 WORK = ROOT / ".keepsake" / "clients"
-PAGES = ["README.md", "python/README.md", "typescript/README.md", "java/README.md", "rust/README.md"]
-EXAMPLE = re.compile(r'<!-- run: (\w+) prints "([^"\n]+)" -->\n```\w+\n(.*?)```', re.DOTALL)
+CLIENTS = [f"deploy/clients/{name}README.md" for name in ("", "python/", "typescript/", "java/", "rust/")]
+PAGES = ["README.md", *CLIENTS]
+EXAMPLE = re.compile(
+    r'<!-- run: (\w+)( with the block before,)? prints "([^"\n]+)" -->\n```\w+\n(.*?)```', re.DOTALL
+)
+BLOCK = re.compile(r"^```\w+\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 # Examples that the pages must have, so that a typing error in a comment leaves none out.
-EXPECTED = {"kcat": 1, "curl": 1, "python": 4, "typescript": 1, "java": 1, "rust": 1}
+EXPECTED = {"kcat": 1, "curl": 2, "python": 5, "typescript": 1, "java": 1, "rust": 1}
 LINES_MAX = 30
 SECONDS_MAX = 300
 
@@ -96,7 +100,7 @@ KINDS = {
 }
 
 
-def run(page: str, kind: str, expected: str, code: str) -> None:
+def run(kind: str, expected: str, code: str) -> None:
     scratch = WORK / "quickstarts" / str(uuid.uuid4())
     scratch.mkdir(parents=True)
     user = f"q{uuid.uuid4().hex}"
@@ -126,12 +130,15 @@ def main() -> int:
     found: dict[str, int] = {}
     failed = missing = 0
     for page in PAGES:
-        path = ROOT / "deploy" / "clients" / page
-        for kind, expected, code in EXAMPLE.findall(path.read_text()) if path.exists() else ():
+        text = (ROOT / page).read_text()
+        for example in EXAMPLE.finditer(text):
+            kind, follows, expected, code = example.groups()
+            if follows:
+                code = BLOCK.findall(text[: example.start()])[-1] + code
             found[kind] = found.get(kind, 0) + 1
             began = time.monotonic()
             try:
-                run(page, kind, expected, code)
+                run(kind, expected, code)
                 print(f"example of {page}, {kind}: {time.monotonic() - began:.1f} s", flush=True)
             except Missing as error:
                 missing += 1
