@@ -1,9 +1,11 @@
 """The calls of the contract, over both transports."""
 
 import os
+import socket
 import threading
 import uuid
 from datetime import datetime, timedelta, timezone
+from typing import Any
 
 import pytest
 
@@ -105,6 +107,62 @@ def test_the_other_transport_reads_the_same_memories(client: Client, user: str) 
     client.remember(user, "Ada keeps bees in Lisbon")
     with Http(os.environ["KEEPSAKE_URL"]) as http:
         assert [it["content"] for it in http.list_all(user)] == ["Ada keeps bees in Lisbon"]
+
+
+def test_a_key_decides_the_tenant(user: str) -> None:
+    url = os.environ["KEEPSAKE_KEYED_URL"]
+    with Http(url, key=os.environ["KEEPSAKE_KEY"]) as keyed:
+        keyed.remember(user, "Ada keeps bees in Lisbon")
+        assert keyed.stats(user)["memories"]["total"] == 1
+    with Kafka(os.environ["KEEPSAKE_BROKERS"], tenant="keyed") as same:
+        assert same.stats(user)["memories"]["total"] == 1
+    with Http(url) as stranger, pytest.raises(KeepsakeError) as failure:
+        stranger.stats(user)
+    assert failure.value.status == "unauthorized"
+
+
+def test_a_lost_reply_is_asked_for_again_with_the_same_id(user: str) -> None:
+    class Losing(Http):
+        lost = 0
+
+        def _send(self, kind: str, message: dict[str, Any]) -> dict[str, Any]:
+            reply = super()._send(kind, message)
+            if not self.lost:
+                self.lost += 1
+                raise KeepsakeError("no_reply", "the reply was lost")
+            return reply
+
+    with Losing(os.environ["KEEPSAKE_URL"]) as client:
+        applied = client.remember(user, "Eva lives in Oslo")
+        assert applied["decisions"][0]["outcome"] == "duplicate"
+        assert client.stats(user)["memories"]["total"] == 1
+
+
+def test_a_connection_that_the_gateway_closed_is_opened_again(user: str) -> None:
+    with Http(os.environ["KEEPSAKE_URL"]) as client:
+        client.retries = 0
+        client.stats(user)
+        connection = client._connection()
+        connection.sock.shutdown(socket.SHUT_RDWR)
+        assert client.stats(user)["memories"]["total"] == 0
+
+
+def test_a_request_over_kafka_waits_for_the_clients_own_events(user: str) -> None:
+    class Watched(Kafka):
+        asked: list[dict[str, bytes]] = []
+
+        def _exchange(self, topic: str, *rest: Any) -> dict[str, Any]:
+            if topic.endswith("recalls"):
+                self.asked.append(dict(rest[2]))
+            return super()._exchange(topic, *rest)
+
+    with Watched(os.environ["KEEPSAKE_BROKERS"]) as client:
+        client.stats(user)
+        offset = client.remember(user, "Eva lives in Oslo")["offset"]
+        client.stats(user)
+        before, after = client.asked
+        assert "keepsake-min-offset" not in before
+        assert after["keepsake-min-offset"] == str(offset).encode()
 
 
 def test_an_address_without_a_service_is_unavailable() -> None:

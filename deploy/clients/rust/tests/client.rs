@@ -2,6 +2,9 @@
 
 use keepsake_memory::{Forget, Keepsake, List, Recall, Remember, Turn, Update};
 use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::time::Duration;
 
 fn keepsake() -> Keepsake {
     Keepsake::new(&std::env::var("KEEPSAKE_URL").expect("KEEPSAKE_URL names the gateway"))
@@ -55,6 +58,48 @@ fn a_memory_lives_from_remember_to_forget() {
     keepsake.forget(&user, Forget::Memory(memory.clone())).expect("applied");
     assert_eq!(keepsake.get(&user, &memory).expect_err("gone").status, "not_found");
     keepsake.forget(&user, Forget::Everything(true)).expect("applied");
+}
+
+#[test]
+fn a_key_decides_the_tenant() {
+    let [url, key] = ["KEEPSAKE_KEYED_URL", "KEEPSAKE_KEY"]
+        .map(|name| std::env::var(name).unwrap_or_else(|_| panic!("{name} is set")));
+    let user = someone();
+    let owner = Keepsake::new(&url).with_key(&key);
+    owner.remember(&user, "Ada keeps bees in Lisbon", Remember::default()).expect("applied");
+    assert_eq!(owner.stats(&user).expect("counts").memories.total, 1);
+    assert_eq!(keepsake().stats(&user).expect("counts").memories.total, 0);
+    assert_eq!(Keepsake::new(&url).stats(&user).expect_err("no key").status, "unauthorized");
+}
+
+/// A proxy in front of the gateway loses the first reply.
+#[test]
+fn a_lost_reply_is_asked_for_again_with_the_same_id() {
+    let url = std::env::var("KEEPSAKE_URL").expect("KEEPSAKE_URL names the gateway");
+    let gateway = url.trim_start_matches("http://").to_owned();
+    let proxy = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = format!("http://{}", proxy.local_addr().expect("an address"));
+    std::thread::spawn(move || {
+        for (number, client) in proxy.incoming().enumerate() {
+            let mut client = client.expect("a connection");
+            let mut served = TcpStream::connect(&gateway).expect("the gateway listens");
+            let mut request = vec![0; 64 * 1024];
+            // Head and body are short, and may come in two pieces.
+            std::thread::sleep(Duration::from_millis(100));
+            let length = client.read(&mut request).expect("a request");
+            served.write_all(&request[..length]).expect("the gateway reads");
+            let mut reply = vec![0; 64 * 1024];
+            let length = served.read(&mut reply).expect("a reply");
+            if number > 0 {
+                client.write_all(&reply[..length]).expect("the client reads");
+            }
+        }
+    });
+    let user = someone();
+    let fields = Remember::default();
+    let applied = Keepsake::new(&address).remember(&user, "Eva lives in Oslo", fields);
+    assert_eq!(applied.expect("applied").decisions[0].outcome, "duplicate");
+    assert_eq!(keepsake().stats(&user).expect("counts").memories.total, 1);
 }
 
 #[test]

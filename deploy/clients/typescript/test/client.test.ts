@@ -75,6 +75,16 @@ test("a lost reply is asked for again with the same id", async () => {
   assert.equal((await client.stats(user)).memories.total, 1);
 });
 
+test("a key decides the tenant", async () => {
+  const user = someone();
+  const keyed = { url: process.env["KEEPSAKE_KEYED_URL"] ?? "" };
+  const owner = new Keepsake({ ...keyed, key: process.env["KEEPSAKE_KEY"] ?? "" });
+  await owner.remember(user, "Ada keeps bees in Lisbon");
+  assert.equal((await owner.stats(user)).memories.total, 1);
+  assert.equal((await keepsake.stats(user)).memories.total, 0);
+  await assert.rejects(new Keepsake(keyed).stats(user), { status: "unauthorized" });
+});
+
 test("a wrong message is refused by name", async () => {
   const wrong = keepsake.recall(someone(), "bees", { limit: "many" as unknown as number });
   await assert.rejects(wrong, { status: "invalid", field: "limit" });

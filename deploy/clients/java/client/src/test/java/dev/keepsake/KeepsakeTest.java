@@ -5,11 +5,19 @@ import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import com.sun.net.httpserver.HttpServer;
 import dev.keepsake.Replies.Memory;
+import java.io.IOException;
+import java.net.InetSocketAddress;
+import java.net.URI;
+import java.net.http.HttpClient;
+import java.net.http.HttpRequest;
+import java.net.http.HttpResponse;
 import java.time.Instant;
 import java.util.List;
 import java.util.Map;
 import java.util.UUID;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.Test;
 
 /** Runs against a real service; KEEPSAKE_URL is its gateway. */
@@ -74,6 +82,52 @@ class KeepsakeTest {
         var again = keepsake.remember(user, "Eva lives in Oslo", it -> it.id("e1"));
         assertEquals("duplicate", again.outcome());
         assertEquals(1, keepsake.stats(user).total());
+    }
+
+    @Test
+    void aKeyDecidesTheTenant() {
+        var url = System.getenv("KEEPSAKE_KEYED_URL");
+        var owner = Keepsake.builder().url(url).key(System.getenv("KEEPSAKE_KEY")).build();
+        owner.remember(user, "Ada keeps bees in Lisbon");
+        assertEquals(1, owner.stats(user).total());
+        assertEquals(0, keepsake.stats(user).total());
+        var stranger = Keepsake.builder().url(url).build();
+        var failure = assertThrows(KeepsakeException.class, () -> stranger.stats(user));
+        assertEquals("unauthorized", failure.status());
+    }
+
+    /** A proxy in front of the gateway loses the first reply. */
+    @Test
+    void aLostReplyIsAskedForAgainWithTheSameId() throws IOException {
+        var gateway = URI.create(System.getenv("KEEPSAKE_URL"));
+        var http = HttpClient.newHttpClient();
+        var calls = new AtomicInteger();
+        var proxy = HttpServer.create(new InetSocketAddress("127.0.0.1", 0), 0);
+        proxy.createContext(
+                "/",
+                exchange -> {
+                    var body = HttpRequest.BodyPublishers.ofByteArray(exchange.getRequestBody().readAllBytes());
+                    var request =
+                            HttpRequest.newBuilder(gateway.resolve(exchange.getRequestURI()))
+                                    .header("content-type", "application/json")
+                                    .POST(body)
+                                    .build();
+                    var reply = http.sendAsync(request, HttpResponse.BodyHandlers.ofByteArray()).join();
+                    if (calls.getAndIncrement() > 0) {
+                        exchange.sendResponseHeaders(reply.statusCode(), reply.body().length);
+                        exchange.getResponseBody().write(reply.body());
+                    }
+                    exchange.close();
+                });
+        proxy.start();
+        try {
+            var url = "http://127.0.0.1:" + proxy.getAddress().getPort();
+            var losing = Keepsake.builder().url(url).build();
+            assertEquals("duplicate", losing.remember(user, "Eva lives in Oslo").outcome());
+            assertEquals(1, keepsake.stats(user).total());
+        } finally {
+            proxy.stop(0);
+        }
     }
 
     @Test
