@@ -71,6 +71,7 @@ class Reply(TypedDict, total=False):
     applied_offset: int
     stale: bool
     took_us: int
+    misrouted: bool
 
 
 class Applied(Reply, total=False):

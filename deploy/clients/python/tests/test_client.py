@@ -179,8 +179,11 @@ def test_an_address_without_a_service_is_unavailable() -> None:
 def test_tenants_of_a_kafka_client_share_nothing() -> None:
     user = str(uuid.uuid4())
     with Kafka(os.environ["KEEPSAKE_BROKERS"], tenant="acme") as acme:
-        acme.remember(user, "Ada keeps bees in Lisbon")
-        assert acme.stats(user)["memories"]["total"] == 1
+        applied = acme.remember(user, "Ada keeps bees in Lisbon")
+        # With a wrong key the service would have to forward the record.
+        assert not applied.get("misrouted")
+        stats = acme.stats(user)
+        assert stats["memories"]["total"] == 1 and not stats.get("misrouted")
     with Kafka(os.environ["KEEPSAKE_BROKERS"]) as other:
         assert other.stats(user)["memories"]["total"] == 0
 

@@ -135,6 +135,7 @@ def test_a_memory_service_remembers_sessions(client: Client, user: str) -> None:
             await sessions.append_event(session, Event(author=author, content=content))
         await service.add_session_to_memory(session)
         await service.add_session_to_memory(session)
+        assert client.stats(f"app:{user}")["decisions"]["duplicate"] == 2
         found = await service.search_memory(app_name="app", user_id=user, query="Where do I live?")
         assert [texts(one) for one in found.memories] == ["I moved to Lisbon last month."]
         assert found.memories[0].author == "user"
