@@ -90,6 +90,7 @@ async def check(client: Client) -> None:
     for wrong_call in (
         client.call_tool("no_such_tool", {}),
         client.read_resource(f"memory://{memory}"),
+        client.read_resource("test://static-text"),
         client.get_prompt("no_such_prompt", {}),
     ):
         try:

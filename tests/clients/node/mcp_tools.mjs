@@ -1,5 +1,5 @@
-// Calls all ten tools, the resources and the prompt with the official TypeScript client of MCP, over
-// streamable HTTP, with the user in the path and in the header, and over stdio.
+// Calls all ten tools, the resources and the prompt with the official TypeScript client of MCP,
+// over streamable HTTP, with the user in the path and in the header, and over stdio.
 
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
@@ -74,7 +74,8 @@ async function check(client) {
   ];
   const { decisions } = await call("add_turns", { turns, session: "s1" });
   assert.deepEqual(decisions.map((it) => it.outcome), ["kept", "dropped"]);
-  const found = await call("search_memories", { query: "Who keeps bees?", filters: { team: "blue" } });
+  const query = "Who keeps bees?";
+  const found = await call("search_memories", { query, filters: { team: "blue" } });
   assert.deepEqual(found.memories.map((it) => it.id), [id]);
   assert.equal((await call("get_memories", { session: "s1" })).memories.length, 1);
   assert.equal((await call("get_memory", { id })).memory.content, BEES);
@@ -94,7 +95,7 @@ async function check(client) {
   assert.deepEqual(resourceTemplates.map((it) => it.uriTemplate), ["memory://{id}"]);
   const { prompts } = await client.listPrompts();
   assert.deepEqual(prompts.map((it) => it.name), ["memories"]);
-  const asked = { name: "memories", arguments: { query: "Who keeps bees?" } };
+  const asked = { name: "memories", arguments: { query } };
   const { messages } = await client.getPrompt(asked);
   assert.match(messages[0].content.text, /bees in Porto/);
 
@@ -108,5 +109,7 @@ async function check(client) {
   assert.deepEqual([...called].sort(), TOOLS);
   await assert.rejects(client.callTool({ name: "no_such_tool", arguments: {} }));
   await assert.rejects(client.readResource({ uri }));
+  const foreign = client.readResource({ uri: "test://static-text" });
+  await assert.rejects(foreign, /resources are memory:\/\/\{id\}/);
   await assert.rejects(client.getPrompt({ name: "no_such_prompt" }));
 }
