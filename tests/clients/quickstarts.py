@@ -1,7 +1,7 @@
 """Runs the examples of the clients' pages as a reader would, against the service under test.
 
-An example is a code block below a comment `<!-- run: KIND prints "TEXT" -->`. Addresses and the user
-are replaced, so that no example finds what another one has stored. Exit code 4: all examples passed
+An example is a code block below a comment `<!-- run: KIND prints "TEXT" -->`. Addresses and the
+user are replaced, so that no example finds what another one has stored. Exit code 4: all examples passed
 that could run, and a package is missing for the others.
 """
 
@@ -16,8 +16,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 WORK = ROOT / ".keepsake" / "clients"
-CLIENTS = [f"deploy/clients/{name}README.md" for name in ("", "python/", "typescript/", "java/", "rust/")]
-PAGES = ["README.md", *CLIENTS]
+CLIENTS = ["", "python/", "typescript/", "java/", "rust/"]
+PAGES = ["README.md", *(f"deploy/clients/{name}README.md" for name in CLIENTS)]
 EXAMPLE = re.compile(
     r'<!-- run: (\w+)( with the block before,)? prints "([^"\n]+)" -->\n```\w+\n(.*?)```', re.DOTALL
 )

@@ -44,6 +44,7 @@ serve() {
 }
 
 run() { # $1: a name for the log; then a command of the program with its options
+  : >"$scratch/$1.log"
   (cd "$scratch" && exec "$KEEPSAKE" "${@:2}" --brokers "$KEEPSAKE_BROKERS" --set gateway.listen=127.0.0.1:0) \
     >"$scratch/$1.log" 2>&1 </dev/null &
   processes+=("$!")
@@ -106,7 +107,8 @@ test_java() {
 # Needs cargo and gcc, as the service itself does.
 test_rust() {
   start || return
-  CARGO_TARGET_DIR=$work/rust cargo test --quiet --locked --manifest-path "$root/deploy/clients/rust/Cargo.toml" --test client
+  cd "$root/deploy/clients/rust"
+  CARGO_TARGET_DIR=$work/rust cargo test --quiet --locked --test client
 }
 
 test_quickstarts() { start && "$python" "$here/quickstarts.py"; }

@@ -13,8 +13,9 @@ work=$root/.keepsake/clients
 python=${PYTHON:-python3}
 
 fail() { printf 'clients: %s\n' "$*" >&2; exit 1; }
+missing() { printf 'clients: missing: %s\n' "$*" >&2; exit 4; }
 needs() { # $1: command, $2: Debian package
-  command -v "$1" >/dev/null || { printf 'clients: missing: %s; on Debian: apt-get install %s\n' "$1" "$2" >&2; exit 4; }
+  command -v "$1" >/dev/null || missing "$1; on Debian: apt-get install $2"
 }
 
 # Copies the client $1 anew, without the files that a build makes. Fails if this copy is built already.
@@ -44,8 +45,9 @@ modules() {
 
 install_python() {
   needs "$python" python3
-  "$python" -m pip --version >/dev/null 2>&1 || { printf 'clients: missing: pip; on Debian: apt-get install python3-pip\n' >&2; exit 4; }
-  local wanted pip=("$python" -m pip install --quiet --no-deps --no-compile --root-user-action=ignore --disable-pip-version-check)
+  "$python" -m pip --version >/dev/null 2>&1 || missing 'pip; on Debian: apt-get install python3-pip'
+  local wanted pip=("$python" -m pip install --quiet --no-deps --no-compile)
+  pip+=(--root-user-action=ignore --disable-pip-version-check)
   wanted=$(sha256sum <"$here/requirements.txt")
   if [[ $(cat "$work/packages/installed" 2>/dev/null) != "$wanted" ]]; then
     rm -rf "$work/packages"
@@ -65,7 +67,7 @@ install_python() {
 install_node() {
   needs node nodejs
   needs npm npm
-  node -e 'process.exit(parseInt(process.versions.node) < 18 ? 1 : 0)' || { printf 'clients: missing: Node 18 or newer\n' >&2; exit 4; }
+  node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)' || missing 'Node 20 or newer'
   mkdir -p "$work/node"
   cp "$here"/node/{package.json,package-lock.json,.npmrc,mcp_tools.mjs} "$work/node/"
   modules "$work/node"
@@ -79,8 +81,8 @@ install_java() {
   needs javac default-jdk-headless
   needs mvn maven
   copy java || return 0
-  (cd "$work/java" && mvn --quiet --batch-mode --strict-checksums package dependency:build-classpath -DskipTests \
-    -Dmdep.outputFile=target/classpath </dev/null) || fail "the client does not build; check the network and run it again"
+  (cd "$work/java" && mvn --quiet --batch-mode --strict-checksums package dependency:build-classpath \
+    -DskipTests -Dmdep.outputFile=target/classpath </dev/null) || fail "the client does not build; check the network and run it again"
   built java
 }
 

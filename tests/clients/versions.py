@@ -18,6 +18,8 @@ def versions() -> dict[str, str]:
     npm = CLIENTS / "typescript"
     lock = json.loads((npm / "package-lock.json").read_text())
     project = tomllib.loads((CLIENTS / "python/pyproject.toml").read_text())["project"]
+    crate = tomllib.loads((CLIENTS / "rust/Cargo.toml").read_text())["package"]
+    locked = r'name = "keepsake-memory"\nversion = "([^"]+)"'
     parent = r"<artifactId>keepsake-clients</artifactId>\s*<version>([^<]+)<"
     return {
         "python/pyproject.toml": project["version"],
@@ -30,8 +32,8 @@ def versions() -> dict[str, str]:
         "java/pom.xml": found("java/pom.xml", parent),
         "java/client/pom.xml": found("java/client/pom.xml", parent),
         "java/spring-boot-starter/pom.xml": found("java/spring-boot-starter/pom.xml", parent),
-        "rust/Cargo.toml": tomllib.loads((CLIENTS / "rust/Cargo.toml").read_text())["package"]["version"],
-        "rust/Cargo.lock": found("rust/Cargo.lock", r'name = "keepsake-memory"\nversion = "([^"]+)"'),
+        "rust/Cargo.toml": crate["version"],
+        "rust/Cargo.lock": found("rust/Cargo.lock", locked),
         "java/README.md": found(
             "java/README.md", r"keepsake-spring-boot-starter</artifactId>\s*<version>([^<]+)<"
         ),

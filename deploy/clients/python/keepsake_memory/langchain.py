@@ -35,7 +35,7 @@ class KeepsakeRetriever(BaseRetriever):
         for memory in reply["memories"]:
             fields = ("kind", "score", "relevance", "created_at", "speaker", "session", "note")
             metadata: dict[str, Any] = {**memory.get("metadata", {})}
-            metadata |= {name: memory[name] for name in fields if name in memory}  # type: ignore[literal-required]
+            metadata |= {name: value for name, value in memory.items() if name in fields}
             document = Document(
                 id=memory["id"], page_content=memory["content"], metadata=metadata
             )

@@ -17,7 +17,7 @@ const RETRIED: [&str; 4] = ["overloaded", "unavailable", "expired", "no_reply"];
 const EVENTS: [&str; 5] = ["turn", "remember", "update", "forget", "feedback"];
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
-/// A failure that Keepsake reports, under its name in the contract: `invalid`, `not_found` and so on.
+/// A failure that Keepsake reports, under its name in the contract, such as `not_found`.
 #[derive(Clone, Debug)]
 pub struct Error {
     pub status: String,

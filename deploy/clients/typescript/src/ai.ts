@@ -47,7 +47,7 @@ export function memoryTools(keepsake: Keepsake, user: string, session?: string) 
   };
 }
 
-/** The block of memories that answers a question, for the system prompt; empty if there are none. */
+/** The block of memories that answers a question, for the system prompt; may be empty. */
 export async function memoryPrompt(
   keepsake: Keepsake,
   user: string,

@@ -27,7 +27,7 @@ export class KeepsakeError extends Error {
   }
 }
 
-// The service was busy, or its answer was lost. Each event has an id, so a second copy changes nothing.
+// The service was busy, or its answer was lost. Each event has an id: a second copy changes nothing.
 const RETRIED = new Set(["overloaded", "unavailable", "expired", "no_reply"]);
 const EVENTS = new Set(["turn", "remember", "update", "forget", "feedback"]);
 const RETRY_PAUSE_MS = 200;

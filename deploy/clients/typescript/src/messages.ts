@@ -9,7 +9,7 @@ export type Metadata = Record<string, string>;
 export type Time = string | Date;
 
 export interface Event {
-  /** The same id again from the same user changes nothing. The client makes one if you give none. */
+  /** The same id again from the same user changes nothing. The client makes one otherwise. */
   id?: string;
   session?: string;
   at?: Time;

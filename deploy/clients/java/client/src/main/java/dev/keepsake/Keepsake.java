@@ -52,7 +52,11 @@ public final class Keepsake {
         timeout = builder.timeout;
         retries = builder.retries;
         // The gateway speaks HTTP/1.1 only: an upgrade would be asked for in vain.
-        http = HttpClient.newBuilder().version(HttpClient.Version.HTTP_1_1).connectTimeout(timeout).build();
+        http =
+                HttpClient.newBuilder()
+                        .version(HttpClient.Version.HTTP_1_1)
+                        .connectTimeout(timeout)
+                        .build();
     }
 
     public static Builder builder() {
@@ -174,7 +178,8 @@ public final class Keepsake {
     }
 
     public Replies.OneMemory get(String user, String memory) {
-        return call("get", user, Map.of("memory", memory, "history", true), Replies.OneMemory.class);
+        var fields = Map.<String, Object>of("memory", memory, "history", true);
+        return call("get", user, fields, Replies.OneMemory.class);
     }
 
     /** Why a memory was kept, and what happened to it since. */

@@ -106,13 +106,14 @@ class KeepsakeTest {
         proxy.createContext(
                 "/",
                 exchange -> {
-                    var body = HttpRequest.BodyPublishers.ofByteArray(exchange.getRequestBody().readAllBytes());
+                    var body = exchange.getRequestBody().readAllBytes();
                     var request =
                             HttpRequest.newBuilder(gateway.resolve(exchange.getRequestURI()))
                                     .header("content-type", "application/json")
-                                    .POST(body)
+                                    .POST(HttpRequest.BodyPublishers.ofByteArray(body))
                                     .build();
-                    var reply = http.sendAsync(request, HttpResponse.BodyHandlers.ofByteArray()).join();
+                    var bytes = HttpResponse.BodyHandlers.ofByteArray();
+                    var reply = http.sendAsync(request, bytes).join();
                     if (calls.getAndIncrement() > 0) {
                         exchange.sendResponseHeaders(reply.statusCode(), reply.body().length);
                         exchange.getResponseBody().write(reply.body());

@@ -58,7 +58,12 @@ public final class KeepsakeAdvisor implements BaseAdvisor {
         try {
             var session = session(context);
             // Before the turn is stored, or the answer would be the question.
-            block = keepsake.recall(owner, question, it -> it.session(session).limit(limit).purpose("prompt")).prompt();
+            block =
+                    keepsake.recall(
+                                    owner,
+                                    question,
+                                    it -> it.session(session).limit(limit).purpose("prompt"))
+                            .prompt();
             keepsake.turn(owner, question, it -> it.session(session));
         } catch (KeepsakeException failure) {
             log.warn("the chat goes on without memories: {}", failure.getMessage());
@@ -87,7 +92,8 @@ public final class KeepsakeAdvisor implements BaseAdvisor {
         }
         var context = response.context();
         try {
-            keepsake.turn(owner(context), text, it -> it.role("assistant").session(session(context)));
+            var session = session(context);
+            keepsake.turn(owner(context), text, it -> it.role("assistant").session(session));
         } catch (KeepsakeException failure) {
             log.warn("an answer was not given to Keepsake: {}", failure.getMessage());
         }

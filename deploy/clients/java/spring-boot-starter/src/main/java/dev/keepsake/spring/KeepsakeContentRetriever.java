@@ -32,7 +32,8 @@ public final class KeepsakeContentRetriever implements ContentRetriever {
 
     @Override
     public List<Content> retrieve(Query query) {
-        var reply = keepsake.recall(user.apply(query), query.text(), it -> it.limit(limit).format("none"));
+        var owner = user.apply(query);
+        var reply = keepsake.recall(owner, query.text(), it -> it.limit(limit).format("none"));
         return reply.memories().stream().map(KeepsakeContentRetriever::content).toList();
     }
 
