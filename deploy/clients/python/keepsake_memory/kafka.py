@@ -62,14 +62,14 @@ class Kafka(Client):
         replies = f"{prefix}replies"
         try:
             partitions = self._consumer.list_topics(replies, timeout).topics[replies].partitions
-            if not partitions:
-                raise KeepsakeError("unavailable", f"no topic {replies}: is the service running?")
             self._partition = random.choice(list(partitions))
             place = TopicPartition(replies, self._partition)
             _, end = self._consumer.get_watermark_offsets(place, timeout)
-        except KafkaException as error:
+        except (KafkaException, IndexError) as error:
             self._consumer.close()
-            raise KeepsakeError("unavailable", f"the brokers do not answer: {error}") from error
+            reason = f"no topic {replies}" if isinstance(error, IndexError) else str(error)
+            message = f"{reason}: are the brokers up, and is `keepsake serve` running?"
+            raise KeepsakeError("unavailable", message) from error
         # In place before the first request, or its reply could come too early.
         self._consumer.assign([TopicPartition(replies, self._partition, end)])
         self._reader = threading.Thread(target=self._read, name="keepsake-replies", daemon=True)

@@ -174,6 +174,8 @@ def test_an_address_without_a_service_is_unavailable() -> None:
     with pytest.raises(KeepsakeError) as failure:
         Kafka("127.0.0.1:1", timeout=1)
     assert failure.value.status == "unavailable"
+    with pytest.raises(KeepsakeError, match="no topic nobody.replies"):
+        Kafka(os.environ["KEEPSAKE_BROKERS"], prefix="nobody.")
 
 
 def test_tenants_of_a_kafka_client_share_nothing() -> None:
