@@ -11,10 +11,15 @@ use service::config::{DEFAULTS, Layers};
 use service::metrics::Metrics;
 use std::collections::{BTreeMap, BTreeSet};
 
-const DOCUMENTS: [&str; 9] = [
+const DOCUMENTS: [&str; 14] = [
     "README.md",
     "processors/README.md",
     "deploy/README.md",
+    "deploy/clients/README.md",
+    "deploy/clients/java/README.md",
+    "deploy/clients/python/README.md",
+    "deploy/clients/rust/README.md",
+    "deploy/clients/typescript/README.md",
     "deploy/RUNBOOK.md",
     "deploy/SECURITY.md",
     "deploy/SIZING.md",

@@ -143,7 +143,9 @@ impl ServerHandler for Server {
     ) -> Result<ReadResourceResponse, ErrorData> {
         let bound = self.bound(&context)?;
         bound.caller.may(Right::Read).map_err(failed)?;
-        let id = request.uri.strip_prefix(MEMORY).unwrap_or_default();
+        let Some(id) = request.uri.strip_prefix(MEMORY) else {
+            return Err(ErrorData::resource_not_found("resources are memory://{id}", None));
+        };
         let message = of("get", &[("memory", &json!(id))]);
         let reply = self.calls.ask(&bound.user, message).await.map_err(failed)?;
         let text = reply["memory"]["content"].as_str().unwrap_or_default();
