@@ -30,12 +30,12 @@ struct Gateway {
 }
 
 /// The address in the log of a process that runs a gateway.
-fn address_in(log: &str) -> Option<String> {
+pub(crate) fn address_in(log: &str) -> Option<String> {
     let mut lines = log.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));
     lines.find_map(|line| line.strip_prefix("gateway: http://")).map(str::to_owned)
 }
 
-fn call(address: &str, method: &str, path: &str, body: Value) -> (u16, Value) {
+pub(crate) fn call(address: &str, method: &str, path: &str, body: Value) -> (u16, Value) {
     call_with(address, method, path, &[], body)
 }
 

@@ -1,6 +1,7 @@
 //! The rights that `keepsake topics acls` prints suffice for each role, and each one less does not:
 //! every right is taken away in turn, and the role fails with an error that names it.
 
+use crate::gateway::{address_in, call};
 use crate::support::acls::Acls;
 use crate::support::program::{bare_command, command, run};
 use crate::support::secure_kafka::{ROLES, SecureKafka, user_of_partition_0};
@@ -10,6 +11,8 @@ use kafka::{Connection, Noted};
 use log::broker::OutgoingRecord;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 on_kafka! {
@@ -19,10 +22,12 @@ on_kafka! {
 /// A missing right shows at once; a process of a busy machine takes some seconds to start.
 const MISSED_WITHIN: Duration = Duration::from_secs(60);
 
+/// The id of no memory.
+const NO_MEMORY: &str = "0f8fad5b-d9cb-469f-a165-70867728950e";
 /// Stands for the user in the arguments of a command.
 const USER: &str = "USER";
 
-/// The four roles with topics and a group of their own.
+/// The roles with topics and a group of their own.
 struct Stage {
     places: BTreeMap<&'static str, Place>,
     acls: Acls,
@@ -116,6 +121,48 @@ impl Stage {
         Err(child.log())
     }
 
+    /// Starts the gateway and makes the call that needs the right to this topic or group. Returns what
+    /// it said, unless that names the right that is missing.
+    fn gateway_without(&self, name: &str, denied: &dyn Fn(&str) -> bool) -> Result<(), String> {
+        let place = &self.places["gateway"];
+        let mut gateway = command(place);
+        gateway.args(["--set", "gateway.listen=127.0.0.1:0", "--set", "gateway.reply_ms=3000"]);
+        gateway.arg("gateway").env("KEEPSAKE_LOG", "warn");
+        let mut child = Child::run(gateway, place);
+        let mut said = String::new();
+        let give_up = Instant::now() + MISSED_WITHIN;
+        while Instant::now() < give_up {
+            let log = child.log();
+            if denied(&log) || denied(&said) {
+                return Ok(());
+            }
+            match address_in(&log) {
+                Some(address) => said = self.call_that_needs(name, &address),
+                None if child.ended().is_some() => break,
+                None => std::thread::sleep(Duration::from_millis(20)),
+            }
+        }
+        Err(child.log() + &said)
+    }
+
+    fn call_that_needs(&self, name: &str, address: &str) -> String {
+        let user = user_of_partition_0();
+        let end = name.rsplit(['.', '-']).next().unwrap_or_default();
+        let path = match end {
+            "events" | "recalls" | "replies" | "gateway" => {
+                let (kind, content) =
+                    if end == "events" { ("remember", "Red.") } else { ("stats", "") };
+                let body = json!({"user": user, "content": content});
+                let (status, answer) = call(address, "POST", &format!("/v1/keepsake/{kind}"), body);
+                return format!("{status} {answer}");
+            }
+            "decisions" | "erasures" => format!("/v1/keepsake/{end}?user={user}"),
+            "memories" | "reading" => format!("/memories/{NO_MEMORY}"),
+            other => panic!("no call for {other:?}"),
+        };
+        first_words(address, &path)
+    }
+
     fn command(&self, role: &str, arguments: &[&str]) -> (bool, String) {
         let user = user_of_partition_0();
         let arguments = arguments.iter().map(|word| if *word == USER { &user } else { *word });
@@ -155,6 +202,20 @@ impl Stage {
         producer.send(&record).map_err(|e| e.to_string())?;
         producer.flush(Duration::from_secs(20)).map_err(|e| e.to_string())
     }
+}
+
+/// The beginning of an answer, which may be a stream without an end.
+fn first_words(address: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).expect("the gateway listens");
+    stream.set_read_timeout(Some(Duration::from_secs(5))).expect("not zero");
+    let head = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+    stream.write_all(head.as_bytes()).expect("the gateway reads");
+    let mut answer = [0; 1000];
+    let mut length = 0;
+    while let Ok(read @ 1..) = stream.read(&mut answer[length..]) {
+        length += read;
+    }
+    String::from_utf8_lossy(&answer[..length]).into_owned()
 }
 
 /// `keepsake --set … topics acls --json --service=…`.
@@ -213,7 +274,7 @@ fn is_missed(stage: &Stage, right: &Value) -> Result<(), String> {
         _ => name,
     };
     // A topic that a principal may not see at all is missing for it.
-    let words = ["access-denied", "AuthorizationFailed", "topic-missing", "or no right"];
+    let words = ["access-denied", "AuthorizationFailed", "topic-missing", "no right"];
     let denied = |output: &str| {
         output.lines().any(|line| {
             (line.contains(named) || line.contains(name))
@@ -228,6 +289,7 @@ fn is_missed(stage: &Stage, right: &Value) -> Result<(), String> {
             return within(&denied, || stage.note_old());
         }
         "service" => return stage.service_without(&denied),
+        "gateway" => return stage.gateway_without(name, &denied),
         "asker" => &["recall", "--user", USER, "Where do I live?"],
         _ => operators_command(name, operation),
     };
@@ -270,6 +332,8 @@ fn suffice(stage: &Stage) {
             commands.push(arguments);
         }
     }
+    let told = stage.gateway_without("memories", &|said| said.contains("404"));
+    assert!(told.is_ok(), "the gateway may do everything: {told:?}");
     for arguments in commands {
         eventually(&format!("{arguments:?} is done"), || {
             let (is_done, output) = stage.command("operator", arguments);

@@ -7,8 +7,9 @@
 use crate::calls::Calls;
 use crate::keys::Caller;
 use crate::refusal::{Refusal, Result};
+use crate::streams::ranges;
 use axum::http::StatusCode;
-use client::reading::{self, OffsetRange};
+use client::reading;
 use domain::UserKey;
 use domain::fault;
 use lru::LruCache;
@@ -71,12 +72,7 @@ impl Owners {
 
     fn read(&self, calls: &Calls, wanted: &(String, String)) -> fault::Result<Option<String>> {
         let topic = &calls.topics.memories;
-        let partitions = calls.connection.partitions(std::slice::from_ref(topic))?;
-        let count = partitions.get(topic).copied().unwrap_or(0);
-        let ranges: Vec<OffsetRange> = (0..)
-            .zip(calls.connection.all_offsets(topic, count)?)
-            .map(|(partition, (from, end))| OffsetRange { partition, from, end })
-            .collect();
+        let ranges = ranges(calls, topic, None)?;
         let mut found = None;
         let began = Instant::now();
         reading::read(&calls.connection, topic, &ranges, &mut |record| {

@@ -117,10 +117,15 @@ fn decision(record: Record) -> Option<Decision> {
 }
 
 /// All partitions of a topic, or that of one user, with the offsets that they have now.
-fn ranges(calls: &Calls, topic: &str, user: Option<&UserKey>) -> fault::Result<Vec<OffsetRange>> {
+pub fn ranges(
+    calls: &Calls,
+    topic: &str,
+    user: Option<&UserKey>,
+) -> fault::Result<Vec<OffsetRange>> {
     let topics = [topic.to_owned()];
     let Some(count) = calls.connection.partitions(&topics)?.get(topic).copied() else {
-        let what = format!("topic {topic} does not exist, or this principal may not see it");
+        let what =
+            format!("topic {topic} does not exist, or this principal has no right to see it");
         return Err(Fault::retry(what));
     };
     let offsets = calls.connection.all_offsets(topic, count)?;

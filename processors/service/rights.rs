@@ -1,5 +1,5 @@
-//! The least rights at Kafka of each role: the service, those who publish, those who ask, and
-//! operators. Pure: follows from the configuration alone.
+//! The least rights at Kafka of each role: the service, those who publish, those who ask, the gateway,
+//! and operators. Pure: follows from the configuration alone.
 //!
 //! A right that nothing needs is not listed, and the test `rights` of `tests/rights.rs` takes each
 //! listed right away and sees the role fail. Describe is implied by Read, Write and Delete, and
@@ -17,6 +17,7 @@ pub enum Role {
     Service,
     Publisher,
     Asker,
+    Gateway,
     Operator,
 }
 
@@ -59,6 +60,7 @@ pub fn rights(config: &Config) -> Vec<Right> {
     service(config, &mut List { role: Role::Service, rights: &mut all });
     publisher(config, &mut List { role: Role::Publisher, rights: &mut all });
     asker(config, &mut List { role: Role::Asker, rights: &mut all });
+    gateway(config, &mut List { role: Role::Gateway, rights: &mut all });
     operator(config, &mut List { role: Role::Operator, rights: &mut all });
     all
 }
@@ -130,6 +132,19 @@ fn asker(config: &Config, list: &mut List<'_>) {
     list.topic(config.topics.replies(), Read, "read the answers");
     // An application has a group id of its own in its place.
     list.group("keepsake-client", Describe, "read the answers");
+}
+
+fn gateway(config: &Config, list: &mut List<'_>) {
+    use Operation::{Describe, Read, Write};
+    let topics = &config.topics;
+    list.topic(topics.events(), Write, "publish events");
+    list.topic(topics.recalls(), Write, "ask");
+    list.topic(topics.replies(), Read, "read the answers");
+    list.topic(topics.decisions(), Read, "stream decisions");
+    list.topic(topics.erasures(), Read, "show receipts of what was erased");
+    list.topic(topics.memories(), Read, "find the user of a memory by its id alone");
+    list.group("keepsake-gateway", Describe, "read answers and decisions");
+    list.group("keepsake-reading", Describe, "show receipts, find the user of a memory");
 }
 
 fn operator(config: &Config, list: &mut List<'_>) {

@@ -37,6 +37,9 @@ pub struct Acls {
     /// Principal that asks
     #[arg(long, value_name = "PRINCIPAL")]
     asker: Option<String>,
+    /// Principal of `keepsake gateway` and `keepsake mcp`
+    #[arg(long, value_name = "PRINCIPAL")]
+    gateway: Option<String>,
     /// Principal of the people and jobs that use the other commands
     #[arg(long, value_name = "PRINCIPAL")]
     operator: Option<String>,
@@ -70,11 +73,12 @@ impl Acls {
     /// The principal of a role, or `None` if other roles are named. Without any name, the name of
     /// the role stands for the principal.
     fn principal(&self, role: Role) -> Option<String> {
-        let all = [&self.service, &self.publisher, &self.asker, &self.operator];
+        let all = [&self.service, &self.publisher, &self.asker, &self.gateway, &self.operator];
         let named = match role {
             Role::Service => &self.service,
             Role::Publisher => &self.publisher,
             Role::Asker => &self.asker,
+            Role::Gateway => &self.gateway,
             Role::Operator => &self.operator,
         };
         if all.iter().all(|named| named.is_none()) {
