@@ -341,6 +341,7 @@ on_every_broker! {
     the_end_is_reported_once_until_there_is_more
     a_reader_that_starts_at_the_end_gets_new_records
     a_log_is_read_from_any_offset
+    a_log_tells_the_first_record_of_a_time
     a_header_reader_gets_key_header_and_presence_of_the_value
     readers_commit_under_their_own_group
     a_record_too_long_for_the_topic_is_not_retried
@@ -435,6 +436,19 @@ fn a_log_is_read_from_any_offset(on: &Setup) {
     assert_eq!((ends(0), ends(1)), ([0, 5, 5], [0, 0, 0]));
     assert_eq!(texts(&until_end(log.read(0, 3).expect("reads").as_mut())), ["3", "4"]);
     assert!(until_end(log.read(0, 5).expect("reads").as_mut()).is_empty());
+}
+
+fn a_log_tells_the_first_record_of_a_time(on: &Setup) {
+    let at =
+        |time_ms| OutgoingRecord { timestamp_ms: Some(time_ms), ..aimed(&on.events, 0, "any") };
+    on.publish([at(1_700_000_001_000), at(1_700_000_002_000), at(1_700_000_003_000)]);
+    let log = on.broker.log(&on.events).expect("opens it");
+    let first = |partition, time_ms| log.first_since(partition, time_ms).expect("tells");
+    assert_eq!(first(0, -1), 0);
+    assert_eq!(first(0, 1_700_000_002_000), 1);
+    assert_eq!(first(0, 1_700_000_002_001), 2);
+    assert_eq!(first(0, 1_700_000_003_001), 3);
+    assert_eq!(first(1, 0), 0, "an empty partition");
 }
 
 fn a_header_reader_gets_key_header_and_presence_of_the_value(on: &Setup) {

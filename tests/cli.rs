@@ -498,9 +498,17 @@ fn the_demo_runs_to_its_end() {
         "http.listen=127.0.0.1:0",
     ]);
     assert_eq!(code, Some(0), "{stdout}{stderr}");
-    for word in
-        ["kept", "dropped", "merged", "superseded", "forgotten", "pruned", "summarised", "/metrics"]
-    {
+    for word in [
+        "kept",
+        "dropped",
+        "merged",
+        "superseded",
+        "forgotten",
+        "pruned",
+        "summarised",
+        "/metrics",
+        "/mcp/ada/",
+    ] {
         assert!(stdout.contains(word), "the demo does not show {word:?}: {stdout}");
     }
 }

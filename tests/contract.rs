@@ -3,6 +3,7 @@
 //! Most scenarios share one service per broker, so each uses tenants of its own.
 
 pub(crate) mod compaction;
+mod conditions;
 mod events;
 mod expiry;
 mod forgetting;

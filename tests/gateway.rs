@@ -1,6 +1,6 @@
 //! The gateway: MCP and HTTP over the topics, with keys and without, and what it refuses.
 
-use crate::support::program::{command, parsed, run};
+use crate::support::program::{Printed, command, parsed, run};
 use crate::support::service::Place;
 use crate::support::{Broker, PATIENCE, Running, eventually, on_both_brokers, on_kafka};
 use serde_json::{Value, json};
@@ -20,10 +20,55 @@ on_kafka! {
     too_many_calls_at_once_are_overloaded
 }
 
+mod running;
+mod streams;
+
 /// `keepsake gateway` as a process of its own, killed when dropped.
 struct Gateway {
     process: Child,
     address: String,
+}
+
+/// The address in the log of a process that runs a gateway.
+fn address_in(log: &str) -> Option<String> {
+    let mut lines = log.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));
+    lines.find_map(|line| line.strip_prefix("gateway: http://")).map(str::to_owned)
+}
+
+fn call(address: &str, method: &str, path: &str, body: Value) -> (u16, Value) {
+    call_with(address, method, path, &[], body)
+}
+
+fn call_with(
+    address: &str,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: Value,
+) -> (u16, Value) {
+    let body = if body.is_null() { String::new() } else { body.to_string() };
+    let mut head = format!("{method} {path} HTTP/1.1\r\n");
+    if !headers.iter().any(|(name, _)| *name == "host") {
+        head += &format!("host: {address}\r\n");
+    }
+    for (name, value) in headers {
+        head += &format!("{name}: {value}\r\n");
+    }
+    head += "content-type: application/json\r\naccept: application/json, text/event-stream\r\n";
+    head += &format!("connection: close\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+    raw(address, &head)
+}
+
+fn raw(address: &str, request: &str) -> (u16, Value) {
+    let mut stream = TcpStream::connect(address).expect("the gateway listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("not zero");
+    stream.write_all(request.as_bytes()).expect("the gateway reads");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("the gateway answers and closes");
+    let status = answer.split(' ').nth(1).and_then(|it| it.parse().ok());
+    let (_, body) = answer.split_once("\r\n\r\n").unwrap_or_default();
+    let status = status.unwrap_or_else(|| panic!("no HTTP: {answer:?}"));
+    (status, serde_json::from_str(body).unwrap_or_else(|_| body.into()))
 }
 
 impl Gateway {
@@ -34,9 +79,7 @@ impl Gateway {
         let process = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);
         let process = process.spawn().expect("cargo builds the program before this test");
         let address = eventually("the gateway prints its address", || {
-            let text = std::fs::read_to_string(&log).unwrap_or_default();
-            let mut lines = text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));
-            lines.find_map(|line| line.strip_prefix("gateway: http://")).map(str::to_owned)
+            address_in(&std::fs::read_to_string(&log).unwrap_or_default())
         });
         Gateway { process, address }
     }
@@ -52,29 +95,11 @@ impl Gateway {
         headers: &[(&str, &str)],
         body: Value,
     ) -> (u16, Value) {
-        let body = if body.is_null() { String::new() } else { body.to_string() };
-        let mut head = format!("{method} {path} HTTP/1.1\r\n");
-        if !headers.iter().any(|(name, _)| *name == "host") {
-            head += &format!("host: {}\r\n", self.address);
-        }
-        for (name, value) in headers {
-            head += &format!("{name}: {value}\r\n");
-        }
-        head += "content-type: application/json\r\naccept: application/json, text/event-stream\r\n";
-        head += &format!("connection: close\r\ncontent-length: {}\r\n\r\n{body}", body.len());
-        self.raw(&head)
+        call_with(&self.address, method, path, headers, body)
     }
 
     fn raw(&self, request: &str) -> (u16, Value) {
-        let mut stream = TcpStream::connect(&self.address).expect("the gateway listens");
-        stream.set_read_timeout(Some(PATIENCE)).expect("not zero");
-        stream.write_all(request.as_bytes()).expect("the gateway reads");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("the gateway answers and closes");
-        let status = answer.split(' ').nth(1).and_then(|it| it.parse().ok());
-        let (_, body) = answer.split_once("\r\n\r\n").unwrap_or_default();
-        let status = status.unwrap_or_else(|| panic!("no HTTP: {answer:?}"));
-        (status, serde_json::from_str(body).unwrap_or_else(|_| body.into()))
+        raw(&self.address, request)
     }
 
     /// Calls a tool and returns its structured result.
@@ -111,6 +136,23 @@ fn gateway(place: &Place, options: &[(&str, &str)]) -> Command {
     }
     command.arg("gateway").env("KEEPSAKE_LOG", "warn");
     command
+}
+
+fn keys_of(place: &Place) -> String {
+    place.dir.join("gateway.keys").display().to_string()
+}
+
+fn keys(place: &Place, arguments: &[&str]) -> Printed {
+    let mut command = command(place);
+    command.arg("--set").arg(format!("gateway.keys={}", keys_of(place))).args(["--json", "keys"]);
+    run(command.args(arguments))
+}
+
+/// Makes a key. Returns its id and the key.
+fn new_key(place: &Place, arguments: &[&str]) -> (String, String) {
+    let made = parsed(&keys(place, &[&["new"], arguments].concat()));
+    let text = |field: &str| made[field].as_str().expect("a text").to_owned();
+    (text("id"), text("key"))
 }
 
 fn name_of(answer: &(u16, Value)) -> (u16, &str) {
@@ -274,19 +316,9 @@ fn mcp_over_standard_output_prints_nothing_but_the_protocol() {
 #[test]
 fn a_key_opens_its_own_tenant_user_and_rights_until_it_is_revoked() {
     let running = Running::start(Broker::Embedded, &[]);
-    let file = running.place.dir.join("gateway.keys").display().to_string();
-    let keys = |arguments: &[&str]| {
-        let mut command = command(&running.place);
-        command.arg("--set").arg(format!("gateway.keys={file}")).args(["--json", "keys"]);
-        run(command.args(arguments))
-    };
-    let made = |arguments: &[&str]| {
-        let made = parsed(&keys(&[&["new"], arguments].concat()));
-        (
-            made["id"].as_str().expect("an id").to_owned(),
-            made["key"].as_str().expect("a key").to_owned(),
-        )
-    };
+    let file = keys_of(&running.place);
+    let keys = |arguments: &[&str]| keys(&running.place, arguments);
+    let made = |arguments: &[&str]| new_key(&running.place, arguments);
     let all = "read,write,forget";
     let (id, acme) = made(&["--tenant", "acme", "--rights", all]);
     let (_, other) = made(&["--tenant", "other", "--rights", all]);

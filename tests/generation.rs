@@ -311,16 +311,25 @@ fn publish(client: &Client, size: Size, stop: &AtomicBool) -> Texts {
     texts
 }
 
-/// Asks for each of some users every 50 ms, and measures the time between two answers.
+/// Time after which a question without an answer is asked again.
+const ASKED_AGAIN: Duration = Duration::from_millis(500);
+
+/// Asks for each of some users every 50 ms, or as often as the service answers, and measures the time
+/// between two answers.
 fn ask(client: &Client, users: usize, stop: &AtomicBool) -> Asked {
     let mut asked = Asked::default();
     let began = Instant::now();
     let mut heard: BTreeMap<String, Instant> = (0..users).map(|n| (user_name(n), began)).collect();
+    let mut open: BTreeMap<String, Instant> = BTreeMap::new();
     while !stop.load(Ordering::Acquire) {
         for name in heard.keys() {
+            if open.get(name).is_some_and(|since| since.elapsed() < ASKED_AGAIN) {
+                continue;
+            }
             let user = client.user(TENANT, name);
             let request = user.message("recalls", json!({"type": "recall", "query": "shelf"}));
             client.post(&client.with_reply_to(request, name));
+            open.insert(name.clone(), Instant::now());
         }
         client.flush();
         let next = Instant::now() + Duration::from_millis(50);
@@ -329,13 +338,14 @@ fn ask(client: &Client, users: usize, stop: &AtomicBool) -> Asked {
                 reply.header("kafka_correlationId").is_some_and(|it| it.starts_with(b"user-"))
             });
             let Some(reply) = ours else { break };
+            let name = reply.text("kafka_correlationId").to_owned();
+            open.remove(&name);
             let status = reply.json()["status"].as_str().unwrap_or_default().to_owned();
             if status != "ok" {
                 *asked.others.entry(status).or_default() += 1;
                 continue;
             }
             asked.answered += 1;
-            let name = reply.text("kafka_correlationId").to_owned();
             let silence = heard.insert(name, Instant::now()).map(|last| last.elapsed());
             if silence.is_some_and(|silence| silence > asked.longest) {
                 asked.longest = silence.unwrap_or_default();

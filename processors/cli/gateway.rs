@@ -6,8 +6,10 @@ use ::gateway::calls::{Calls, TopicNames};
 use ::gateway::keys::Caller;
 use ::gateway::mcp::{self, Bound, Server};
 use clap::Args;
-use domain::fault::{Fault, Result};
+use domain::fault::{Fault, Result, StopName};
+use lab::demo::OpenDoor;
 use service::config::Config;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -41,6 +43,7 @@ pub fn run(config: &Config) -> Result<ExitCode> {
 
 /// A gateway on a thread of the process that runs the service.
 pub struct Beside {
+    pub address: SocketAddr,
     stop: oneshot::Sender<()>,
     thread: JoinHandle<Result<()>>,
 }
@@ -61,8 +64,8 @@ pub fn beside(config: &Config) -> Result<Beside> {
     let bound = ::gateway::serve::bind(&options)?;
     let runtime = runtime()?;
     let calls = connect(config, &options)?;
-    tracing::info!(http = %bound.address, "the gateway serves");
-    anstream::eprintln!("gateway: http://{}", bound.address);
+    let address = bound.address;
+    tracing::info!(http = %address, "the gateway serves");
     let (stop, stopped) = oneshot::channel();
     let thread = std::thread::Builder::new()
         .name("gateway".into())
@@ -74,7 +77,21 @@ pub fn beside(config: &Config) -> Result<Beside> {
             runtime.block_on(::gateway::serve::run(bound, calls, &options, stopped))
         })
         .map_err(|e| Fault::retry(format!("start a thread: {e}")))?;
-    Ok(Beside { stop, thread })
+    Ok(Beside { address, stop, thread })
+}
+
+/// Starts the gateway of a demo, on another port if the one of the configuration is in use. Returns
+/// its address, and what stops it.
+pub fn of_demo(config: &Config) -> Result<OpenDoor> {
+    let running = beside(config).or_else(|fault| match fault {
+        Fault::Stop(stop) if stop.name == StopName::AddressTaken => {
+            let mut config = config.clone();
+            config.gateway.listen = "127.0.0.1:0".to_owned();
+            beside(&config)
+        }
+        other => Err(other),
+    })?;
+    Ok((running.address, Box::new(move || running.stop())))
 }
 
 #[derive(Args)]
@@ -108,6 +125,8 @@ fn connect(config: &Config, options: &Options) -> Result<Arc<Calls>> {
         recalls: config.topics.recalls(),
         replies: config.topics.replies(),
         memories: config.topics.memories(),
+        decisions: config.topics.decisions(),
+        erasures: config.topics.erasures(),
     };
     let tenants = config.auth.keys().expect("the keys were checked at start");
     Calls::connect(client::connection(config)?, topics, tenants, options)
@@ -128,6 +147,7 @@ fn options(config: &Config) -> Options {
         idle_max: Duration::from_millis(gateway.idle_ms),
         requests_per_second: gateway.requests_per_second,
         remembered_max: gateway.remembered_max,
+        streams_max: gateway.streams_max,
         drain_within: Duration::from_millis(config.limits.shutdown_ms),
     }
 }

@@ -179,7 +179,7 @@ fn run(typed: CommandLine) -> Result<ExitCode> {
         Command::Gateway => gateway::run(&config),
         Command::Mcp(mcp) => mcp.run(&config),
         Command::Keys(keys) => keys.run(&config, output),
-        Command::Demo(demo) => demo.run(&config, output),
+        Command::Demo(demo) => demo.run(&config, output, gateway::of_demo),
         Command::Publish(publish) => publish.run(&config, output),
         Command::Remember(remember) => remember.run(&config, output),
         Command::Update(update) => update.run(&config, output),

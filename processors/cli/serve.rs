@@ -47,6 +47,9 @@ fn run(config: &Config, with_gateway: bool) -> Result<ExitCode> {
     );
     let shared = service.handle();
     let gateway = with_gateway.then(|| gateway::beside(config)).transpose()?;
+    if let Some(gateway) = &gateway {
+        anstream::eprintln!("gateway: http://{}", gateway.address);
+    }
     let cause = runtime.block_on(async {
         loop {
             tokio::select! {

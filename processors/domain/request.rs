@@ -1,6 +1,6 @@
 //! Requests: the decoded, checked records of the recalls topic, and the address of a reply.
 
-use super::{Kind, MemoryId, Metadata, Position, Time, UserKey};
+use super::{Filter, Kind, MemoryId, Position, Time, UserKey};
 use strum::{EnumCount, EnumString, IntoStaticStr, VariantArray, VariantNames};
 
 /// The address of a reply and the headers that the reply must carry.
@@ -48,7 +48,7 @@ pub struct Recall {
     pub limit: usize,
     pub token_budget: usize,
     pub kinds: Vec<Kind>,
-    pub metadata: Metadata,
+    pub filter: Filter,
     pub as_of: Option<Time>,
     pub as_of_offset: Option<i64>,
     pub include_archived: bool,
@@ -140,7 +140,10 @@ pub struct List {
     /// the user created.
     pub everything: bool,
     pub limit: usize,
+    pub filter: Filter,
     pub after: Option<Cursor>,
+    /// Memories behind the cursor that are left out.
+    pub offset: usize,
 }
 
 /// The last memory of a page of a list; the next page holds older memories. The cursor stays valid

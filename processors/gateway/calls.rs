@@ -17,15 +17,25 @@ use serde_json::Value;
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, oneshot};
 use uuid::Uuid;
 
+/// Calls in a row without a reply after which the reader of replies is opened again: a client can fall
+/// silent without an error.
+const SILENT_MAX: usize = 8;
 const CORRELATION: &str = "kafka_correlationId";
 const POLL: Duration = Duration::from_millis(20);
 /// Pause after a failed poll, so that a broker that is away is not asked without end.
 const POLL_AGAIN: Duration = Duration::from_millis(200);
+
+pub const TRACEPARENT: &str = "traceparent";
+
+tokio::task_local! {
+    /// The trace context of the HTTP request that is answered, if it has one.
+    pub static TRACE: Option<Vec<u8>>;
+}
 
 /// Names of the topics that the gateway uses.
 #[derive(Clone, Debug)]
@@ -34,6 +44,8 @@ pub struct TopicNames {
     pub recalls: String,
     pub replies: String,
     pub memories: String,
+    pub decisions: String,
+    pub erasures: String,
 }
 
 type Waiting = Mutex<HashMap<[u8; 16], oneshot::Sender<Vec<u8>>>>;
@@ -51,6 +63,8 @@ pub struct Calls {
     /// includes that event, whichever process gives the answer.
     written: Mutex<LruCache<UserKey, i64>>,
     stopping: AtomicBool,
+    /// Calls that have had no reply since the last one that came.
+    unanswered: AtomicUsize,
     alive: Mutex<Instant>,
 }
 
@@ -72,9 +86,7 @@ impl Calls {
             return Err(Fault::stop(StopName::TopicMissing, what));
         };
         let reply_partition = (Uuid::new_v4().as_u128() % *replies as u128) as i32;
-        let (_, end) = connection.offsets(&topics.replies, reply_partition)?;
-        let mut consumer = connection.reader("keepsake-gateway", &topics.replies)?;
-        consumer.assign(&[(reply_partition, Start::At(end))])?;
+        let consumer = reader(&connection, &topics.replies, reply_partition)?;
         let remembered = NonZeroUsize::new(options.remembered_max).unwrap_or(NonZeroUsize::MIN);
         let calls = Arc::new(Calls {
             producer: Mutex::new(connection.impatient_producer("keepsake-gateway")?),
@@ -87,6 +99,7 @@ impl Calls {
             tenants,
             written: Mutex::new(LruCache::new(remembered)),
             stopping: AtomicBool::new(false),
+            unanswered: AtomicUsize::new(0),
             alive: Mutex::new(Instant::now()),
         });
         let receiving = calls.clone();
@@ -99,6 +112,18 @@ impl Calls {
 
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::Relaxed);
+    }
+
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
+    }
+
+    /// A fault once a reading that began then has taken as long as a caller waits.
+    pub fn check_time(&self, began: Instant) -> fault::Result<()> {
+        if began.elapsed() < self.reply_within {
+            return Ok(());
+        }
+        Err(Fault::retry("reading the topic took longer than gateway.reply_ms"))
     }
 
     /// True if the thread that receives replies polled within the last half minute.
@@ -150,6 +175,7 @@ impl Calls {
         self.send(self.record(topic, user, &message, correlation, after))?;
         let bytes = tokio::time::timeout(self.reply_within, reply).await;
         let Ok(Ok(bytes)) = bytes else {
+            self.unanswered.fetch_add(1, Ordering::Relaxed);
             return Err(Refusal::new(
                 StatusCode::GATEWAY_TIMEOUT,
                 "no_reply",
@@ -176,6 +202,9 @@ impl Calls {
             ("kafka_replyPartition".into(), self.reply_partition.to_be_bytes().to_vec()),
             (CORRELATION.into(), correlation.to_vec()),
         ];
+        if let Ok(Some(trace)) = TRACE.try_with(Clone::clone) {
+            headers.push((TRACEPARENT.into(), trace));
+        }
         if let Some(offset) = after {
             headers.push(("keepsake-min-offset".into(), offset.to_string().into_bytes()));
         }
@@ -203,6 +232,7 @@ impl Calls {
             *self.alive.lock() = Instant::now();
             match consumer.poll(POLL) {
                 Ok(Polled::Record(record)) => {
+                    self.unanswered.store(0, Ordering::Relaxed);
                     let correlation = record.header(CORRELATION).and_then(|it| it.try_into().ok());
                     let waiting =
                         correlation.and_then(|it: [u8; 16]| self.waiting.lock().remove(&it));
@@ -217,11 +247,31 @@ impl Calls {
                     std::thread::sleep(POLL_AGAIN);
                 }
             }
+            if self.unanswered.load(Ordering::Relaxed) >= SILENT_MAX {
+                self.unanswered.store(0, Ordering::Relaxed);
+                tracing::warn!("{SILENT_MAX} calls had no reply: opens the replies topic again");
+                match reader(&self.connection, &self.topics.replies, self.reply_partition) {
+                    Ok(reopened) => consumer = reopened,
+                    Err(fault) => tracing::warn!(%fault, "cannot open the replies topic"),
+                }
+            }
             if let Err(fault) = self.producer.lock().outstanding() {
                 tracing::warn!(%fault, "a record was not written");
             }
         }
     }
+}
+
+/// Opens a reader at the end of the partition that the replies come to.
+fn reader(
+    connection: &Connection,
+    topic: &str,
+    partition: i32,
+) -> fault::Result<Box<dyn Consumer>> {
+    let (_, end) = connection.offsets(topic, partition)?;
+    let mut consumer = connection.reader("keepsake-gateway", topic)?;
+    consumer.assign(&[(partition, Start::At(end))])?;
+    Ok(consumer)
 }
 
 /// Removes a call that has ended from the calls that wait, however it ended.

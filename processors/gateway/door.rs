@@ -1,10 +1,11 @@
 //! Admits an HTTP request, or refuses one by name: path, host, origin, key, rate, and the size and
 //! speed of the body, in this order. An admitted request has a [`Caller`] and a whole body.
 
-use crate::calls::Calls;
+use crate::calls::{Calls, TRACE, TRACEPARENT};
 use crate::keys::{Caller, Keys};
 use crate::owners::Owners;
 use crate::refusal::{Refusal, Result};
+use crate::streams::{self, Decisions};
 use crate::{Options, mcp, mem0, own, pages};
 use axum::Router;
 use axum::body::{Body, to_bytes};
@@ -21,8 +22,8 @@ use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, Stream
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
+use tokio::sync::{Semaphore, watch};
 
 const USER: &str = "x-keepsake-user";
 const REQUEST_ID: &str = "x-request-id";
@@ -43,7 +44,10 @@ pub struct Gateway {
     mcp: Mcp,
     /// Requests that each key may still send, and when that was so.
     left: Mutex<HashMap<String, (f64, Instant)>>,
-    draining: AtomicBool,
+    pub decisions: Decisions,
+    /// Places of the streams that may run at once.
+    pub streams: Arc<Semaphore>,
+    pub draining: watch::Sender<bool>,
     requests: IntCounterVec,
     seconds: HistogramVec,
 }
@@ -83,7 +87,9 @@ impl Gateway {
             keys: options.keys.as_deref().map(Keys::open).transpose()?,
             mcp: Mcp::new(move || Ok(server.clone()), Arc::default(), config),
             left: Mutex::default(),
-            draining: AtomicBool::new(false),
+            decisions: Decisions::default(),
+            streams: Arc::new(Semaphore::new(options.streams_max)),
+            draining: watch::Sender::new(false),
             requests,
             seconds,
             options: options.clone(),
@@ -91,11 +97,11 @@ impl Gateway {
     }
 
     pub fn is_draining(&self) -> bool {
-        self.draining.load(Ordering::Relaxed)
+        *self.draining.borrow()
     }
 
     pub fn drain(&self) {
-        self.draining.store(true, Ordering::Relaxed);
+        self.draining.send_replace(true);
     }
 
     fn is_own_host(&self, authority: &str) -> bool {
@@ -240,6 +246,9 @@ pub fn app(gateway: Arc<Gateway>) -> Router {
         .route("/mcp/{user}", any(mcp_by_path))
         .route("/mcp/{user}/", any(mcp_by_path))
         .route("/v1/keepsake/{type}", post(own::call))
+        .route("/v1/keepsake/decisions", get(streams::decisions))
+        .route("/v1/keepsake/erasures", get(streams::erasures))
+        .route("/v1/keepsake/export", get(streams::export))
         .merge(mem0::routes())
         .fallback(async || Refusal::not_found("no such path: GET / names the doors"))
         .method_not_allowed_fallback(async || {
@@ -261,8 +270,11 @@ async fn enter(State(gateway): State<Arc<Gateway>>, request: Request, next: Next
     let id = request.headers().get(REQUEST_ID).filter(|id| id.len() <= 128).cloned();
     let made = uuid::Uuid::new_v4().to_string();
     let id = id.or_else(|| HeaderValue::from_str(&made).ok());
+    let trace = request.headers().get(TRACEPARENT).map(|trace| trace.as_bytes().to_vec());
     let mut response = match gateway.admitted(request).await {
-        Ok(request) => named(next.run(request).await, door).await,
+        Ok(request) => {
+            TRACE.scope(trace, async { named(next.run(request).await, door).await }).await
+        }
         Err(refusal) => refusal.into_response(),
     };
     if let Some(id) = id {

@@ -1,8 +1,8 @@
 //! The gateway: HTTP and MCP for programs that do not speak Kafka. Publishes events and sends
 //! requests like any other client, and holds no state that a restart would lose.
 //!
-//! `calls.rs` is the Kafka client, `door.rs` admits or refuses an HTTP request, `mem0.rs`, `own.rs`
-//! and `mcp.rs` translate, `serve.rs` listens. No module here knows shards or policies.
+//! `calls.rs` is the Kafka client, `door.rs` admits or refuses an HTTP request, `mem0.rs`, `own.rs`,
+//! `streams.rs` and `mcp.rs` translate, `serve.rs` listens. No module here knows shards or policies.
 
 pub mod calls;
 mod door;
@@ -15,6 +15,7 @@ mod owners;
 mod pages;
 mod refusal;
 pub mod serve;
+mod streams;
 mod tools;
 
 use std::path::PathBuf;
@@ -35,5 +36,6 @@ pub struct Options {
     pub idle_max: Duration,
     pub requests_per_second: f64,
     pub remembered_max: usize,
+    pub streams_max: usize,
     pub drain_within: Duration,
 }

@@ -3,9 +3,11 @@
 
 use crate::door::Gateway;
 use crate::keys::{Caller, Right};
+use crate::own::idempotency_key;
 use crate::refusal::{Refusal, Result};
 use crate::tools::{Tool, of};
 use axum::extract::{Path, Query, State};
+use axum::http::HeaderMap;
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
 use domain::UserKey;
@@ -65,6 +67,7 @@ struct Searched {
 async fn add(
     State(gateway): Shared,
     Extension(caller): Extension<Caller>,
+    headers: HeaderMap,
     Json(body): Json<Added>,
 ) -> Answer {
     caller.may(Right::Write)?;
@@ -77,8 +80,9 @@ async fn add(
     let session = json!(body.run_id);
     let infers = body.infer.unwrap_or(true);
     let mut results = Vec::new();
-    for message in messages(body.messages)? {
+    for (n, message) in messages(body.messages)?.into_iter().enumerate() {
         let content = &message["content"];
+        let id = json!(idempotency_key(&headers).map(|key| format!("{key}/{n}")));
         let event = if infers {
             of(
                 "turn",
@@ -88,10 +92,13 @@ async fn add(
                     ("session", &session),
                     ("speaker", &message["name"]),
                     ("metadata", &metadata),
+                    ("id", &id),
                 ],
             )
         } else {
-            of("remember", &[("content", content), ("session", &session), ("metadata", &metadata)])
+            let fields =
+                [("content", content), ("session", &session), ("metadata", &metadata), ("id", &id)];
+            of("remember", &fields)
         };
         let receipt = gateway.calls.publish(&user, event).await?;
         for decision in receipt["decisions"].as_array().into_iter().flatten() {

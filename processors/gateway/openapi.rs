@@ -27,6 +27,17 @@ const OWN: [(&str, &str); 10] = [
     ("stats", "stats-reply"),
 ];
 
+/// Name, purpose and media type of each call that returns many lines.
+const STREAMS: [(&str, &str, &str); 3] = [
+    (
+        "decisions",
+        "Decisions of a user as they are made, or of the whole tenant with the right admin",
+        "text/event-stream",
+    ),
+    ("erasures", "Receipts of what was erased of a user", "application/json"),
+    ("export", "The memories of a user, in the form of `keepsake import`", "application/jsonl"),
+];
+
 /// Method, path and purpose of each path of mem0's server, and the names that it takes: those of a
 /// body for POST and PUT, of the query otherwise; an asterisk marks the required ones.
 const MEM0: [(&str, &str, &str, &[&str]); 8] = [
@@ -65,11 +76,20 @@ pub fn document() -> Value {
         let post = json!({
             "summary": format!("Send a {call} of the contract; type and tenant may be left out"),
             "operationId": call,
+            "parameters": if reply == "applied" { json!([idempotency()]) } else { json!([]) },
             "requestBody": {"required": true, "content": {"application/json": {"schema":
                 {"$ref": format!("#/components/schemas/{call}")}}}},
             "responses": responses(json!({"$ref": format!("#/components/schemas/{reply}")})),
         });
         paths.insert(format!("/v1/keepsake/{call}"), json!({"post": post}));
+    }
+    for (name, summary, kind) in STREAMS {
+        let user = json!({"name": "user", "in": "query", "schema": {"type": "string"}});
+        let mut get =
+            json!({"summary": summary, "operationId": name, "responses": responses(json!({}))});
+        get["parameters"] = json!([user]);
+        get["responses"]["200"]["content"] = json!({kind: {}});
+        paths.insert(format!("/v1/keepsake/{name}"), json!({"get": get}));
     }
     for (method, path, summary, names) in MEM0 {
         let paths = paths.entry(path).or_insert_with(|| json!({}));
@@ -85,6 +105,11 @@ pub fn document() -> Value {
             "key": {"type": "apiKey", "in": "header", "name": "X-API-Key"}}},
         "security": [{"bearer": []}, {"key": []}, {}],
     })
+}
+
+fn idempotency() -> Value {
+    json!({"name": "Idempotency-Key", "in": "header", "schema": {"type": "string"},
+        "description": "Becomes the id of the event: a call that comes twice has one effect"})
 }
 
 fn responses(good: Value) -> Value {

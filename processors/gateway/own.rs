@@ -5,6 +5,7 @@ use crate::door::Gateway;
 use crate::keys::{Caller, Right};
 use crate::refusal::{Refusal, Result};
 use axum::extract::{Path, State};
+use axum::http::HeaderMap;
 use axum::{Extension, Json};
 use serde_json::Value;
 use std::sync::Arc;
@@ -13,6 +14,7 @@ pub async fn call(
     State(gateway): State<Arc<Gateway>>,
     Extension(caller): Extension<Caller>,
     Path(kind): Path<String>,
+    headers: HeaderMap,
     Json(mut message): Json<Value>,
 ) -> Result<Json<Value>> {
     if !message.is_object() {
@@ -31,6 +33,12 @@ pub async fn call(
     }
     let user = caller.user(message["user"].as_str())?;
     message["type"] = kind.into();
+    if is_event
+        && message["id"].is_null()
+        && let Some(key) = idempotency_key(&headers)
+    {
+        message["id"] = key.into();
+    }
     let calls = &gateway.calls;
     let reply = if is_event {
         calls.publish(&user, message).await
@@ -38,4 +46,10 @@ pub async fn call(
         calls.ask(&user, message).await
     };
     Ok(Json(reply?))
+}
+
+/// The key of a call that may come twice. It becomes the id of the event, and an event with an id that
+/// was applied is a `duplicate`.
+pub fn idempotency_key(headers: &HeaderMap) -> Option<&str> {
+    headers.get("idempotency-key")?.to_str().ok()
 }

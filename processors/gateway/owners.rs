@@ -15,6 +15,7 @@ use lru::LruCache;
 use parking_lot::Mutex;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::time::Instant;
 
 pub struct Owners {
     /// User by tenant and id.
@@ -77,7 +78,9 @@ impl Owners {
             .map(|(partition, (from, end))| OffsetRange { partition, from, end })
             .collect();
         let mut found = None;
+        let began = Instant::now();
         reading::read(&calls.connection, topic, &ranges, &mut |record| {
+            calls.check_time(began)?;
             let key = String::from_utf8_lossy(record.key.as_deref().unwrap_or_default());
             if let [tenant, user, id] = key.split('/').collect::<Vec<_>>()[..]
                 && tenant == wanted.0

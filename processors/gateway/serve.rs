@@ -59,9 +59,11 @@ pub async fn run(
     let app = app(gateway.clone());
     let (drain, draining) = watch::channel(false);
     let places = Arc::new(Semaphore::new(options.connections_max));
-    let accept = async {
+    let open = places.clone();
+    // Owns the listener, which is closed before the calls that have begun are finished.
+    let accept = async move {
         loop {
-            let Ok(place) = places.clone().acquire_owned().await else { return };
+            let Ok(place) = open.clone().acquire_owned().await else { return };
             let Ok((stream, _)) = listener.accept().await else {
                 tokio::time::sleep(ACCEPT_AGAIN).await;
                 continue;

@@ -2,12 +2,11 @@
 
 use super::fault::failed;
 use super::producer::{KafkaProducer, ProducerCallbacks};
-use super::{Connection, OFFSETS, UNDECIDED, refused};
+use super::{Connection, OFFSETS, UNDECIDED, first_since, refused};
 use domain::fault::Result;
 use log::broker::{OutgoingRecord, Producer as _};
 use parking_lot::Mutex;
 use rdkafka::consumer::Consumer as _;
-use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,22 +57,8 @@ impl Connection {
 
     /// Returns the first offset of a partition whose record is of this time or later, or the end.
     pub fn offset_at(&self, topic: &str, partition: i32, timestamp_ms: i64) -> Result<i64> {
-        let mut asked = TopicPartitionList::new();
-        asked
-            .add_partition_offset(topic, partition, Offset::Offset(timestamp_ms))
-            .expect("librdkafka accepts every time from 1970 on");
-        let about = || format!("looks up a time in {topic}/{partition}");
-        let found = self
-            .probe(UNDECIDED)?
-            .offsets_for_times(asked, OFFSETS)
-            .map_err(|e| failed(about(), &e))?;
-        let found = found.elements();
-        let Some(found) = found.first() else { return Ok(self.offsets(topic, partition)?.1) };
-        found.error().map_err(|e| failed(about(), &e))?;
-        match found.offset() {
-            Offset::Offset(offset) => Ok(offset),
-            _ => Ok(self.offsets(topic, partition)?.1),
-        }
+        let found = first_since(&self.probe(UNDECIDED)?, topic, partition, timestamp_ms, OFFSETS)?;
+        found.map_or_else(|| Ok(self.offsets(topic, partition)?.1), Ok)
     }
 }
 

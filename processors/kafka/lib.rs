@@ -33,7 +33,7 @@ use partition_log::KafkaLog;
 use producer::{KafkaProducer, ProducerCallbacks};
 use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _};
-use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::mocking::MockCluster;
 use rdkafka::producer::{BaseProducer, DefaultProducerContext};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
@@ -383,31 +383,61 @@ impl Broker for Connection {
     }
 }
 
-/// Fetches the first and next offset of a partition. Retries while a partition that was just
-/// created or moved has no leader.
-///
-/// The client believes for minutes what it last heard of a partition's leader, also from a broker
-/// that had just started, so the topic is looked up before each further try.
+/// Fetches the first and next offset of a partition.
 fn watermarks(
     probe: &BaseConsumer<ConsumerCallbacks>,
     topic: &str,
     partition: i32,
     within: Duration,
 ) -> Result<(i64, i64)> {
+    with_leader(probe, topic, within, || probe.fetch_watermarks(topic, partition, within))
+        .map_err(|e| failed(format!("reads the offsets of {topic}/{partition}"), &e))
+}
+
+/// Fetches the first offset whose record is of this time or later.
+fn first_since(
+    probe: &BaseConsumer<ConsumerCallbacks>,
+    topic: &str,
+    partition: i32,
+    time_ms: i64,
+    within: Duration,
+) -> Result<Option<i64>> {
+    let mut asked = TopicPartitionList::new();
+    asked
+        .add_partition_offset(topic, partition, Offset::Offset(time_ms.max(0)))
+        .expect("librdkafka accepts every time from 1970 on");
+    let fetch = || {
+        let found = probe.offsets_for_times(asked.clone(), within)?;
+        let found = found.elements().first().map(|found| (found.error(), found.offset()));
+        found.map_or(Ok(None), |(error, offset)| error.map(|()| offset.to_raw()))
+    };
+    let found = with_leader(probe, topic, within, fetch)
+        .map_err(|e| failed(format!("looks up a time in {topic}/{partition}"), &e))?;
+    Ok(found.filter(|offset| *offset >= 0))
+}
+
+/// Asks the leader of a partition. Retries while a partition that was just created or moved has
+/// none.
+///
+/// The client believes for minutes what it last heard of a partition's leader, also from a broker
+/// that had just started, so the topic is looked up before each further try.
+fn with_leader<T>(
+    probe: &BaseConsumer<ConsumerCallbacks>,
+    topic: &str,
+    within: Duration,
+    fetch: impl Fn() -> KafkaResult<T>,
+) -> KafkaResult<T> {
     let give_up = Instant::now() + within;
     // A token that has expired is renewed here, before a connection that was idle is opened again.
     probe.poll(Duration::ZERO);
     loop {
-        match probe.fetch_watermarks(topic, partition, within) {
+        match fetch() {
             Err(e) if is_without_leader(&e) && Instant::now() < give_up => {
                 std::thread::sleep(LEADER_AWAITED);
                 // A lookup that fails leaves the next try to say why.
                 let _ = probe.fetch_metadata(Some(topic), within.min(LOOKED_UP_WITHIN));
             }
-            read => {
-                return read
-                    .map_err(|e| failed(format!("reads the offsets of {topic}/{partition}"), &e));
-            }
+            answer => return answer,
         }
     }
 }

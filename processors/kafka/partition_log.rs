@@ -5,7 +5,7 @@
 
 use super::consumer::{ConsumerCallbacks, KafkaConsumer};
 use super::fault::refused;
-use super::{Connection, DECIDED, UNDECIDED, watermarks};
+use super::{Connection, DECIDED, UNDECIDED, first_since, watermarks};
 use domain::fault::Result;
 use log::broker::{Consumer, Log, Membership, Polled, Start};
 use parking_lot::Mutex;
@@ -85,6 +85,13 @@ impl Log for KafkaLog {
 
     fn beginning(&self, partition: i32) -> Result<i64> {
         Ok(watermarks(&self.decided, &self.topic, partition, self.within)?.0)
+    }
+
+    fn first_since(&self, partition: i32, time_ms: i64) -> Result<i64> {
+        match first_since(&self.undecided, &self.topic, partition, time_ms, self.within)? {
+            Some(offset) => Ok(offset),
+            None => self.end(partition),
+        }
     }
 
     fn read(&self, partition: i32, from: i64) -> Result<Box<dyn Consumer>> {

@@ -5,8 +5,10 @@
 //! consumer group and a store made for the run and deleted after it. A service that runs on the
 //! same cluster is not touched.
 
+mod child;
 mod distribution;
 mod echo;
+mod gateway;
 mod ingest;
 mod machine;
 mod memory;
@@ -96,6 +98,17 @@ Examples:
   keepsake bench processes --brokers localhost:9092
   keepsake bench processes --brokers localhost:9092 --processes 1,3 --turns 100000 --json";
 
+const GATEWAY_EXAMPLES: &str = "\
+Method:
+  A gateway is started in a process of its own. The same recalls and the same texts to remember go \
+over Kafka and over one connection to the gateway, in alternating blocks; the overhead is the \
+difference of the percentiles in ms. Then a thousand connections are open, and calls go over all of \
+them in turn, at each of the rates: counted are answers, refusals as `overloaded`, and failures.
+
+Examples:
+  keepsake bench gateway --brokers localhost:9092
+  keepsake bench gateway --brokers localhost:9092 --connections 0 --json    the overhead only";
+
 const SCALE_EXAMPLES: &str = "\
 Method:
   Runs ingest and recall on one shard on disk, in this process, without a broker and with vectors \
@@ -123,6 +136,9 @@ pub enum BenchCommand {
     /// Count the turns and recalls per second that 1, 2 and 4 processes carry together
     #[command(after_help = PROCESSES_EXAMPLES)]
     Processes(processes::ProcessesBench),
+    /// Time calls through the gateway against the same calls over Kafka, and count a thousand callers
+    #[command(after_help = GATEWAY_EXAMPLES)]
+    Gateway(gateway::GatewayBench),
     /// Time recalls among few and among very many memories, and measure the size of a memory
     #[command(after_help = SCALE_EXAMPLES)]
     Scale(scale::ScaleBench),
@@ -143,6 +159,7 @@ impl BenchCommand {
             BenchCommand::Restore(bench) => bench.measure(config, &mut report)?,
             BenchCommand::Neighbours(bench) => bench.measure(config, &mut report)?,
             BenchCommand::Processes(bench) => bench.measure(config, &mut report)?,
+            BenchCommand::Gateway(bench) => bench.measure(config, &mut report)?,
             BenchCommand::Scale(bench) => bench.measure(config, &mut report)?,
         }
         report.print(output);

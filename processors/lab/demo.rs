@@ -21,6 +21,7 @@ use screen::Screen;
 use service::config::Config;
 use stage::Stage;
 use std::io::IsTerminal;
+use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -35,8 +36,16 @@ pub struct DemoCommand {
     exit: bool,
 }
 
+/// The address of a gateway that runs, and what stops it.
+pub type OpenDoor = (SocketAddr, Box<dyn FnOnce()>);
+
 impl DemoCommand {
-    pub fn run(self, config: &Config, output: Output) -> Result<ExitCode> {
+    pub fn run(
+        self,
+        config: &Config,
+        output: Output,
+        open_gateway: fn(&Config) -> Result<OpenDoor>,
+    ) -> Result<ExitCode> {
         let screen = Screen::new(output);
         let is_watched = std::io::stdout().is_terminal() && output == Output::Person;
         let is_interactive = is_watched && std::io::stdin().is_terminal() && !self.exit;
@@ -45,9 +54,15 @@ impl DemoCommand {
             screen,
             pace: if is_watched { PACE } else { Duration::ZERO },
         };
-        let played = play
-            .script()
-            .and_then(|()| if is_interactive { chat::chat(&mut play) } else { Ok(()) });
+        let played = play.script().and_then(|()| {
+            let (address, stop) = open_gateway(&play.stage.config)?;
+            let topics = &play.stage.config.topics;
+            let topics = [&*topics.events(), &*topics.recalls()];
+            play.screen.doors(&play.stage.service.servers, topics, address);
+            let chatted = if is_interactive { chat::chat(&mut play) } else { Ok(()) };
+            stop();
+            chatted
+        });
         // Order matters: the fault that stopped the service explains a missing reply, and is
         // reported first.
         play.stage.close().and(played)?;

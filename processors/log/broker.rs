@@ -228,6 +228,8 @@ pub trait Log: Send + Sync {
     fn stable_end(&self, partition: i32) -> Result<i64>;
     /// Returns the first offset that the topic still holds.
     fn beginning(&self, partition: i32) -> Result<i64>;
+    /// Returns the first offset whose record is of this time or later, or else the end.
+    fn first_since(&self, partition: i32, time_ms: i64) -> Result<i64>;
     /// Reads the committed records of one partition from an offset, and returns `Polled::End` when
     /// there are no more for now.
     fn read(&self, partition: i32, from: i64) -> Result<Box<dyn Consumer>>;

@@ -9,6 +9,7 @@ use jiff::civil::DateTime;
 use jiff::fmt::temporal::Pieces;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
@@ -292,7 +293,7 @@ pub struct Recall {
     pub token_budget: Option<i64>,
     pub kinds: Option<Vec<String>>,
     #[serde(rename = "where")]
-    pub metadata: Option<BTreeMap<String, String>>,
+    pub filter: Option<Map<String, Value>>,
     pub as_of: Option<Moment>,
     pub as_of_offset: Option<i64>,
     pub include_archived: Option<bool>,
@@ -317,7 +318,10 @@ pub struct List {
     pub kinds: Option<Vec<String>>,
     pub everything: Option<bool>,
     pub limit: Option<i64>,
+    #[serde(rename = "where")]
+    pub filter: Option<Map<String, Value>>,
     pub after: Option<String>,
+    pub offset: Option<i64>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -1,7 +1,7 @@
 //! The values that a policy ranks and renders: hits and a question in, ranked memories and a prompt
 //! block out. Retrieval fills in a [`Hit`], so that a policy knows no search engine.
 
-use domain::{Assembly, Kind, Match, Memory, Metadata, Purpose, Recall, Time};
+use domain::{Assembly, Filter, Kind, Match, Memory, Purpose, Recall, Time};
 use std::sync::Arc;
 
 /// A memory that the text index or the vector index found, with the scores of both for the memory
@@ -36,7 +36,7 @@ pub struct Question<'a> {
     pub text: &'a str,
     pub session: Option<&'a str>,
     pub kinds: &'a [Kind],
-    pub metadata: &'a Metadata,
+    pub filter: &'a Filter,
     pub as_of: Option<Time>,
     pub as_of_offset: Option<i64>,
     pub include_archived: bool,
@@ -79,7 +79,7 @@ impl<'a> Question<'a> {
             is_blank: is_blank(text) && recall.history.is_empty(),
             session: recall.session.as_deref(),
             kinds: &recall.kinds,
-            metadata: &recall.metadata,
+            filter: &recall.filter,
             as_of: recall.as_of,
             as_of_offset: recall.as_of_offset,
             include_archived: recall.include_archived,

@@ -123,14 +123,20 @@ pub fn outdated(
     options: &Options,
 ) -> Result<Option<&'static str>> {
     let Some(place) = store.changelog() else { return Ok(None) };
+    let partition = store.identity().partition;
+    // The entry behind the store's last record may be the mark that ends its transaction.
+    let lacks_from = place.offset + 1 + 1;
     let age_ms = now_ms.saturating_sub(place.at.0);
     Ok(if age_ms > options.away_ms_max {
         Some("it is older than half the time that the changelog keeps tombstones")
     } else if age_ms < -AHEAD_MS_MAX {
         // Written by a clock that was wrong, so its age is unknown.
         Some("its date is in the future")
-    } else if place.offset + 1 < log.beginning(store.identity().partition)? {
+    } else if place.offset + 1 < log.beginning(partition)? {
         Some("the changelog no longer has the records that follow")
+    } else if lacks_from < log.first_since(partition, now_ms - options.away_ms_max)? {
+        // Its date may be of a clock that was wrong; the times of the records are the broker's.
+        Some("it lacks records from before half the time that the changelog keeps tombstones")
     } else {
         None
     })
@@ -214,8 +220,11 @@ mod tests {
     use log::broker::Consumer;
     use log::clock::SystemClock;
 
-    /// A log with ten records that fails every attempt to read one.
-    struct Unreadable;
+    /// A log with ten records that fails every attempt to read one. Holds the milliseconds from one
+    /// record to the next.
+    struct Unreadable(i64);
+
+    const NEW: Unreadable = Unreadable(i64::MAX);
 
     impl Log for Unreadable {
         fn end(&self, _partition: i32) -> Result<i64> {
@@ -228,6 +237,10 @@ mod tests {
 
         fn beginning(&self, _partition: i32) -> Result<i64> {
             Ok(4)
+        }
+
+        fn first_since(&self, _partition: i32, time_ms: i64) -> Result<i64> {
+            Ok((time_ms / self.0).clamp(4, 10))
         }
 
         fn read(&self, _partition: i32, _from: i64) -> Result<Box<dyn Consumer>> {
@@ -281,13 +294,12 @@ mod tests {
             Store::over(records.clone(), &identity).expect("empty records open with any identity");
         let options = Options { batch_max: 10, away_ms_max: 1000, ..Options::default() };
         let before = SystemClock.wall();
-        restore(&store, &Unreadable, &options, &Progress::default(), &SystemClock)
+        restore(&store, &NEW, &options, &Progress::default(), &SystemClock)
             .expect_err("the log cannot be read");
         let again = Store::over(records, &identity).expect("the identity is the same");
         let place = again.changelog().expect("the checkpoint is written first");
         assert!(place.offset == 3 && place.at >= before && again.applied() == -1, "{place:?}");
-        let why =
-            |now_ms| outdated(&again, &Unreadable, now_ms, &options).expect("it has a beginning");
+        let why = |now_ms| outdated(&again, &NEW, now_ms, &options).expect("it has a beginning");
         assert_eq!(why(place.at.0 + 1000), None);
         assert!(why(place.at.0 + 1001).is_some());
         assert_eq!(why(place.at.0 - AHEAD_MS_MAX), None);
@@ -300,7 +312,22 @@ mod tests {
         let options = Options { batch_max: 10, away_ms_max: 1000, ..Options::default() };
         for (offset, is_outdated) in [(2, true), (3, false), (9, false)] {
             let store = store_at(&identity, ChangelogPosition { offset, at: Time(0) }).reopened();
-            let why = outdated(&store, &Unreadable, 0, &options).expect("it has a beginning");
+            let why = outdated(&store, &NEW, 0, &options).expect("it has a beginning");
+            assert_eq!(why.is_some(), is_outdated, "{offset}: {why:?}");
+        }
+    }
+
+    /// The date of a store is of the clock of its process; the times of the records are not.
+    #[test]
+    fn a_store_is_as_old_as_the_records_that_it_lacks() {
+        let identity = identity();
+        let options = Options { batch_max: 10, away_ms_max: 100, ..Options::default() };
+        // Record n is of the time 100 n, and now is 900: the store must have all up to record 7.
+        for (offset, is_outdated) in [(5, true), (6, false), (8, false)] {
+            let place = ChangelogPosition { offset, at: Time(900) };
+            let store = store_at(&identity, place).reopened();
+            let why =
+                outdated(&store, &Unreadable(100), 900, &options).expect("it has a beginning");
             assert_eq!(why.is_some(), is_outdated, "{offset}: {why:?}");
         }
     }
@@ -315,7 +342,7 @@ mod tests {
         let cancelled = Progress::default();
         cancelled.cancel();
         for (progress, is_younger) in [(cancelled, false), (Progress::default(), true)] {
-            restore(&stored.reopened(), &Unreadable, &nothing_new, &progress, &SystemClock)
+            restore(&stored.reopened(), &NEW, &nothing_new, &progress, &SystemClock)
                 .expect("an empty span");
             let place = stored.reopened().changelog().expect("a restore keeps the position");
             assert_eq!((place.offset, place.at > old.at), (old.offset, is_younger));
@@ -330,17 +357,16 @@ mod tests {
             Store::over(records.clone(), &identity).expect("empty records open with any identity");
         store.apply_restored(&Changes::default()).expect("a store in memory takes every change");
         let options = Options { batch_max: 10, away_ms_max: 1000, ..Options::default() };
-        restore(&store, &Unreadable, &options, &Progress::default(), &SystemClock)
+        restore(&store, &NEW, &options, &Progress::default(), &SystemClock)
             .expect_err("the log cannot be read");
         let again = Store::over(records.clone(), &identity).expect("the identity is the same");
         assert!(store.is_ahead() && again.is_ahead());
         let cancelled = Progress::default();
         cancelled.cancel();
         let nothing_new = Options { until: Some(3), ..options.clone() };
-        restore(&again, &Unreadable, &nothing_new, &cancelled, &SystemClock)
-            .expect("the span is empty");
+        restore(&again, &NEW, &nothing_new, &cancelled, &SystemClock).expect("the span is empty");
         assert!(again.is_ahead(), "a cancelled restore did not reach the end");
-        restore(&again, &Unreadable, &nothing_new, &Progress::default(), &SystemClock)
+        restore(&again, &NEW, &nothing_new, &Progress::default(), &SystemClock)
             .expect("the span is empty");
         assert!(
             !again.is_ahead()

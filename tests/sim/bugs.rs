@@ -289,6 +289,10 @@ impl Log for SabotagedLog {
         self.inner.beginning(partition)
     }
 
+    fn first_since(&self, partition: i32, time_ms: i64) -> Result<i64> {
+        self.inner.first_since(partition, time_ms)
+    }
+
     fn read(&self, partition: i32, from: i64) -> Result<Box<dyn Consumer>> {
         Ok(SabotagedConsumer::between(self.inner.read(partition, from)?, Some(self.bug)))
     }

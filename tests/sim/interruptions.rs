@@ -274,6 +274,11 @@ impl Log for InterruptedLog {
         self.inner.beginning(partition)
     }
 
+    fn first_since(&self, partition: i32, time_ms: i64) -> Result<i64> {
+        point();
+        self.inner.first_since(partition, time_ms)
+    }
+
     fn read(&self, partition: i32, from: i64) -> Result<Box<dyn Consumer>> {
         point();
         let inner = self.inner.read(partition, from)?;

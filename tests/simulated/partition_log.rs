@@ -108,6 +108,15 @@ impl PartitionLog {
         self.beginning
     }
 
+    /// Returns the first offset whose record is of this time or later, decided or not, or the end.
+    pub fn first_since(&self, time_ms: i64) -> i64 {
+        let is_since = |entry: &&LogEntry| match &entry.content {
+            EntryContent::Record { record, .. } => record.timestamp_ms >= time_ms,
+            EntryContent::Marker => false,
+        };
+        self.entries.iter().find(is_since).map_or(self.end, |found| found.offset)
+    }
+
     /// Returns the offset where reading continues. An offset that does not exist becomes the
     /// beginning, as with `auto.offset.reset=earliest`.
     pub fn settled(&self, offset: i64) -> i64 {

@@ -346,6 +346,10 @@ impl Log for MemoryLog {
         self.offset(partition, PartitionLog::beginning)
     }
 
+    fn first_since(&self, partition: i32, time_ms: i64) -> Result<i64> {
+        self.offset(partition, |log| log.first_since(time_ms))
+    }
+
     fn read(&self, partition: i32, from: i64) -> Result<Box<dyn Consumer>> {
         let mut reader =
             MemoryConsumer::reader(self.connection.clone(), GroupId::new("", &self.topic));

@@ -60,6 +60,13 @@ impl Log for Changelog {
         Ok(self.ends().0)
     }
 
+    fn first_since(&self, _partition: i32, time_ms: i64) -> Result<i64> {
+        let records = self.0.lock();
+        let found = records.iter().find(|record| record.timestamp_ms >= time_ms);
+        let end = records.last().map_or(0, |last| last.offset + 1);
+        Ok(found.map_or(end, |found| found.offset))
+    }
+
     fn read(&self, partition: i32, from: i64) -> Result<Box<dyn Consumer>> {
         Ok(Box::new(Reader { changelog: self.clone(), partition, next: from }))
     }

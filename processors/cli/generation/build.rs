@@ -298,7 +298,9 @@ impl<'a> Builder<'a> {
             );
             return Err(self.generations.refused(why));
         }
-        let span = Span { partition: at, from, end: source.end(at)?, until: None };
+        // Nothing is read behind the end, because that becomes the position.
+        let end = source.end(at)?;
+        let span = Span { partition: at, from, end, until: Some(end - 1) };
         each_whole(&*source, &span, &Progress::default(), &mut |record| self.wait(at, record))?;
         self.take_waiting()?;
         self.build.positions.insert(at, span.end.max(from));

@@ -105,7 +105,8 @@ impl Comparison<'_> {
         let target = self.target.clone();
         let known = self.target_next.get(&partition).copied();
         let from = known.map_or_else(|| target.beginning(partition), Ok)?;
-        let span = Span { partition, from, end: target.end(partition)?, until: None };
+        let end = target.end(partition)?;
+        let span = Span { partition, from, end, until: Some(end - 1) };
         let shard = partition as usize;
         let (fold, misfits) = (&mut self.found[shard], &mut self.misfits[shard]);
         each(&*target, &span, &Progress::default(), &mut |mut record| {

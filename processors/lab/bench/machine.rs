@@ -56,6 +56,13 @@ fn resident(name: &str) -> Result<u64> {
         .ok_or_else(|| Fault::retry(format!("read {name} in /proc/self/status: no such line")))
 }
 
+/// Returns what is resident now of another process.
+pub fn resident_of(process: u32) -> Result<u64> {
+    let status = read(&format!("/proc/{process}/status"))?;
+    let what = || Fault::retry(format!("read VmRSS of process {process}: no such line"));
+    bytes_of(&status, "VmRSS:").ok_or_else(what)
+}
+
 /// Returns the user and system time of all threads since the process started.
 pub fn processor_time() -> Result<Duration> {
     let stat = read("/proc/self/stat")?;

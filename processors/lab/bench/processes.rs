@@ -1,6 +1,7 @@
 //! `keepsake bench processes`: counts the turns and the recalls per second that several processes
 //! of one consumer group carry together.
 
+use super::child::{self, Running};
 use super::messages::{recall, turn, user};
 use super::report::{BenchReport, progress};
 use super::speech::ChatGenerator;
@@ -8,10 +9,8 @@ use super::trial::{Trial, publish_all, wait_until};
 use clap::Args;
 use domain::fault::{Fault, Result};
 use service::config::{Config, DurabilityMode};
-use std::ffi::OsString;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Users of the turns, spread over all partitions.
@@ -26,8 +25,6 @@ const APPLIED_TIMEOUT: Duration = Duration::from_secs(1800);
 const SETTLED: Duration = Duration::from_secs(5);
 /// Each look asks the broker by a new connection.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Flags of the command line that every process of the group gets as well.
-const SHARED_FLAGS: [&str; 3] = ["--config", "--set", "--brokers"];
 
 #[derive(Args)]
 pub struct ProcessesBench {
@@ -127,13 +124,13 @@ fn applied(trial: &Trial) -> Result<i64> {
     Ok(trial.connection.committed(group, &topic, &partitions)?.values().sum())
 }
 
-/// Processes of one consumer group, killed when dropped.
+/// Processes of one consumer group.
 struct Group {
     processes: Vec<Process>,
 }
 
 struct Process {
-    child: Child,
+    running: Running,
     http: SocketAddr,
 }
 
@@ -153,12 +150,9 @@ impl Group {
 
 impl Process {
     fn start(trial: &Trial, number: usize) -> Result<Process> {
-        fn failed(error: std::io::Error) -> Fault {
-            Fault::retry(format!("starts a process: {error}"))
-        }
         // Free now; another program would have to take the port within milliseconds.
         let http = TcpListener::bind("127.0.0.1:0").and_then(|port| port.local_addr());
-        let http = http.map_err(failed)?;
+        let http = http.map_err(|e| Fault::retry(format!("finds a free port: {e}")))?;
         let own = [
             format!("topics.prefix={}", trial.config.topics.prefix),
             format!("kafka.group_id={}", trial.config.kafka.group_id),
@@ -167,25 +161,11 @@ impl Process {
             "embedder.model=hash".to_owned(),
             "store.durability=changelog".to_owned(),
         ];
-        let child = std::env::current_exe()
-            .and_then(|program| {
-                Command::new(program)
-                    .args(shared_flags(std::env::args_os().skip(1)))
-                    .args(own.iter().flat_map(|option| ["--set", option]))
-                    .arg("serve")
-                    .stdout(Stdio::null())
-                    .stderr(Stdio::null())
-                    .spawn()
-            })
-            .map_err(failed)?;
-        Ok(Process { child, http })
+        Ok(Process { running: child::start(&own, "serve")?, http })
     }
 
     fn is_ready(&mut self) -> Result<bool> {
-        if let Ok(Some(status)) = self.child.try_wait() {
-            let what = format!("a process ended with {status}; `keepsake serve` says why");
-            return Err(Fault::retry(what));
-        }
+        self.running.check("serve")?;
         let asked = TcpStream::connect(self.http).and_then(|mut page| {
             page.set_read_timeout(Some(TIMEOUT))?;
             page.write_all(b"GET /readyz HTTP/1.0\r\n\r\n")?;
@@ -194,39 +174,5 @@ impl Process {
             Ok(status)
         });
         Ok(asked.is_ok_and(|status| status.ends_with(b"200")))
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// The flags among `arguments` that set options, with their values.
-fn shared_flags(mut arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
-    let mut flags = Vec::new();
-    while let Some(argument) = arguments.next() {
-        let text = argument.to_string_lossy();
-        if SHARED_FLAGS.contains(&&*text) {
-            flags.push(argument);
-            flags.extend(arguments.next());
-        } else if SHARED_FLAGS.iter().any(|flag| text.starts_with(&format!("{flag}="))) {
-            flags.push(argument);
-        }
-    }
-    flags
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn processes_get_the_options_of_the_benchmark_and_nothing_else() {
-        let given = ["--json", "bench", "--brokers=a:1", "processes", "--set", "a.b=1", "--turns"];
-        let flags = shared_flags(given.iter().map(OsString::from));
-        assert_eq!(flags, ["--brokers=a:1", "--set", "a.b=1"].map(OsString::from));
     }
 }

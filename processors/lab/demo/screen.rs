@@ -3,7 +3,7 @@
 
 use super::lines::{FACTOR, FACTORS, LEFT, WIDTH, day, decided, moment, recalled_memory, wrapped};
 use super::metrics_page::MetricsPage;
-use super::script::{ScriptQuestion, ScriptSession};
+use super::script::{ScriptQuestion, ScriptSession, USER};
 use client::show::{BAD, BOLD, DIM, NAME, Output, PLAIN, number, outcome_style, text};
 use client::{ClientReply, describe};
 use serde_json::{Value, json};
@@ -92,6 +92,24 @@ impl Screen {
         ] {
             self.line(&format!("{DIM}{text}{PLAIN}"));
         }
+    }
+
+    /// Says how other programs reach the same memories while the demo runs.
+    pub fn doors(&self, servers: &str, topics: [&str; 2], gateway: SocketAddr) {
+        self.chapter("Three doors", "the same memories, while this runs");
+        for (door, how) in [
+            ("Kafka", format!("{servers}, topics {}", topics.join(" and "))),
+            ("HTTP", format!("http://{gateway}, described by http://{gateway}/openapi.json")),
+            ("MCP", format!("http://{gateway}/mcp/{USER}/ for Claude, Cursor and other agents")),
+        ] {
+            self.row(door, &how, 7);
+        }
+        self.line(&format!(
+            "{DIM}`keepsake serve --gateway` opens them for good. Now:{PLAIN}\n  \
+             curl -s http://{gateway}/search -H 'content-type: application/json' \\\n    \
+             -d '{{\"user_id\":\"{USER}\",\"query\":\"Where do I live?\"}}'"
+        ));
+        self.record("doors", json!({"kafka": servers, "gateway": format!("http://{gateway}")}));
     }
 
     pub fn session(&self, number: usize, session: &ScriptSession, began_ms: i64) {

@@ -28,6 +28,8 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 
 pub struct Stage {
     pub service: Service,
+    /// The configuration of the service: that of the user, with a store and ports that are free.
+    pub config: Config,
     client: Client,
     /// Name of the decisions topic.
     decisions: String,
@@ -62,7 +64,8 @@ impl Stage {
         // time out of the first one shown.
         client.ask(&json!({"type": "stats", "user": USER}), START_TIMEOUT)?;
         screen.ready(&service.servers, client.partitions, &store_dir(&config), began.elapsed());
-        Ok(Stage { client, service, decisions: config.topics.decisions(), scratch })
+        let decisions = config.topics.decisions();
+        Ok(Stage { client, service, config, decisions, scratch })
     }
 
     pub fn now_ms(&self) -> i64 {

@@ -11,6 +11,7 @@
 mod envelope;
 mod event;
 mod fields;
+mod filter;
 mod headers;
 mod request;
 

@@ -5,9 +5,10 @@
 
 use super::envelope::{self, Envelope};
 use super::fields::{
-    check_count, checked_metadata, content, count, kinds, not_a_name, read as fields, required,
-    share, time, unknown_type, variant, word,
+    check_count, content, count, kinds, not_a_name, read as fields, required, share, time,
+    unknown_type, variant, word,
 };
+use super::filter::filter;
 use super::{Options, headers};
 use crate::broker::Record;
 use crate::wire;
@@ -73,7 +74,7 @@ fn recall(message: &RequestBody<'_>) -> Result<RequestKind, Reject> {
         limit: count("limit", recall.limit, 0, options.recall_limit)?.min(options.limit_max),
         token_budget: count("token_budget", recall.token_budget, 0, options.token_budget)?,
         kinds: kinds(recall.kinds, options)?,
-        metadata: checked_metadata("where", recall.metadata.unwrap_or_default(), options)?,
+        filter: filter(recall.filter, options)?,
         as_of: recall.as_of.map(time),
         as_of_offset: recall.as_of_offset,
         include_archived: recall.include_archived.unwrap_or(false),
@@ -124,7 +125,9 @@ fn list(message: &RequestBody<'_>) -> Result<RequestKind, Reject> {
         everything: list.everything.unwrap_or(false),
         limit: count("limit", list.limit, 1, message.options.list_limit)?
             .min(message.options.limit_max),
+        filter: filter(list.filter, message.options)?,
         after,
+        offset: count("offset", list.offset, 0, 0)?,
     }))
 }
 

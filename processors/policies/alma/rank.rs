@@ -13,7 +13,7 @@ use crate::rank::frame::xml_text;
 use crate::rank::{admitted, admitted_unfiltered, better_first, is_of_kind};
 use crate::shared::wording::stems;
 use crate::shared::{days_since_access, summed};
-use domain::{Assembly, Memory, MemoryId, Time};
+use domain::{Assembly, Condition, Memory, MemoryId, Test, Time};
 use memory::ranking::{Hit, PromptBlock, Question, Ranked};
 use serde::Deserialize;
 use std::cmp::Reverse;
@@ -157,10 +157,15 @@ fn is_candidate(rank: &Rank, hit: &Hit, question: &Question) -> bool {
 
 /// True if the episode has the metadata that the question names. One of several topics is enough.
 fn has_topics(memory: &Memory, question: &Question) -> bool {
-    question.metadata.iter().all(|(name, value)| {
-        let is_topic = |topic: &str| topic.to_lowercase() == value.trim().to_lowercase();
-        memory.metadata.get(name) == Some(value)
-            || name == TOPICS && topics_of(memory).any(is_topic)
+    question.filter.0.iter().all(|condition| {
+        let is_topic = match condition {
+            Condition::Metadata(name, Test::Equals(value)) if name == TOPICS => {
+                let value = value.trim().to_lowercase();
+                topics_of(memory).any(|topic| topic.to_lowercase() == value)
+            }
+            _ => false,
+        };
+        is_topic || condition.holds(memory)
     })
 }
 

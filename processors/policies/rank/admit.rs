@@ -2,13 +2,13 @@
 //! memory that fails one is no answer, however relevant. The user is no condition: the store's keys
 //! separate users.
 
-use domain::{Memory, Metadata, Scope};
+use domain::{Memory, Scope};
 use memory::ranking::Question;
 
 /// True if the memory meets every condition of the question.
 pub fn admitted(memory: &Memory, question: &Question) -> bool {
     is_of_kind(memory, question)
-        && has_all(&memory.metadata, question.metadata)
+        && question.filter.holds(memory)
         && admitted_unfiltered(memory, question)
 }
 
@@ -59,10 +59,6 @@ fn is_in_scope(memory: &Memory, question: &Question) -> bool {
         || (memory.session.is_some() && memory.session.as_deref() == question.session)
 }
 
-fn has_all(metadata: &Metadata, wanted: &Metadata) -> bool {
-    wanted.iter().all(|(name, value)| metadata.get(name) == Some(value))
-}
-
 /// Limit: if a memory changed after `as_of_offset`, only its source offset shows when it was made,
 /// and a forwarded record has the offset of another partition.
 fn was_known(memory: &Memory, question: &Question) -> bool {
@@ -76,7 +72,7 @@ fn was_known(memory: &Memory, question: &Question) -> bool {
 mod tests {
     use super::super::samples::{ask, memory, nothing};
     use super::*;
-    use domain::{Kind, MemoryId, Time};
+    use domain::{Condition, Filter, Kind, MemoryId, Metadata, Test, Time};
 
     fn check(edit: impl Fn(&mut Memory), question: &Question, expected: bool) {
         let mut subject = memory(1, "I live in Berlin");
@@ -112,14 +108,16 @@ mod tests {
             &Question { kinds: &kinds, ..ask("q", &none) },
             true,
         );
-        let wanted = Metadata::from([("app".into(), "chat".into())]);
+        let chat = || Metadata::from([("app".into(), "chat".into())]);
+        let equals = Condition::Metadata("app".into(), Test::Equals("chat".into()));
+        let wanted = Filter(vec![equals]);
         check(|_| (), &ask("q", &wanted), false);
         check(
             |memory| memory.metadata = Metadata::from([("app".into(), "mail".into())]),
             &ask("q", &wanted),
             false,
         );
-        check(|memory| memory.metadata = wanted.clone(), &ask("q", &wanted), true);
+        check(|memory| memory.metadata = chat(), &ask("q", &wanted), true);
     }
 
     #[test]

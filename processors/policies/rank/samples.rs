@@ -3,8 +3,8 @@
 use super::{Fade, RankOptions, WrittenRank};
 use crate::shared::samples::profile;
 use domain::{
-    Format, Kind, Memory, MemoryId, Metadata, NeighbourTurns, Position, Purpose, Recall, Role,
-    Scope, Time, UnsetFields, UserKey,
+    Filter, Format, Kind, Memory, MemoryId, Metadata, NeighbourTurns, Position, Purpose, Recall,
+    Role, Scope, Time, UnsetFields, UserKey,
 };
 use memory::ranking::{Hit, HitScore, Question, Ranked};
 use std::sync::Arc;
@@ -84,16 +84,16 @@ impl MemoryMut for Ranked {
     }
 }
 
-pub fn nothing() -> Metadata {
-    Metadata::new()
+pub fn nothing() -> Filter {
+    Filter::default()
 }
 
-pub fn ask<'a>(text: &'a str, metadata: &'a Metadata) -> Question<'a> {
+pub fn ask<'a>(text: &'a str, filter: &'a Filter) -> Question<'a> {
     Question {
         text,
         session: None,
         kinds: &[],
-        metadata,
+        filter,
         as_of: None,
         as_of_offset: None,
         include_archived: false,
@@ -116,7 +116,7 @@ pub fn recall(query: &str) -> Recall {
         limit: 5,
         token_budget: 2000,
         kinds: vec![],
-        metadata: nothing(),
+        filter: nothing(),
         as_of: None,
         as_of_offset: None,
         include_archived: false,

@@ -63,6 +63,7 @@ pub fn check(config: &Config) -> Result<(), String> {
         ("gateway.reply_ms", config.gateway.reply_ms as usize),
         ("gateway.idle_ms", config.gateway.idle_ms as usize),
         ("gateway.remembered_max", config.gateway.remembered_max),
+        ("gateway.streams_max", config.gateway.streams_max),
         ("metrics.lag_ms", config.metrics.lag_ms as usize),
         ("http.connection_ms_max", config.http.connection_ms_max as usize),
         ("limits.forget_memories_max", config.limits.forget_memories_max),

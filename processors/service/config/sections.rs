@@ -214,6 +214,7 @@ pub struct Gateway {
     pub idle_ms: u64,
     pub requests_per_second: f64,
     pub remembered_max: usize,
+    pub streams_max: usize,
 }
 
 #[derive(Clone, Debug, Deserialize)]

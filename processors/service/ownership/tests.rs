@@ -125,6 +125,10 @@ impl log::broker::Log for SlowLog {
         self.inner.beginning(partition)
     }
 
+    fn first_since(&self, partition: i32, time_ms: i64) -> Result<i64> {
+        self.inner.first_since(partition, time_ms)
+    }
+
     fn read(&self, partition: i32, from: i64) -> Result<Box<dyn log::broker::Consumer>> {
         self.inner.read(partition, from)
     }
@@ -270,6 +274,10 @@ impl log::broker::Log for AwayLog {
 
     fn beginning(&self, partition: i32) -> Result<i64> {
         self.inner.beginning(partition)
+    }
+
+    fn first_since(&self, partition: i32, time_ms: i64) -> Result<i64> {
+        self.inner.first_since(partition, time_ms)
     }
 
     fn read(&self, partition: i32, from: i64) -> Result<Box<dyn log::broker::Consumer>> {

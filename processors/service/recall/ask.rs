@@ -206,7 +206,7 @@ impl Recall {
         left_ms: &dyn Fn() -> i64,
     ) -> Result<QueryHits, Fault> {
         let is_filtered = !asked.kinds.is_empty()
-            || !asked.metadata.is_empty()
+            || !asked.filter.is_empty()
             || asked.as_of.is_some()
             || asked.as_of_offset.is_some()
             || asks_nothing(asked);
@@ -272,6 +272,7 @@ impl Recall {
         if let Some(after) = &list.after {
             memories.retain(|memory| (memory.created_at, memory.id) < (after.created_at, after.id));
         }
+        memories.drain(..list.offset.min(memories.len()));
         let more = memories.len() > list.limit;
         memories.truncate(list.limit);
         let after = if more { memories.last().map(|memory| memory.cursor()) } else { None };
@@ -453,6 +454,7 @@ fn is_listed(memory: &Memory, key: &UserKey, list: &List) -> bool {
     of_session
         && (list.everything || !memory.archived)
         && (list.kinds.is_empty() || list.kinds.contains(&memory.kind))
+        && list.filter.holds(memory)
 }
 
 fn stored(shard: &Shard, key: &UserKey, id: MemoryId) -> Result<Option<Memory>, Fault> {

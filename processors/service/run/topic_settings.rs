@@ -176,6 +176,14 @@ fn of_settings(
         );
         let kept = wanted("delete.retention.ms");
         judge(
+            "message.timestamp.type",
+            "LogAppendTime".to_owned(),
+            Verdict::Warning,
+            "a store that a process with a wrong clock wrote may count as younger than it is, and \
+             what is forgotten may come back there",
+            &|value| value == "LogAppendTime",
+        );
+        judge(
             "delete.retention.ms",
             format!("at least {kept}"),
             Verdict::Warning,
@@ -307,6 +315,7 @@ mod tests {
             ("dead-letters", "max.message.bytes", "1048588", Verdict::Stop),
             ("replies", "max.message.bytes", "1048588", Verdict::Warning),
             ("memories", "delete.retention.ms", "86400000", Verdict::Warning),
+            ("memories", "message.timestamp.type", "CreateTime", Verdict::Warning),
             ("memories", "max.compaction.lag.ms", "9223372036854775807", Verdict::Warning),
             ("events", "retention.ms", "604800000", Verdict::Warning),
             ("events", "message.timestamp.type", "LogAppendTime", Verdict::Warning),

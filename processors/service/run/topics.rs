@@ -54,6 +54,8 @@ pub fn topics(config: &Config) -> Vec<TopicSpec> {
             2 * message + 2 * OWN_HEADERS,
             &[
                 ("cleanup.policy", "compact".to_owned()),
+                // The age of a store is measured by them.
+                ("message.timestamp.type", "LogAppendTime".to_owned()),
                 ("delete.retention.ms", topics.tombstones_ms.to_string()),
                 // An earlier state of a forgotten memory goes when the log is compacted. The broker
                 // begins a new segment within this time; the other half is for its cleaner.

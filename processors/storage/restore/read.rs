@@ -191,6 +191,10 @@ mod tests {
             Ok(0)
         }
 
+        fn first_since(&self, _partition: i32, _time_ms: i64) -> Result<i64> {
+            Ok(0)
+        }
+
         fn read(&self, partition: i32, from: i64) -> Result<Box<dyn Consumer>> {
             let mut readers = self.0.lock().expect("one thread");
             *readers += 1;

@@ -117,6 +117,11 @@ impl Log for Topic {
         Ok(0)
     }
 
+    fn first_since(&self, partition: i32, time_ms: i64) -> Result<i64> {
+        let found = self.records.iter().find(|record| record.timestamp_ms >= time_ms);
+        found.map_or_else(|| self.end(partition), |found| Ok(found.offset))
+    }
+
     fn read(&self, partition: i32, from: i64) -> Result<Box<dyn Consumer>> {
         let records = self.records.iter().filter(|record| record.offset >= from).cloned();
         let mut queued: Vec<Polled> = records.map(Polled::Record).collect();

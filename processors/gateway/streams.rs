@@ -1,0 +1,346 @@
+//! Answers of many lines: decisions as they are made, receipts of erasures, and the memories of a
+//! user as JSON Lines.
+//!
+//! One thread reads the decisions topic for all streams, from the time of the first on. A caller that
+//! reads too slowly misses decisions, and is told how many.
+
+use crate::calls::Calls;
+use crate::door::Gateway;
+use crate::keys::{Caller, Right};
+use crate::refusal::{Refusal, Result};
+use crate::tools::of;
+use axum::body::{Body, Bytes};
+use axum::extract::{Query, State};
+use axum::http::{StatusCode, header};
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use client::reading::{self, OffsetRange};
+use domain::UserKey;
+use domain::fault::{self, Fault};
+use futures_util::stream::{self, Stream};
+use log::broker::{Broker, Consumer, Polled, Record, Start};
+use parking_lot::Mutex;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::{OwnedSemaphorePermit, broadcast};
+
+/// Decisions that a stream may be behind before it misses some: about a megabyte for all streams.
+const BEHIND_MAX: usize = 1024;
+const POLL: Duration = Duration::from_millis(50);
+const POLL_AGAIN: Duration = Duration::from_millis(500);
+/// Memories asked for at once.
+const PAGE: usize = 100;
+
+type Shared = State<Arc<Gateway>>;
+
+#[derive(Deserialize)]
+pub struct Asked {
+    user: Option<String>,
+}
+
+/// A decision as the topic has it.
+struct Decision {
+    tenant: String,
+    user: String,
+    place: String,
+    text: String,
+}
+
+/// The decisions of all users, sent to every stream.
+#[derive(Default)]
+pub struct Decisions(Mutex<Option<broadcast::Sender<Arc<Decision>>>>);
+
+impl Decisions {
+    /// Starts the thread with the first stream.
+    fn subscribe(&self, calls: &Arc<Calls>) -> fault::Result<broadcast::Receiver<Arc<Decision>>> {
+        let mut sender = self.0.lock();
+        if let Some(sender) = &*sender {
+            return Ok(sender.subscribe());
+        }
+        let (new, receiver) = broadcast::channel(BEHIND_MAX);
+        let reader = at_the_end(calls)?;
+        let (calls, sending) = (calls.clone(), new.clone());
+        std::thread::Builder::new()
+            .name("gateway-decisions".into())
+            .spawn(move || send_on(&calls, reader, &sending))
+            .map_err(|e| Fault::retry(format!("start a thread: {e}")))?;
+        *sender = Some(new);
+        Ok(receiver)
+    }
+}
+
+fn at_the_end(calls: &Calls) -> fault::Result<Box<dyn Consumer>> {
+    let topic = &calls.topics.decisions;
+    let starts: Vec<(i32, Start)> = ranges(calls, topic, None)?
+        .into_iter()
+        .map(|range| (range.partition, Start::At(range.end)))
+        .collect();
+    let mut reader = calls.connection.reader("keepsake-gateway", topic)?;
+    reader.assign(&starts)?;
+    Ok(reader)
+}
+
+fn send_on(
+    calls: &Calls,
+    mut reader: Box<dyn Consumer>,
+    streams: &broadcast::Sender<Arc<Decision>>,
+) {
+    while !calls.is_stopping() {
+        match reader.poll(POLL) {
+            Ok(Polled::Record(record)) => {
+                // Without a stream nobody receives it.
+                let _ = decision(record).map(|decision| streams.send(Arc::new(decision)));
+            }
+            Ok(_) => {}
+            Err(fault) => {
+                tracing::warn!(%fault, "cannot read decisions: trying again");
+                std::thread::sleep(POLL_AGAIN);
+            }
+        }
+    }
+}
+
+fn decision(record: Record) -> Option<Decision> {
+    let text = String::from_utf8(record.value?).ok()?;
+    let value: Value = serde_json::from_str(&text).ok()?;
+    Some(Decision {
+        tenant: value["tenant"].as_str()?.to_owned(),
+        user: value["user"].as_str()?.to_owned(),
+        place: format!("{}.{}", record.partition, record.offset),
+        text,
+    })
+}
+
+/// All partitions of a topic, or that of one user, with the offsets that they have now.
+fn ranges(calls: &Calls, topic: &str, user: Option<&UserKey>) -> fault::Result<Vec<OffsetRange>> {
+    let topics = [topic.to_owned()];
+    let Some(count) = calls.connection.partitions(&topics)?.get(topic).copied() else {
+        let what = format!("topic {topic} does not exist, or this principal may not see it");
+        return Err(Fault::retry(what));
+    };
+    let offsets = calls.connection.all_offsets(topic, count)?;
+    let only = user.map(|user| user.partition(count));
+    Ok((0..count)
+        .zip(offsets)
+        .filter(|(partition, _)| only.is_none_or(|only| only == *partition))
+        .map(|(partition, (from, end))| OffsetRange { partition, from, end })
+        .collect())
+}
+
+/// A stream's place among those that may run at once, held until the stream ends.
+fn place(gateway: &Gateway) -> Result<OwnedSemaphorePermit> {
+    gateway.streams.clone().try_acquire_owned().map_err(|_| {
+        Refusal::overloaded("as many streams run as gateway.streams_max allows: try again")
+    })
+}
+
+fn unavailable(fault: &Fault) -> Refusal {
+    Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", fault.to_string())
+}
+
+/// `GET /v1/keepsake/decisions`: server-sent events, of one user or, with the right `admin`, of all.
+pub async fn decisions(
+    State(gateway): Shared,
+    Extension(caller): Extension<Caller>,
+    Query(asked): Query<Asked>,
+) -> Result<Sse<impl Stream<Item = std::result::Result<Event, Infallible>>>> {
+    caller.may(Right::Read)?;
+    let everybody = asked.user.is_none() && caller.user.is_none();
+    if everybody {
+        caller.may(Right::Admin)?;
+    }
+    let user = (!everybody).then(|| caller.user(asked.user.as_deref())).transpose()?;
+    let place = place(&gateway)?;
+    let subscribed = gateway.clone();
+    let subscribe = move || subscribed.decisions.subscribe(&subscribed.calls);
+    let subscribed = tokio::task::spawn_blocking(subscribe).await;
+    let receiver = subscribed.unwrap_or_else(|e| Err(Fault::retry(e.to_string())));
+    let receiver = receiver.map_err(|fault| unavailable(&fault))?;
+    let about = About { tenant: caller.tenant, user: user.map(|user| user.user().to_owned()) };
+    let listening = Listening { receiver, about, gateway, _place: place };
+    let events = stream::unfold(listening, Listening::next);
+    Ok(Sse::new(events).keep_alive(KeepAlive::default()))
+}
+
+struct About {
+    tenant: String,
+    /// All users if there is none.
+    user: Option<String>,
+}
+
+struct Listening {
+    receiver: broadcast::Receiver<Arc<Decision>>,
+    about: About,
+    gateway: Arc<Gateway>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Listening {
+    /// Waits for the next decision about the user. The stream ends with the gateway.
+    async fn next(mut self) -> Option<(std::result::Result<Event, Infallible>, Listening)> {
+        let mut draining = self.gateway.draining.subscribe();
+        loop {
+            let received = tokio::select! {
+                received = self.receiver.recv() => received,
+                _ = draining.wait_for(|is_draining| *is_draining) => return None,
+            };
+            let event = match received {
+                Ok(decision) if self.about.has(&decision) => {
+                    Event::default().event("decision").id(&decision.place).data(&decision.text)
+                }
+                Ok(_) => continue,
+                Err(broadcast::error::RecvError::Lagged(missed)) => {
+                    let data = json!({"missed": missed}).to_string();
+                    Event::default().event("missed").data(data)
+                }
+                Err(broadcast::error::RecvError::Closed) => return None,
+            };
+            return Some((Ok(event), self));
+        }
+    }
+}
+
+impl About {
+    fn has(&self, decision: &Decision) -> bool {
+        self.tenant == decision.tenant
+            && self.user.as_ref().is_none_or(|user| *user == decision.user)
+    }
+}
+
+/// `GET /v1/keepsake/erasures`: the receipts of what was erased of a user, oldest first.
+pub async fn erasures(
+    State(gateway): Shared,
+    Extension(caller): Extension<Caller>,
+    Query(asked): Query<Asked>,
+) -> Result<Json<Value>> {
+    caller.may(Right::Read)?;
+    let user = caller.user(asked.user.as_deref())?;
+    let place = place(&gateway)?;
+    let read = tokio::task::spawn_blocking(move || {
+        let _place = place;
+        receipts(&gateway.calls, &user)
+    });
+    let receipts = read.await.unwrap_or_else(|e| Err(Fault::retry(e.to_string())));
+    let receipts = receipts.map_err(|fault| unavailable(&fault))?;
+    Ok(Json(json!({"erasures": receipts})))
+}
+
+fn receipts(calls: &Calls, user: &UserKey) -> fault::Result<Vec<Value>> {
+    let topic = &calls.topics.erasures;
+    let began = Instant::now();
+    let mut receipts = Vec::new();
+    let ranges = ranges(calls, topic, Some(user))?;
+    reading::read(&calls.connection, topic, &ranges, &mut |record| {
+        calls.check_time(began)?;
+        let receipt: Value =
+            serde_json::from_slice(record.value.as_deref().unwrap_or_default()).unwrap_or_default();
+        if receipt["tenant"] == *user.tenant() && receipt["user"] == *user.user() {
+            receipts.push(receipt);
+        }
+        Ok(())
+    })?;
+    Ok(receipts)
+}
+
+/// `GET /v1/keepsake/export`: each memory of a user with its earlier contents, in the form that
+/// `keepsake import` reads. Decisions and events are in `keepsake export`, which reads whole topics.
+pub async fn export(
+    State(gateway): Shared,
+    Extension(caller): Extension<Caller>,
+    Query(asked): Query<Asked>,
+) -> Result<Response> {
+    caller.may(Right::Read)?;
+    let user = caller.user(asked.user.as_deref())?;
+    let place = place(&gateway)?;
+    let mut exporting = Exporting {
+        lines: VecDeque::from([
+            json!({"part": "user", "tenant": user.tenant(), "user": user.user()}),
+        ]),
+        listed: VecDeque::new(),
+        after: None,
+        is_complete: false,
+        memories: 0,
+        calls: gateway.calls.clone(),
+        user,
+        _place: place,
+    };
+    // The first page fails while a refusal can still be sent.
+    exporting.list().await?;
+    let lines = stream::unfold(exporting, |exporting| async {
+        let (line, exporting) = exporting.next().await?;
+        let line = line.map(|line| Bytes::from(format!("{line}\n")));
+        Some((line.map_err(|refusal| std::io::Error::other(refusal.message)), exporting))
+    });
+    let kind = [(header::CONTENT_TYPE, "application/jsonl")];
+    Ok((kind, Body::from_stream(lines)).into_response())
+}
+
+struct Exporting {
+    calls: Arc<Calls>,
+    user: UserKey,
+    lines: VecDeque<Value>,
+    /// Ids of the page that is written.
+    listed: VecDeque<Value>,
+    /// The cursor of the next page.
+    after: Option<Value>,
+    is_complete: bool,
+    memories: u64,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Exporting {
+    async fn list(&mut self) -> Result<()> {
+        let after = self.after.take().unwrap_or_default();
+        let fields = [("everything", &json!(true)), ("limit", &json!(PAGE)), ("after", &after)];
+        let page = self.calls.ask(&self.user, of("list", &fields)).await?;
+        let memories = page["memories"].as_array().into_iter().flatten();
+        self.listed.extend(memories.map(|memory| memory["id"].clone()));
+        self.after = Some(page["after"].clone()).filter(Value::is_string);
+        Ok(())
+    }
+
+    /// The next line. A file without the last one, `end`, is incomplete.
+    async fn next(mut self) -> Option<(Result<Value>, Exporting)> {
+        loop {
+            if let Some(line) = self.lines.pop_front() {
+                return Some((Ok(line), self));
+            }
+            if self.is_complete {
+                return None;
+            }
+            if let Err(refusal) = self.read_on().await {
+                self.is_complete = true;
+                return Some((Err(refusal), self));
+            }
+        }
+    }
+
+    async fn read_on(&mut self) -> Result<()> {
+        let Some(id) = self.listed.pop_front() else {
+            if self.after.is_some() {
+                return self.list().await;
+            }
+            self.is_complete = true;
+            self.lines.push_back(json!({"part": "end", "memories": self.memories}));
+            return Ok(());
+        };
+        let fields = [("memory", &id), ("history", &json!(true))];
+        match self.calls.ask(&self.user, of("get", &fields)).await {
+            // Forgotten since the page was made.
+            Err(refusal) if refusal.code == "not_found" => Ok(()),
+            Err(refusal) => Err(refusal),
+            Ok(reply) => {
+                self.memories += 1;
+                self.lines.push_back(json!({"part": "memory", "tenant": self.user.tenant(),
+                    "user": self.user.user(), "memory": reply["memory"],
+                    "history": reply["history"]}));
+                Ok(())
+            }
+        }
+    }
+}

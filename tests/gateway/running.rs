@@ -1,0 +1,88 @@
+//! How a gateway runs: beside the service, several at once, and its end while calls wait.
+
+use super::{Gateway, address_in, call};
+use crate::support::program::command;
+use crate::support::service::Place;
+use crate::support::{Broker, Child, eventually, on_both_brokers, on_kafka};
+use serde_json::{Value, json};
+
+on_both_brokers! {
+    a_service_runs_its_own_gateway
+}
+
+on_kafka! {
+    two_gateways_answer_for_one_user
+    calls_that_wait_are_answered_before_a_gateway_ends
+}
+
+const REMEMBER: &str = "/v1/keepsake/remember";
+const RECALL: &str = "/v1/keepsake/recall";
+
+fn said(content: &str) -> Value {
+    json!({"user": "ada", "content": content})
+}
+
+fn asked(query: &str) -> Value {
+    json!({"user": "ada", "query": query})
+}
+
+fn found(address: &str, query: &str) -> Value {
+    let (status, answer) = call(address, "POST", RECALL, asked(query));
+    assert_eq!(status, 200, "{answer}");
+    answer["memories"][0]["content"].clone()
+}
+
+fn a_service_runs_its_own_gateway(broker: Broker) {
+    let place = Place::new(broker, &[]);
+    let mut serve = command(&place);
+    serve.args(["--set", "gateway.listen=127.0.0.1:0", "serve", "--gateway"]);
+    let mut child = Child::run(serve, &place);
+    child.wait_until_ready();
+    let address = eventually("an address", || address_in(&child.log()));
+    let (status, answer) = call(&address, "POST", REMEMBER, said("My cat is called Tilda."));
+    assert_eq!(status, 200, "{answer}");
+    assert_eq!(found(&address, "What is my cat called?"), "My cat is called Tilda.");
+    child.signal("-TERM");
+    assert!(child.wait().success(), "{}", child.log());
+}
+
+fn two_gateways_answer_for_one_user() {
+    let place = Place::new(Broker::Kafka, &[]);
+    let mut service = Child::start(&place);
+    service.wait_until_ready();
+    let [first, second] = [(); 2].map(|()| Gateway::start(&place, &[]));
+    for n in 0..20 {
+        let content = format!("The word of round {n} is w{n}x.");
+        let (status, answer) = first.call("POST", REMEMBER, said(&content));
+        assert_eq!(status, 200, "{answer}");
+        assert_eq!(found(&second.address, &format!("What is w{n}x?")), content);
+    }
+}
+
+/// The service is stopped meanwhile, so that the call waits for certain.
+fn calls_that_wait_are_answered_before_a_gateway_ends() {
+    let place = Place::new(Broker::Kafka, &[]);
+    let mut service = Child::start(&place);
+    service.wait_until_ready();
+    let mut gateway = Gateway::start(&place, &[]);
+    assert_eq!(gateway.call("POST", REMEMBER, said("I live in Porto.")).0, 200);
+    service.signal("-STOP");
+    let client = place.client();
+    let before = client.read("recalls").len();
+    let address = gateway.address.clone();
+    let waiting = {
+        let address = address.clone();
+        std::thread::spawn(move || call(&address, "POST", RECALL, asked("Where?")))
+    };
+    eventually("the call is sent", || (client.read("recalls").len() > before).then_some(()));
+    let ended = std::process::Command::new("kill").arg(gateway.process.id().to_string()).status();
+    assert!(ended.expect("`kill` is installed").success());
+    eventually("the gateway takes no further connection", || {
+        std::net::TcpStream::connect(&address).is_err().then_some(())
+    });
+    assert!(!waiting.is_finished(), "the call is not given up");
+    service.signal("-CONT");
+    let (status, answer) = waiting.join().expect("an answer");
+    assert_eq!((status, &answer["status"]), (200, &json!("ok")), "{answer}");
+    assert!(gateway.process.wait().expect("it was started").success());
+}
