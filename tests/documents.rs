@@ -115,6 +115,10 @@ fn every_metric_named_exists() {
     for file in files {
         for found in word.find_iter(&read(file)) {
             let name = found.as_str();
+            // The clients in Python and Rust are modules of this name.
+            if name == "keepsake_memory" {
+                continue;
+            }
             let base =
                 ["_bucket", "_sum", "_count"].iter().find_map(|suffix| name.strip_suffix(suffix));
             assert!(

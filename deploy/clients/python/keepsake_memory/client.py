@@ -23,6 +23,7 @@ from .messages import (
     Signal,
     Stats,
     Turn,
+    Where,
 )
 
 Time = datetime | str
@@ -173,7 +174,7 @@ class Client(ABC):
         limit: int | None = None,
         token_budget: int | None = None,
         kinds: Sequence[str] | None = None,
-        where: Mapping[str, str] | None = None,
+        where: Where | None = None,
         min_relevance: float | None = None,
         as_of: Time | None = None,
         include_archived: bool | None = None,
@@ -208,21 +209,31 @@ class Client(ABC):
         *,
         session: str | None = None,
         kinds: Sequence[str] | None = None,
+        where: Where | None = None,
         limit: int | None = None,
         after: str | None = None,
+        offset: int | None = None,
         everything: bool | None = None,
     ) -> Listed:
         """One page of memories; `after` of the reply asks for the next."""
-        fields = dict(session=session, kinds=kinds, limit=limit, after=after)
-        return cast(Listed, self.call("list", user, everything=everything, **fields))
+        fields = dict(session=session, kinds=kinds, where=where, limit=limit, offset=offset)
+        reply = self.call("list", user, after=after, everything=everything, **fields)
+        return cast(Listed, reply)
 
     def list_all(
-        self, user: str, *, session: str | None = None, everything: bool | None = None
+        self,
+        user: str,
+        *,
+        session: str | None = None,
+        where: Where | None = None,
+        everything: bool | None = None,
     ) -> Iterator[Memory]:
         """All memories, page by page; `everything` adds archived ones and those of sessions."""
         after: str | None = None
         while True:
-            page = self.list(user, session=session, after=after, everything=everything)
+            page = self.list(
+                user, session=session, where=where, after=after, everything=everything
+            )
             yield from page["memories"]
             after = page.get("after")
             if after is None:

@@ -17,7 +17,7 @@ class KeepsakeRetriever(BaseRetriever):
     session: str | None = None
     limit: int = 5
     min_relevance: float | None = None
-    where: dict[str, str] | None = None
+    where: dict[str, Any] | None = None
 
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun

@@ -1,8 +1,7 @@
 """A LangGraph store: items are memories that only their namespace sees.
 
-Limits: `get` of a key that this process has not seen yet reads the list of its namespace; reading
-an item does not extend its time to live; `search` with a query returns the items that may answer,
-which can be fewer than `limit`.
+Limits: reading an item does not extend its time to live; `search` with a query returns the items
+that may answer, which can be fewer than `limit`.
 """
 
 from __future__ import annotations
@@ -42,7 +41,6 @@ SESSION = "langgraph:"
 METADATA_BYTES_MAX = 2048
 # The most memories that a recall may ask for: `recall.limit_max` of the service.
 RECALL_MAX = 100
-KNOWN_MAX = 10_000
 
 COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "$eq": lambda held, wanted: bool(held == wanted),
@@ -62,7 +60,6 @@ class KeepsakeStore(BaseStore):
     def __init__(self, client: Client, user: str | Callable[[Namespace], str]) -> None:
         self._client = client
         self._user = user
-        self._known: dict[tuple[Namespace, str], str] = {}
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         return [self._run(op) for op in ops]
@@ -86,43 +83,23 @@ class KeepsakeStore(BaseStore):
     def _owner(self, namespace: Namespace) -> str:
         return self._user if isinstance(self._user, str) else self._user(namespace)
 
-    def _rows(self, namespace: Namespace) -> Iterator[Memory]:
+    def _rows(self, namespace: Namespace, key: str | None = None) -> Iterator[Memory]:
         path = ".".join(namespace)
-        for memory in self._client.list_all(self._owner(namespace), session=SESSION + path):
-            if memory.get("metadata", {}).get(PATH) == path:
-                yield memory
+        where = {PATH: path} if key is None else {PATH: path, KEY: key}
+        return self._client.list_all(self._owner(namespace), session=SESSION + path, where=where)
 
     def _find(self, namespace: Namespace, key: str) -> Memory | None:
-        known = self._known.get((namespace, key))
-        if known:
-            try:
-                return self._client.get(self._owner(namespace), known)["memory"]
-            except KeepsakeError as error:
-                if error.status != "not_found":
-                    raise
-                del self._known[namespace, key]
-        rows = [row for row in self._rows(namespace) if row["metadata"][KEY] == key]
-        if not rows:
-            return None
-        newest = max(rows, key=lambda row: row["metadata"][UPDATED])
-        self._learn(namespace, key, newest["id"])
-        return newest
-
-    def _learn(self, namespace: Namespace, key: str, memory: str) -> None:
-        if len(self._known) >= KNOWN_MAX:
-            self._known.clear()
-        self._known[namespace, key] = memory
+        # Two processes may have put the same new key at once.
+        rows = self._rows(namespace, key)
+        return max(rows, key=lambda row: row["metadata"][UPDATED], default=None)
 
     def _put(self, op: PutOp) -> None:
         owner = self._owner(op.namespace)
-        held = self._find(op.namespace, op.key)
         if op.value is None:
-            # Two processes may have put the same new key at once.
-            for row in self._rows(op.namespace) if held else ():
-                if row["metadata"][KEY] == op.key:
-                    self._client.forget(owner, memory=row["id"])
-            self._known.pop((op.namespace, op.key), None)
+            for row in list(self._rows(op.namespace, op.key)):
+                self._client.forget(owner, memory=row["id"])
             return
+        held = self._find(op.namespace, op.key)
         content, metadata = packed(op)
         is_searched = op.index is not False
         if held and op.ttl is None and "expires_at" not in held:
@@ -148,7 +125,6 @@ class KeepsakeStore(BaseStore):
         )
         if not is_searched:
             self._client.update(owner, memory, enabled=False)
-        self._learn(op.namespace, op.key, memory)
 
     def _search(self, op: SearchOp) -> list[SearchItem]:
         found: list[SearchItem] = []
@@ -175,12 +151,12 @@ class KeepsakeStore(BaseStore):
     def _below(self, prefix: Namespace) -> list[Namespace]:
         """The namespaces of the prefix's owner that begin with the prefix."""
         found = set()
-        for memory in self._client.list_all(self._owner(prefix), everything=True):
-            path = memory.get("metadata", {}).get(PATH)
-            if path and memory.get("session") == SESSION + path:
-                namespace = tuple(path.split("."))
-                if namespace[: len(prefix)] == prefix:
-                    found.add(namespace)
+        # Every text is at or after the empty one: the memories that have a namespace at all.
+        where = {PATH: {"$gte": ""}}
+        for memory in self._client.list_all(self._owner(prefix), where=where, everything=True):
+            namespace = tuple(memory["metadata"][PATH].split("."))
+            if namespace[: len(prefix)] == prefix:
+                found.add(namespace)
         return sorted(found)
 
     def _namespaces(self, op: ListNamespacesOp) -> list[Namespace]:

@@ -60,6 +60,17 @@ def test_pages_are_followed_to_the_end(client: Client, user: str) -> None:
     assert client.stats(user)["memories"]["total"] == 0
 
 
+def test_conditions_and_offsets_narrow_a_list(client: Client, user: str) -> None:
+    for number in range(5):
+        client.remember(user, f"Note {number} about bees", metadata={"n": str(number)})
+    found = client.list(user, where={"n": {"$gte": 2, "$lt": 4}})
+    assert {it["metadata"]["n"] for it in found["memories"]} == {"2", "3"}
+    recalled = client.recall(user, "Which notes are about bees?", where={"n": {"$in": [1, 4]}})
+    assert {it["metadata"]["n"] for it in recalled["memories"]} == {"1", "4"}
+    assert len(client.list(user, offset=3)["memories"]) == 2
+    assert [it["metadata"]["n"] for it in client.list_all(user, where={"n": "4"})] == ["4"]
+
+
 def test_the_same_event_twice_is_a_duplicate(client: Client, user: str) -> None:
     first = client.remember(user, "Eva lives in Oslo", id="e1")
     again = client.remember(user, "Eva lives in Oslo", id="e1")

@@ -64,8 +64,9 @@ pub struct Recall {
     pub limit: Option<u32>,
     pub token_budget: Option<u32>,
     pub kinds: Option<Vec<String>>,
+    /// Conditions: a text that must be equal, or operators such as `{"n": {"$gte": 3}}`.
     #[serde(rename = "where")]
-    pub metadata: Option<Metadata>,
+    pub conditions: Option<Value>,
     pub min_relevance: Option<f32>,
     pub as_of: Option<String>,
     /// markdown, xml, compact, json, template or none.
@@ -79,7 +80,11 @@ pub struct Recall {
 pub struct List {
     pub session: Option<String>,
     pub kinds: Option<Vec<String>>,
+    /// Conditions as those of [`Recall`].
+    #[serde(rename = "where")]
+    pub conditions: Option<Value>,
     pub limit: Option<u32>,
+    pub offset: Option<u32>,
     pub after: Option<String>,
     pub everything: Option<bool>,
 }

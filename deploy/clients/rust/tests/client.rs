@@ -54,7 +54,11 @@ fn a_memory_lives_from_remember_to_forget() {
     assert_eq!(applied.decisions[0].outcome, "noted");
     let explained = keepsake.explain(&user, &memory).expect("the decision");
     assert_eq!(explained.decision.reason, "asked to remember");
-    assert_eq!(keepsake.list(&user, List::default()).expect("a page").memories.len(), 1);
+    for (team, found) in [("blue", 1), ("red", 0)] {
+        let conditions = Some(serde_json::json!({"team": {"$in": [team, "green"]}}));
+        let page = keepsake.list(&user, List { conditions, ..List::default() }).expect("a page");
+        assert_eq!(page.memories.len(), found, "{team}");
+    }
     keepsake.forget(&user, Forget::Memory(memory.clone())).expect("applied");
     assert_eq!(keepsake.get(&user, &memory).expect_err("gone").status, "not_found");
     keepsake.forget(&user, Forget::Everything(true)).expect("applied");

@@ -5,6 +5,8 @@ export type Scope = "user" | "session" | "tenant";
 export type Signal = "used" | "confirmed" | "wrong" | "irrelevant";
 export type Format = "markdown" | "xml" | "compact" | "json" | "template" | "none";
 export type Metadata = Record<string, string>;
+/** Conditions: a text that must be equal, or operators such as { $gte: 3 }. */
+export type Where = Record<string, string | Record<string, unknown>>;
 /** RFC 3339 with an offset, or a Date. */
 export type Time = string | Date;
 
@@ -53,7 +55,7 @@ export interface Recall {
   limit?: number;
   token_budget?: number;
   kinds?: string[];
-  where?: Metadata;
+  where?: Where;
   min_relevance?: number;
   as_of?: Time;
   include_archived?: boolean;
@@ -67,7 +69,9 @@ export interface Recall {
 export interface List {
   session?: string;
   kinds?: string[];
+  where?: Where;
   limit?: number;
+  offset?: number;
   after?: string;
   everything?: boolean;
 }

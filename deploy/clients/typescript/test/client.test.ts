@@ -46,7 +46,11 @@ test("a memory lives from remember to forget", async () => {
 
 test("pages are followed to the end", async () => {
   const user = someone();
-  for (let number = 0; number < 7; number++) await keepsake.remember(user, `Note ${number}`);
+  for (let number = 0; number < 7; number++) {
+    await keepsake.remember(user, `Note ${number}`, { metadata: { n: `${number}` } });
+  }
+  const some = await keepsake.list(user, { where: { n: { $gte: 2, $lt: 4 } } });
+  assert.deepEqual(some.memories.map((it) => it.metadata?.["n"]).sort(), ["2", "3"]);
   const ids = new Set<string>();
   for await (const memory of keepsake.listAll(user, { limit: 3 })) ids.add(memory.id);
   assert.equal(ids.size, 7);

@@ -107,8 +107,9 @@ public abstract sealed class Fields<T extends Fields<T>> {
             return field("kinds", kinds);
         }
 
-        public Recall where(Map<String, String> metadata) {
-            return field("where", metadata);
+        /** Conditions: a text that must be equal, or operators such as {@code Map.of("$gte", 3)}. */
+        public Recall where(Map<String, ?> conditions) {
+            return field("where", conditions);
         }
 
         public Recall minRelevance(double relevance) {
@@ -137,6 +138,15 @@ public abstract sealed class Fields<T extends Fields<T>> {
     public static final class Listing extends Fields<Listing> {
         public Listing kinds(List<String> kinds) {
             return field("kinds", kinds);
+        }
+
+        /** Conditions as those of a recall. */
+        public Listing where(Map<String, ?> conditions) {
+            return field("where", conditions);
+        }
+
+        public Listing offset(int memories) {
+            return field("offset", memories);
         }
 
         public Listing limit(int limit) {

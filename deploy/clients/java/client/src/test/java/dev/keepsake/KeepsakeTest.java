@@ -68,8 +68,11 @@ class KeepsakeTest {
     @Test
     void pagesAreFollowedToTheEnd() {
         for (int number = 0; number < 60; number++) {
-            keepsake.remember(user, "Note " + number);
+            var labels = Map.of("n", "" + number);
+            keepsake.remember(user, "Note " + number, it -> it.metadata(labels));
         }
+        var some = keepsake.list(user, it -> it.where(Map.of("n", Map.of("$gte", 2, "$lt", 4))));
+        assertEquals(2, some.memories().size());
         assertNotNull(keepsake.list(user, it -> it.limit(3)).after());
         assertEquals(60, keepsake.listAll(user).size());
         keepsake.forgetEverything(user);
