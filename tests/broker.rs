@@ -439,10 +439,8 @@ fn a_log_is_read_from_any_offset(on: &Setup) {
 }
 
 fn a_log_tells_the_first_record_of_a_time(on: &Setup) {
-    let at = |time_ms| OutgoingRecord {
-        timestamp_ms: Some(time_ms),
-        ..aimed(&on.events, 0, "any")
-    };
+    let at =
+        |time_ms| OutgoingRecord { timestamp_ms: Some(time_ms), ..aimed(&on.events, 0, "any") };
     on.publish([at(1_700_000_001_000), at(1_700_000_002_000), at(1_700_000_003_000)]);
     let log = on.broker.log(&on.events).expect("opens it");
     let first = |partition, time_ms| log.first_since(partition, time_ms).expect("tells");

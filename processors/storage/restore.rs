@@ -299,8 +299,7 @@ mod tests {
         let again = Store::over(records, &identity).expect("the identity is the same");
         let place = again.changelog().expect("the checkpoint is written first");
         assert!(place.offset == 3 && place.at >= before && again.applied() == -1, "{place:?}");
-        let why =
-            |now_ms| outdated(&again, &NEW, now_ms, &options).expect("it has a beginning");
+        let why = |now_ms| outdated(&again, &NEW, now_ms, &options).expect("it has a beginning");
         assert_eq!(why(place.at.0 + 1000), None);
         assert!(why(place.at.0 + 1001).is_some());
         assert_eq!(why(place.at.0 - AHEAD_MS_MAX), None);
@@ -327,7 +326,8 @@ mod tests {
         for (offset, is_outdated) in [(5, true), (6, false), (8, false)] {
             let place = ChangelogPosition { offset, at: Time(900) };
             let store = store_at(&identity, place).reopened();
-            let why = outdated(&store, &Unreadable(100), 900, &options).expect("it has a beginning");
+            let why =
+                outdated(&store, &Unreadable(100), 900, &options).expect("it has a beginning");
             assert_eq!(why.is_some(), is_outdated, "{offset}: {why:?}");
         }
     }
@@ -364,8 +364,7 @@ mod tests {
         let cancelled = Progress::default();
         cancelled.cancel();
         let nothing_new = Options { until: Some(3), ..options.clone() };
-        restore(&again, &NEW, &nothing_new, &cancelled, &SystemClock)
-            .expect("the span is empty");
+        restore(&again, &NEW, &nothing_new, &cancelled, &SystemClock).expect("the span is empty");
         assert!(again.is_ahead(), "a cancelled restore did not reach the end");
         restore(&again, &NEW, &nothing_new, &Progress::default(), &SystemClock)
             .expect("the span is empty");
