@@ -227,7 +227,8 @@ fn an_unknown_schema_is_a_dead_letter_and_the_others_go_on() {
         expected.extend([(value.clone(), code.to_owned()), (value, code.to_owned())]);
     }
     let mut letters = dead_letters(&client);
-    (letters.sort(), expected.sort());
+    letters.sort();
+    expected.sort();
     assert_eq!(letters, expected, "the original bytes, by name");
     // The schema comes later: the id is asked for again.
     let late = json!({"type": "record", "name": "Late", "fields": [

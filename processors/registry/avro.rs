@@ -15,7 +15,7 @@ use crate::{Limits, Source, Unreadable};
 use serde_json::{Map, Value};
 
 #[derive(Debug)]
-pub struct Schema {
+pub struct Types {
     root: Type,
     /// Records, enums and fixed types, to which [`Type::Named`] refers.
     named: Vec<Named>,
@@ -47,7 +47,7 @@ enum Named {
     Record(Vec<Field>),
     Enum(Vec<String>),
     Fixed(usize),
-    /// A type whose definition is being read, so that it can contain itself.
+    /// A type whose definition is being read, so that the type can contain itself.
     Open,
 }
 
@@ -57,9 +57,9 @@ struct Field {
     of: Type,
 }
 
-impl Schema {
-    /// Parses the text of a schema. The types of its references are known by their names.
-    pub fn parse(source: &Source) -> Result<Schema, String> {
+impl Types {
+    /// Parses the text of a schema. Types of references are known by their names.
+    pub fn parse(source: &Source) -> Result<Types, String> {
         parse::schema(source)
     }
 

@@ -15,14 +15,14 @@ use std::time::{Duration, Instant};
 use ureq::tls::{RootCerts, TlsConfig, TlsProvider};
 use ureq::{Agent, Error};
 
-/// The error codes of a registry for a subject, a version and an id that it does not have. A 404
+/// The error codes of a registry for a subject, a version and an id that do not exist. A 404
 /// without one of them is that of another server, or of a wrong address.
 const NOT_FOUND: [u64; 3] = [40401, 40402, 40403];
-/// Bytes of an answer for each byte of the schema in it, which is quoted, and for the rest.
+/// Bytes of an answer for each byte of the quoted schema, and for the rest.
 const QUOTED: u64 = 2;
 const AROUND_BYTES: u64 = 65_536;
 
-/// The value of the `authorization` header. It is shown nowhere.
+/// The value of the `authorization` header, shown nowhere.
 #[derive(Clone)]
 pub struct Login(String);
 
@@ -69,7 +69,7 @@ pub struct Http {
     limits: Limits,
 }
 
-/// One schema of the registry, with the subject and version of each reference under its name.
+/// One schema of the registry, with the subject and version of each reference under a name.
 struct Entry {
     format: String,
     text: String,
@@ -82,7 +82,7 @@ struct Version {
     number: i64,
 }
 
-/// What was read for one lookup, to bound it.
+/// The bounds of one lookup, and the references found so far.
 struct Reading {
     until: Instant,
     bytes_left: usize,
@@ -119,7 +119,7 @@ impl Http {
         Ok(Source { format: entry.format, text: entry.text, references: reading.found })
     }
 
-    /// Reads the references of a schema, each behind its own. A reference that was read already, and
+    /// Reads the references of a schema, the innermost first. A reference that was read already, and
     /// so also a circle, ends there.
     ///
     /// Limit: recursion is bounded by `references_max`.

@@ -1,4 +1,4 @@
-//! Turns values that carry the prefix of a schema registry into JSON: looks up the schema by its id
+//! Turns values that carry the prefix of a schema registry into JSON: looks up the schema by the id
 //! and reads the bytes behind the prefix as Avro or Protobuf.
 //!
 //! ```text
@@ -8,7 +8,7 @@
 //! A lookup blocks the thread that decodes, so [`lookups`] bounds how long and how often. A record
 //! whose schema cannot be had is rejected with a name and never waited for.
 //!
-//! Limit: a value is read by the schema it was written with, and defaults of later versions are not
+//! Limit: a value is read by the schema of its writer, and defaults of later versions are not
 //! applied. What the fields mean is the matter of `log/decode/`.
 
 mod avro;
@@ -19,6 +19,7 @@ mod protobuf;
 mod tests;
 
 pub use http::Login;
+pub use lookups::Bounds;
 
 use domain::fault::{Reject, RejectCode};
 use http::Http;
@@ -37,15 +38,13 @@ pub struct Options {
     pub login: Option<Login>,
     /// Time of one lookup with all references.
     pub timeout: Duration,
-    pub lookups: lookups::Options,
+    pub lookups: Bounds,
     pub limits: Limits,
 }
 
-pub use lookups::Options as LookupOptions;
-
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Bytes of a schema's text, its references included.
+    /// Bytes of a schema's text, with that of all references.
     pub schema_bytes_max: usize,
     pub references_max: usize,
     pub depth_max: usize,
@@ -53,7 +52,7 @@ pub struct Limits {
     pub json_bytes_max: usize,
 }
 
-/// The text of a schema, as the registry has it.
+/// The text of a schema, as the registry answers.
 #[derive(Clone, Debug, Default)]
 pub struct Source {
     /// `AVRO`, `PROTOBUF` or `JSON`.
@@ -66,17 +65,17 @@ pub struct Source {
 /// A schema that values can be read by.
 #[derive(Debug)]
 pub enum Schema {
-    Avro(avro::Schema),
+    Avro(avro::Types),
     Protobuf(protobuf::Messages),
 }
 
-/// Why a value cannot be read by its schema. The text is for the sender.
+/// The reason that a value cannot be read by the schema, for the sender.
 type Unreadable = String;
 
 impl Schema {
     fn compile(source: &Source) -> Result<Schema, String> {
         match source.format.as_str() {
-            "AVRO" => avro::Schema::parse(source).map(Schema::Avro),
+            "AVRO" => avro::Types::parse(source).map(Schema::Avro),
             "PROTOBUF" => protobuf::Messages::compile(source).map(Schema::Protobuf),
             "JSON" => Err("is JSON Schema, and the value is not a JSON object".to_owned()),
             other => Err(format!("has the unknown type {other:?}")),
@@ -110,7 +109,7 @@ impl Registry {
         }
     }
 
-    /// Returns the schema, from the registry if it is not kept.
+    /// Returns the schema that is kept, or else the one that the registry has.
     ///
     /// Order matters: the lock is not held while the registry is asked.
     fn schema(&self, id: u32) -> Result<Arc<Schema>, Reject> {

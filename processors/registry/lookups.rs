@@ -2,7 +2,7 @@
 //! bounds the number and the time of lookups. Does no I/O; time is an argument.
 //!
 //! The thread that looks up a schema decodes the records of all users. Therefore lookups may take
-//! only a share of its time: their time is paid from an allowance that fills up slowly, and where
+//! only a share of its time: the time is paid from an allowance that fills up slowly, and where
 //! the allowance is used up the record is put aside.
 
 use crate::Schema;
@@ -11,7 +11,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct Bounds {
     /// Schemas that are kept, and ids that the registry does not have.
     pub kept_max: usize,
     /// Time without a lookup after one that failed.
@@ -40,7 +40,7 @@ pub enum Known {
 }
 
 pub struct Lookups {
-    options: Options,
+    bounds: Bounds,
     usable: LruCache<u32, Arc<Schema>>,
     /// Ids without a usable schema, apart from the others: whoever invents ids displaces no schema.
     unusable: LruCache<u32, Unusable>,
@@ -55,19 +55,19 @@ struct Unusable {
 }
 
 impl Lookups {
-    pub fn new(options: Options) -> Lookups {
-        let kept_max = NonZeroUsize::new(options.kept_max).unwrap_or(NonZeroUsize::MIN);
+    pub fn new(bounds: Bounds) -> Lookups {
+        let kept_max = NonZeroUsize::new(bounds.kept_max).unwrap_or(NonZeroUsize::MIN);
         Lookups {
             usable: LruCache::new(kept_max),
             unusable: LruCache::new(kept_max),
             paused_until: i64::MIN,
-            count: Allowance::full(options.per_second / 1000.0, options.burst),
-            time: Allowance::full(options.time_share, options.time_burst_ms),
-            options,
+            count: Allowance::full(bounds.per_second / 1000.0, bounds.burst),
+            time: Allowance::full(bounds.time_share, bounds.time_burst_ms),
+            bounds,
         }
     }
 
-    /// Returns what is known of an id, or `None` if the caller is to look it up and then to call
+    /// Returns what is known of an id, or `None` if the caller is to ask the registry and then to call
     /// `ended`.
     pub fn begin(&mut self, id: u32, now_ms: i64) -> Option<Known> {
         if let Some(schema) = self.usable.get(&id) {
@@ -102,16 +102,16 @@ impl Lookups {
                 self.usable.put(id, schema.clone());
             }
             Known::Unknown | Known::Refused(_) => {
-                let until = now_ms + self.options.unknown_ms;
+                let until = now_ms + self.bounds.unknown_ms;
                 self.unusable.put(id, Unusable { known: known.clone(), until });
             }
-            Known::Unavailable(_) => self.paused_until = now_ms + self.options.pause_ms,
+            Known::Unavailable(_) => self.paused_until = now_ms + self.bounds.pause_ms,
         }
     }
 }
 
-/// An amount that fills up by the millisecond. It may be overdrawn once, since the time of a lookup
-/// is known only when it has ended.
+/// An amount that fills up by the millisecond. May be overdrawn once, since the time of a lookup
+/// is known only at the end.
 struct Allowance {
     per_ms: f64,
     max: f64,
@@ -140,7 +140,7 @@ impl Allowance {
 mod tests {
     use super::*;
 
-    const OPTIONS: Options = Options {
+    const BOUNDS: Bounds = Bounds {
         kept_max: 2,
         pause_ms: 1_000,
         unknown_ms: 5_000,
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn after_a_failure_nothing_is_looked_up_for_a_while() {
-        let mut lookups = Lookups::new(OPTIONS);
+        let mut lookups = Lookups::new(BOUNDS);
         assert_eq!(refusal(lookups.begin(1, 0)), "look it up");
         lookups.ended(1, &unavailable(), 0, 100);
         assert_eq!(refusal(lookups.begin(1, 1_099)), "paused");
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn an_id_that_does_not_exist_is_remembered_for_a_while() {
-        let mut lookups = Lookups::new(OPTIONS);
+        let mut lookups = Lookups::new(BOUNDS);
         for (known, name) in
             [(Known::Unknown, "unknown"), (Known::Refused("x".to_owned()), "refused")]
         {
@@ -187,7 +187,7 @@ mod tests {
             lookups.ended(7, &known, 0, 0);
             assert_eq!(refusal(lookups.begin(7, 4_999)), name);
             assert_eq!(refusal(lookups.begin(8, 4_999)), "look it up");
-            lookups = Lookups::new(OPTIONS);
+            lookups = Lookups::new(BOUNDS);
         }
         lookups.ended(7, &Known::Unknown, 0, 0);
         assert_eq!(refusal(lookups.begin(7, 5_000)), "look it up", "it may be there by now");
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn lookups_are_bounded_by_number_and_by_time() {
-        let mut lookups = Lookups::new(OPTIONS);
+        let mut lookups = Lookups::new(BOUNDS);
         for id in 0..3 {
             assert_eq!(refusal(lookups.begin(id, 0)), "look it up");
             lookups.ended(id, &Known::Unknown, 0, 0);
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn invented_ids_displace_no_schema() {
-        let mut lookups = Lookups::new(Options { per_second: 1e6, burst: 1e6, ..OPTIONS });
+        let mut lookups = Lookups::new(Bounds { per_second: 1e6, burst: 1e6, ..BOUNDS });
         let source = crate::Source {
             format: "AVRO".to_owned(),
             text: r#"{"type": "record", "name": "A", "fields": []}"#.to_owned(),

@@ -1,6 +1,6 @@
 //! Reads Protobuf values as JSON, by the text of a `.proto` file.
 //!
-//! Before the message stand its [message
+//! Before the message stand the [message
 //! indexes](https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop/index.html#wire-format):
 //! their number, then the place of the message in its file and in each message around. Fields have
 //! the names of the `.proto` file; fields with their default value are absent, 64-bit integers are
@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-/// The name of the file itself. Its references have their own names.
+/// The name of the file itself. References have names of their own.
 const MAIN: &str = "keepsake-schema.proto";
 /// Opening brackets of all files: the compiler recurses for each that stands in another.
 const BRACKETS_MAX: usize = 2_000;
@@ -127,7 +127,7 @@ fn no_index() -> Unreadable {
     "it does not begin with message indexes".to_owned()
 }
 
-/// Bytes up to a limit. Long names in the schema make JSON that is longer than its value.
+/// Bytes up to a limit. Long names in the schema make JSON that is longer than the value.
 struct Bounded {
     bytes: Vec<u8>,
     max: usize,

@@ -73,7 +73,7 @@ struct Attributes {
 }
 
 /// Reads the value, behind the Confluent prefix if there is one: a zero byte and the id of a schema.
-/// A whole JSON object needs no schema, so its sender does not depend on the registry.
+/// A whole JSON object needs no schema, so such senders do not depend on the registry.
 fn body(value: &[u8], options: &Options) -> Result<Value, Reject> {
     if value.first() != Some(&0) {
         return parse(value);

@@ -1,19 +1,19 @@
-//! Parses the JSON of an Avro schema and resolves the names in it.
+//! Parses the JSON of an Avro schema and resolves names.
 //!
 //! Limit: recursion is bounded by the nesting of the JSON, of which serde_json reads 128 levels.
 
-use super::{Field, Named, PartsOfSecond, Schema, Type};
+use super::{Field, Named, PartsOfSecond, Type, Types};
 use crate::Source;
 use serde_json::{Map, Value};
 use std::collections::HashMap;
 
-pub fn schema(source: &Source) -> Result<Schema, String> {
+pub fn schema(source: &Source) -> Result<Types, String> {
     let mut parser = Parser::default();
     for (name, text) in &source.references {
         parser.parse(text).map_err(|why| format!("refers to {name}, which {why}"))?;
     }
     let root = parser.parse(&source.text)?;
-    Ok(Schema { root, named: parser.named })
+    Ok(Types { root, named: parser.named })
 }
 
 #[derive(Default)]

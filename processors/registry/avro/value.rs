@@ -1,16 +1,16 @@
-//! Reads one Avro value from its bytes, by the types of its schema.
+//! Reads one Avro value from bytes, by the types of a schema.
 //!
 //! Every value and every name is paid from the bytes that the JSON may have, so what takes no bytes
 //! itself, such as a null, is bounded too.
 
-use super::{Field, Named, PartsOfSecond, Schema, Type};
+use super::{Field, Named, PartsOfSecond, Type, Types};
 use crate::{Limits, Unreadable};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Map, Number, Value};
 
 pub fn read(
-    schema: &Schema,
+    schema: &Types,
     bytes: &[u8],
     limits: &Limits,
 ) -> Result<Map<String, Value>, Unreadable> {

@@ -28,7 +28,7 @@ impl Schemas {
         !self.registry.is_empty()
     }
 
-    /// Reads the log-in from its file or its variable. The error names the place and never the
+    /// Reads the log-in from a file or a variable. The error names the place and never the
     /// text.
     pub fn login(&self) -> Result<Option<Login>, String> {
         let file = ("schemas.login_file", self.login_file.as_str());

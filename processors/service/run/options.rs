@@ -205,7 +205,7 @@ fn schemas(config: &Config) -> Option<Arc<dyn decode::Schemas>> {
         url: schemas.registry.clone(),
         login: schemas.login().expect("the log-in was checked at start"),
         timeout: Duration::from_millis(schemas.timeout_ms),
-        lookups: registry::LookupOptions {
+        lookups: registry::Bounds {
             kept_max: schemas.kept_max,
             pause_ms: schemas.pause_ms,
             unknown_ms: schemas.unknown_ms,

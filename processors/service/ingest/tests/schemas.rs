@@ -1,5 +1,5 @@
-//! Tests what happens to events whose schema cannot be had now: put aside for as long as somebody
-//! reads of it, and never lost.
+//! Tests what happens to events whose schema cannot be had now: put aside, or, in a silent
+//! replay, left for the next start. None is lost.
 
 use super::{Bench, remember};
 use domain::fault::{Fault, StopName};
