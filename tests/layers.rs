@@ -10,12 +10,14 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A heavy library, and the crates that may name it as a dependency.
-const LIBRARIES: [(&str, &[&str]); 7] = [
+const LIBRARIES: [(&str, &[&str]); 9] = [
     ("rdkafka", &["keepsake-kafka"]),
     ("sled", &["keepsake-storage"]),
     ("tantivy", &["keepsake-storage"]),
     ("ort", &["keepsake-models"]),
-    ("ureq", &["keepsake-models", "keepsake-spans"]),
+    ("ureq", &["keepsake-models", "keepsake-spans", "keepsake-registry"]),
+    ("prost-reflect", &["keepsake-registry"]),
+    ("protox", &["keepsake-registry"]),
     ("tokio", &["keepsake-kafka", "keepsake-service", "keepsake-gateway", "keepsake-cli"]),
     ("keepsake-simulated", &[]),
 ];
@@ -87,6 +89,18 @@ const WALLS: &[Wall] = &[
         but: &["spans/post.rs"],
         never: &["ureq::"],
         why: "HTTP is used through spans/post.rs only",
+    },
+    Wall {
+        of: &["registry/"],
+        but: &["registry/http.rs"],
+        never: &["ureq::", "std::net"],
+        why: "HTTP is used through registry/http.rs only",
+    },
+    Wall {
+        of: &["registry/avro", "registry/lookups.rs"],
+        but: &[],
+        never: &["std::thread", "now()", "steady_ms"],
+        why: "values are read, and lookups admitted, without a clock or a thread",
     },
     Wall {
         of: &[""],

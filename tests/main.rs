@@ -33,6 +33,7 @@ mod quality;
 mod readable;
 mod recall;
 mod redaction;
+mod registry;
 mod rerank;
 mod rights;
 mod schemas;

@@ -110,6 +110,7 @@ pub enum StopName {
     MirrorUnusable,
     GenerationRetired,
     GenerationRefused,
+    ReplayNeedsSchema,
 }
 
 impl StopName {
@@ -145,7 +146,8 @@ impl StopName {
             | StopName::SigningKeyDiffers
             | StopName::MirrorUnusable
             | StopName::GenerationRetired
-            | StopName::GenerationRefused => 3,
+            | StopName::GenerationRefused
+            | StopName::ReplayNeedsSchema => 3,
             _ => 1,
         }
     }
@@ -198,6 +200,14 @@ pub enum RejectCode {
     NotJson,
     UnknownType,
     InvalidField,
+    /// The registry did not say what the schema of the value is.
+    SchemaUnavailable,
+    /// The registry has no schema of the value's id.
+    SchemaUnknown,
+    /// The schema cannot be compiled, or is beyond a limit.
+    SchemaRefused,
+    /// The bytes of the value are not of its schema.
+    NotOfSchema,
     /// The record was forwarded once and again reached a partition that is not its key's.
     #[strum(serialize = "misrouted-twice")]
     Misrouted,
@@ -236,7 +246,7 @@ impl RejectCode {
             RejectCode::Expired => "expired",
             RejectCode::Stale => "stale",
             RejectCode::Overloaded => "overloaded",
-            RejectCode::Unavailable => "unavailable",
+            RejectCode::Unavailable | RejectCode::SchemaUnavailable => "unavailable",
             RejectCode::Forbidden | RejectCode::ForbiddenReply | RejectCode::ReplyTopicMissing => {
                 "forbidden"
             }

@@ -6,10 +6,12 @@
 mod check;
 mod endpoint;
 mod layers;
+mod schemas;
 mod sections;
 mod trace;
 
 pub use layers::{Layers, is_secret};
+pub use schemas::Schemas;
 pub use sections::*;
 pub use trace::Tracing;
 
@@ -52,6 +54,7 @@ pub struct Config {
     pub shadow: Shadow,
     pub clock: Clock,
     pub log: Log,
+    pub schemas: Schemas,
     pub tracing: Tracing,
     /// Nested, because TOML reads the tenant `acme.com` as a table in a table.
     tenants: Table,

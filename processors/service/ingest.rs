@@ -26,7 +26,7 @@ use crate::profile::Profiles;
 use crate::quota::Limits;
 use batch::{Batch, Count};
 use breaker::DeadLetterBreaker;
-use domain::fault::{Fault, Reject, Result, StopName};
+use domain::fault::{Fault, Reject, RejectCode, Result, StopName};
 use domain::panics::{Panic, caught};
 use domain::{
     CosineScale, Decision, Erasure, Event, GenerationMark, HandOverStep, Position, Rest, Time,
@@ -349,6 +349,9 @@ impl Ingest {
                 None
             }
             (Route::Reject(reject), _) | (_, Some(reject)) => {
+                if offset < batch.shard.published_offset() {
+                    is_certain(draft.record, reject)?;
+                }
                 self.reject(batch, &draft, reject);
                 Some(reject)
             }
@@ -543,4 +546,15 @@ impl Ingest {
         outputs.extend(changelog::records(batch, touched, to, checkpoint));
         outputs
     }
+}
+
+/// Stops the process instead of putting aside a record whose schema cannot be had now. A replay below
+/// the published offset is silent, so the record, which was applied before, would be lost.
+fn is_certain(record: &Record, reject: &Reject) -> Result<()> {
+    if reject.code != RejectCode::SchemaUnavailable {
+        return Ok(());
+    }
+    let Record { partition, offset, .. } = record;
+    let what = format!("replays partition {partition} at offset {offset}: {reject}");
+    Err(Fault::stop(StopName::ReplayNeedsSchema, what))
 }

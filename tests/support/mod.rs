@@ -14,6 +14,7 @@ pub mod kafka;
 pub mod language_server;
 pub mod program;
 pub mod proxy;
+pub mod registry_server;
 pub mod scratch;
 pub mod secure_kafka;
 pub mod service;

@@ -12,7 +12,7 @@
 //!   would be lost, so the restore stops, unless the operator takes these events over.
 
 use super::{PROGRESS_EVERY, Restore, outgoing};
-use domain::fault::{Fault, Result, StopName};
+use domain::fault::{Fault, RejectCode, Result, StopName};
 use domain::{Action, Event, Forget, MARK, MemoryId, Position, SignedParts, SigningKey};
 use log::broker::{Broker, Log, Record};
 use log::decode;
@@ -105,7 +105,7 @@ impl Restore<'_> {
                     partition: shard.partition,
                     offset: record.offset,
                 };
-                let origin = mirror.event(record, shard.partition).map(|event| event.source);
+                let origin = mirror.event(record, shard.partition)?.map(|event| event.source);
                 for source in [Some(place), origin].iter().flatten() {
                     mirror.known.extend((0..SPANS).map(|span| MemoryId::of(source, span)));
                 }
@@ -122,7 +122,7 @@ impl Restore<'_> {
             let partition = shard.partition;
             mirror.each_behind(partition, *begin, &mut |record| {
                 let offset = record.offset;
-                if let Some(event) = mirror.names_unknown(record) {
+                if let Some(event) = mirror.names_unknown(record)? {
                     count += 1;
                     if unknown.len() < SHOWN_MAX {
                         let name = event.action.name();
@@ -225,7 +225,7 @@ impl Restore<'_> {
                 self.events.end(partition)? - shard.events.end.max(shard.applied_offset + 1);
             let before = appended;
             mirror.each_behind(partition, *begin, &mut |record| {
-                if mirror.names_unknown(record.clone()).is_some() {
+                if mirror.names_unknown(record.clone())?.is_some() {
                     return Ok(());
                 }
                 if there > 0 {
@@ -284,22 +284,31 @@ impl Mirror {
         key.fits(mark, &parts)
     }
 
-    fn event(&self, mut record: Record, partition: i32) -> Option<Event> {
+    /// Returns the event of a record, or `None` if the service would put the record aside. A schema
+    /// that cannot be had now ends the command: what the record names would stay unknown.
+    fn event(&self, mut record: Record, partition: i32) -> Result<Option<Event>> {
         record.topic.clone_from(&self.signed_for);
         record.partition = partition;
-        decode::event(&record, &self.decode).outcome.ok()
+        match decode::event(&record, &self.decode).outcome {
+            Ok(event) => Ok(Some(event)),
+            Err(reject) if reject.code == RejectCode::SchemaUnavailable => {
+                let what = format!("reads partition {partition} at {}: {reject}", record.offset);
+                Err(Fault::stop(StopName::ReplayNeedsSchema, what))
+            }
+            Err(_) => Ok(None),
+        }
     }
 
     /// The event of a record that names a memory which the new service will not have.
-    fn names_unknown(&self, record: Record) -> Option<Event> {
+    fn names_unknown(&self, record: Record) -> Result<Option<Event>> {
         let partition = record.partition;
-        let event = self.event(record, partition)?;
+        let Some(event) = self.event(record, partition)? else { return Ok(None) };
         let is_known = match &event.action {
             Action::Update(update) => self.known.contains(&update.memory),
             Action::Forget(Forget::Memory(id)) => self.known.contains(id),
             Action::Feedback { memories, .. } => memories.iter().all(|id| self.known.contains(id)),
             _ => true,
         };
-        (!is_known).then_some(event)
+        Ok((!is_known).then_some(event))
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A body arrives as plain JSON, with the [Confluent
 //! prefix](https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop/index.html#wire-format)
-//! of five bytes, or as a
+//! of five bytes, behind which stands JSON, or, with a registry, what [`Schemas`] reads; or as a
 //! [CloudEvent](https://github.com/cloudevents/spec/blob/main/cloudevents/bindings/kafka-protocol-binding.md):
 //! in structured mode the JSON is the envelope and the body its `data`, in binary mode the
 //! attributes are headers (`ce_type`, `ce_id`, `ce_time`). The fields of each type are read
@@ -17,6 +17,13 @@ use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use domain::fault::{Reject, RejectCode};
 use serde_json::Value;
+use std::fmt;
+
+/// Values that are written by a schema, whose id stands in the Confluent prefix.
+pub trait Schemas: fmt::Debug + Send + Sync {
+    /// Returns the JSON object of the bytes behind the prefix.
+    fn body(&self, id: u32, bytes: &[u8]) -> Result<Value, Reject>;
+}
 
 pub struct Envelope {
     /// The type, for example `turn`.
@@ -43,7 +50,7 @@ pub fn open(record: &Record, options: &Options) -> Result<Envelope, Reject> {
         );
         return Err(Reject::new(RejectCode::TooLarge, message));
     }
-    let body = parse(without_confluent_prefix(value)?)?;
+    let body = body(value, options)?;
     let attributes = if is_structured(record) { structured(body)? } else { binary(record, body)? };
     let name = name_of(&attributes)?;
     let id = attributes.id.filter(|_| !has(&attributes.body, "id"));
@@ -65,14 +72,18 @@ struct Attributes {
     body: Value,
 }
 
-/// Strips the Confluent prefix, a zero byte and the id of a schema. The schema id is not needed,
-/// because every body has its type.
-fn without_confluent_prefix(value: &[u8]) -> Result<&[u8], Reject> {
-    match value.first() {
-        Some(0) => value
-            .get(5..)
-            .ok_or_else(|| Reject::new(RejectCode::NotJson, "the Confluent prefix is cut short")),
-        _ => Ok(value),
+/// Reads the value, behind the Confluent prefix if there is one: a zero byte and the id of a schema.
+/// A whole JSON object needs no schema, so such senders do not depend on the registry.
+fn body(value: &[u8], options: &Options) -> Result<Value, Reject> {
+    if value.first() != Some(&0) {
+        return parse(value);
+    }
+    let Some(([_, id @ ..], bytes)) = value.split_first_chunk::<5>() else {
+        return Err(Reject::new(RejectCode::NotJson, "the Confluent prefix is cut short"));
+    };
+    match (&options.schemas, parse(bytes)) {
+        (Some(schemas), Err(_)) => schemas.body(u32::from_be_bytes(*id), bytes),
+        (_, parsed) => parsed,
     }
 }
 

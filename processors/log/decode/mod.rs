@@ -2,11 +2,12 @@
 //! at fault.
 //!
 //! 1. `headers` reads the reply address, the deadline and the hop of a forwarded record.
-//! 2. `envelope` unwraps the body: plain JSON, the Confluent prefix, or CloudEvents.
+//! 2. `envelope` unwraps the body: plain JSON, behind the Confluent prefix, or CloudEvents.
 //! 3. `event` and `request` read the fields of each type, checked by the functions of `fields`.
 //!
-//! Invariant: the same record with the same [`Options`] always decodes to the same value. Shards,
-//! profiles and memories are not consulted here.
+//! Invariant: the same record with the same [`Options`] always decodes to the same value, or is
+//! rejected because its schema cannot be had now. Shards, profiles and memories are not consulted
+//! here.
 
 mod envelope;
 mod event;
@@ -15,6 +16,7 @@ mod filter;
 mod headers;
 mod request;
 
+pub use envelope::Schemas;
 pub use headers::{
     AllowedTopics, REPLY_PARTITION, VIA, forwarded, generation_mark, is_repetition,
     may_be_forwarded, signed_at,
@@ -24,6 +26,7 @@ use crate::broker::Record;
 use domain::fault::Reject;
 use domain::{Event, ForwardReason, Position, ReplyTo, Request, SigningKey, TenantKeys};
 use headers::{Address, Problem};
+use std::sync::Arc;
 
 /// Limits, and defaults for the fields that a message leaves out.
 #[derive(Clone, Debug)]
@@ -57,6 +60,8 @@ pub struct Options {
     pub feedback_max: usize,
     /// Turns read of a request's history, counted from the end.
     pub history_turns_max: usize,
+    /// Reads the values that are not JSON behind the Confluent prefix. `None`: they are rejected.
+    pub schemas: Option<Arc<dyn Schemas>>,
 }
 
 /// The result for one record.

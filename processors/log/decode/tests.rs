@@ -38,6 +38,7 @@ impl Options {
             deadline_ms_max: 60_000,
             feedback_max: 3,
             history_turns_max: 8,
+            schemas: None,
         }
     }
 }

@@ -87,6 +87,11 @@ pub fn check(config: &Config) -> Result<(), String> {
         ("llm.concurrency", config.llm.concurrency),
         ("llm.questions_max", config.llm.questions_max),
         ("llm.breaker_failures", config.llm.breaker_failures as usize),
+        ("schemas.timeout_ms", config.schemas.timeout_ms as usize),
+        ("schemas.kept_max", config.schemas.kept_max),
+        ("schemas.bytes_max", config.schemas.bytes_max),
+        ("schemas.references_max", config.schemas.references_max),
+        ("schemas.depth_max", config.schemas.depth_max),
         ("tracing.links_max", config.tracing.links_max),
         ("tracing.spans_max", config.tracing.spans_max),
         ("tracing.batch_max", config.tracing.batch_max),
@@ -120,6 +125,7 @@ pub fn check(config: &Config) -> Result<(), String> {
     config.auth.keys()?;
     config.retain.rules()?;
     config.llm.checked()?;
+    config.schemas.checked()?;
     config.tracing.checked()?;
     if config.llm.breaker_ms < 1 {
         return Err("llm.breaker_ms: must be at least 1".into());

@@ -42,9 +42,12 @@ impl DeadLetterBreaker {
         }
         self.counted.insert(partition, offset);
         let code = reject.map(|reject| reject.code);
-        if matches!(code, Some(RejectCode::Forbidden | RejectCode::Overloaded)) {
-            // The records of a stranger, or of a tenant over its quota, prove nothing about the
-            // others, and must not stop the service.
+        if matches!(
+            code,
+            Some(RejectCode::Forbidden | RejectCode::Overloaded | RejectCode::SchemaUnavailable)
+        ) {
+            // The records of a stranger, of a tenant over its quota, or of a schema that cannot be
+            // had now, prove nothing about the others, and must not stop the service.
             return Ok(());
         }
         self.slide(reject.is_some());

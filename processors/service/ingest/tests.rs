@@ -9,6 +9,7 @@ mod forgotten;
 mod generation;
 mod poison;
 mod quota;
+mod schemas;
 mod shadow;
 mod signed;
 mod stragglers;

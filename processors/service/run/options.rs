@@ -12,7 +12,9 @@ use memory::straggler::ForgetLimits;
 use models::cross_encoder;
 use models::embedder::{self, ModelChoice};
 use models::language;
+use registry::Registry;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 use storage::restore::{self, Writers};
 use storage::{index, shard, store};
@@ -188,7 +190,37 @@ pub fn decode(config: &Config) -> decode::Options {
         deadline_ms_max: config.recall.deadline_ms_max,
         feedback_max: config.limits.feedback_max,
         history_turns_max: 10,
+        schemas: schemas(config),
     }
+}
+
+/// The reader of values with a schema; `None` if `schemas.registry` is empty. Each thread that
+/// decodes has its own, so that none waits for the lookup of another.
+fn schemas(config: &Config) -> Option<Arc<dyn decode::Schemas>> {
+    let schemas = &config.schemas;
+    if !schemas.is_on() {
+        return None;
+    }
+    Some(Arc::new(Registry::new(registry::Options {
+        url: schemas.registry.clone(),
+        login: schemas.login().expect("the log-in was checked at start"),
+        timeout: Duration::from_millis(schemas.timeout_ms),
+        lookups: registry::Bounds {
+            kept_max: schemas.kept_max,
+            pause_ms: schemas.pause_ms,
+            unknown_ms: schemas.unknown_ms,
+            per_second: schemas.lookups_per_second,
+            burst: schemas.lookups_burst,
+            time_share: schemas.time_share,
+            time_burst_ms: schemas.time_burst_ms,
+        },
+        limits: registry::Limits {
+            schema_bytes_max: schemas.bytes_max,
+            references_max: schemas.references_max,
+            depth_max: schemas.depth_max,
+            json_bytes_max: config.limits.message_bytes_max,
+        },
+    })))
 }
 
 fn dead_letters(config: &Config) -> DeadLetters {

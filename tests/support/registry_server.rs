@@ -1,0 +1,125 @@
+//! A schema registry for tests: the two GET calls of Confluent's HTTP, with its error codes. Plain
+//! HTTP over a socket of this machine.
+
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How the registry behaves now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    Answers,
+    /// The connection is taken, and no answer comes.
+    Hangs,
+    Fails,
+}
+
+pub struct RegistryServer {
+    pub url: String,
+    state: Arc<Mutex<State>>,
+}
+
+struct State {
+    mode: Mode,
+    /// Answers by path.
+    answers: HashMap<String, Value>,
+    /// The `authorization` header that is asked for.
+    login: Option<String>,
+    /// Paths that were asked for.
+    asked: Vec<String>,
+}
+
+impl RegistryServer {
+    pub fn start() -> RegistryServer {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has free ports");
+        let address = listener.local_addr().expect("it is bound");
+        let state = Arc::new(Mutex::new(State {
+            mode: Mode::Answers,
+            answers: HashMap::new(),
+            login: None,
+            asked: Vec::new(),
+        }));
+        let shared = state.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let shared = shared.clone();
+                std::thread::spawn(move || serve(stream, &shared));
+            }
+        });
+        RegistryServer { url: format!("http://{address}"), state }
+    }
+
+    /// Gives this answer for the schema of an id.
+    pub fn schema(&self, id: u32, answer: Value) {
+        self.put(format!("/schemas/ids/{id}"), answer);
+    }
+
+    pub fn put(&self, path: String, answer: Value) {
+        self.state.lock().answers.insert(path, answer);
+    }
+
+    pub fn ask_for_login(&self, header: &str) {
+        self.state.lock().login = Some(header.to_owned());
+    }
+
+    pub fn turn(&self, mode: Mode) {
+        self.state.lock().mode = mode;
+    }
+
+    pub fn asked(&self) -> Vec<String> {
+        self.state.lock().asked.clone()
+    }
+}
+
+/// Answers one request and ends the connection. A fault of the socket ends it too.
+fn serve(mut stream: TcpStream, state: &Mutex<State>) -> Option<()> {
+    let (path, authorization) = read(&stream)?;
+    let (mode, answer, is_known) = {
+        let mut state = state.lock();
+        state.asked.push(path.clone());
+        let is_known = state.login.is_none() || state.login == authorization;
+        (state.mode, state.answers.get(&path).cloned(), is_known)
+    };
+    let (status, body) = match (mode, answer) {
+        (Mode::Hangs, _) => {
+            std::thread::sleep(Duration::from_secs(30));
+            return None;
+        }
+        (Mode::Fails, _) => (500, json!({"error_code": 50001, "message": "Store failed"})),
+        _ if !is_known => (401, json!({"error_code": 401, "message": "Unauthorized"})),
+        (Mode::Answers, Some(answer)) => (200, answer),
+        (Mode::Answers, None) if path.starts_with("/schemas/ids/") => {
+            (404, json!({"error_code": 40403, "message": "Schema not found"}))
+        }
+        (Mode::Answers, None) => (404, json!({"error_code": 40401, "message": "No subject"})),
+    };
+    let body = body.to_string();
+    write!(
+        stream,
+        "HTTP/1.1 {status} x\r\ncontent-type: application/vnd.schemaregistry.v1+json\r\n\
+         content-length: {}\r\nconnection: close\r\n\r\n{body}",
+        body.len()
+    )
+    .ok()
+}
+
+fn read(stream: &TcpStream) -> Option<(String, Option<String>)> {
+    let mut reader = BufReader::new(stream.try_clone().ok()?);
+    let mut line = String::new();
+    reader.read_line(&mut line).ok()?;
+    let path = line.strip_prefix("GET ")?.split(' ').next()?.to_owned();
+    let mut authorization = None;
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).ok()?;
+        let Some((name, value)) = line.trim().split_once(": ") else { break };
+        if name.eq_ignore_ascii_case("authorization") {
+            authorization = Some(value.to_owned());
+        }
+    }
+    Some((path, authorization))
+}
