@@ -36,8 +36,6 @@ const POLL_AGAIN: Duration = Duration::from_millis(500);
 /// Memories asked for at once.
 const PAGE: usize = 100;
 
-type Shared = State<Arc<Gateway>>;
-
 #[derive(Deserialize)]
 pub struct Asked {
     user: Option<String>,
@@ -150,7 +148,7 @@ fn unavailable(fault: &Fault) -> Refusal {
 
 /// `GET /v1/keepsake/decisions`: server-sent events, of one user or, with the right `admin`, of all.
 pub async fn decisions(
-    State(gateway): Shared,
+    State(gateway): State<Arc<Gateway>>,
     Extension(caller): Extension<Caller>,
     Query(asked): Query<Asked>,
 ) -> Result<Sse<impl Stream<Item = std::result::Result<Event, Infallible>>>> {
@@ -217,9 +215,9 @@ impl About {
     }
 }
 
-/// `GET /v1/keepsake/erasures`: the receipts of what was erased of a user, oldest first.
+/// `GET /v1/keepsake/erasures`: the receipts of the erasures of a user, oldest first.
 pub async fn erasures(
-    State(gateway): Shared,
+    State(gateway): State<Arc<Gateway>>,
     Extension(caller): Extension<Caller>,
     Query(asked): Query<Asked>,
 ) -> Result<Json<Value>> {
@@ -255,7 +253,7 @@ fn receipts(calls: &Calls, user: &UserKey) -> fault::Result<Vec<Value>> {
 /// `GET /v1/keepsake/export`: each memory of a user with its earlier contents, in the form that
 /// `keepsake import` reads. Decisions and events are in `keepsake export`, which reads whole topics.
 pub async fn export(
-    State(gateway): Shared,
+    State(gateway): State<Arc<Gateway>>,
     Extension(caller): Extension<Caller>,
     Query(asked): Query<Asked>,
 ) -> Result<Response> {

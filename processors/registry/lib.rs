@@ -9,7 +9,7 @@
 //! whose schema cannot be had is rejected with a name and never waited for.
 //!
 //! Limit: a value is read by the schema of its writer, and defaults of later versions are not
-//! applied. What the fields mean is the matter of `log/decode/`.
+//! applied. `log/decode/` gives the fields their meaning.
 
 mod avro;
 mod http;

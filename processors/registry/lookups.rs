@@ -67,7 +67,7 @@ impl Lookups {
         }
     }
 
-    /// Returns what is known of an id, or `None` if the caller is to ask the registry and then to call
+    /// Returns the state of an id, or `None` if the caller is to ask the registry and then to call
     /// `ended`.
     pub fn begin(&mut self, id: u32, now_ms: i64) -> Option<Known> {
         if let Some(schema) = self.usable.get(&id) {

@@ -1,5 +1,5 @@
 //! `keepsake bench gateway`: compares calls through the gateway with the same calls over Kafka, and
-//! counts what happens to a thousand callers.
+//! counts the answers and refusals of a thousand callers.
 
 use super::child::{self, Running};
 use super::distribution::Distribution;
@@ -63,7 +63,7 @@ struct Connection {
 
 /// Latencies of the same calls on both sides.
 #[derive(Default)]
-struct Samples {
+struct Latencies {
     over_kafka: Vec<Duration>,
     over_http: Vec<Duration>,
 }
@@ -100,12 +100,12 @@ impl GatewayBench {
         let mut http = gateway.connect()?;
         let mut speech = ChatGenerator::new(2);
         for name in ["recall", "remember"] {
-            let mut samples = Samples::default();
+            let mut samples = Latencies::default();
             for block in 0..=self.blocks {
                 let count = if block == 0 { WARM_UP } else { self.requests };
                 let texts: Vec<String> = (0..2 * count).map(|_| speech.question()).collect();
                 let (ours, theirs) = texts.split_at(count);
-                let mut taken = Samples::default();
+                let mut taken = Latencies::default();
                 for text in ours {
                     taken.over_kafka.push(over_kafka(client, name, text)?);
                 }
@@ -218,7 +218,7 @@ fn over_http(http: &mut Connection, name: &str, text: &str) -> Result<Duration> 
     if status == 200 { Ok(taken) } else { Err(Fault::retry(answer.to_string())) }
 }
 
-impl Samples {
+impl Latencies {
     fn report(self, name: &'static str, report: &mut BenchReport) {
         let kafka = Distribution::of(self.over_kafka);
         let http = Distribution::of(self.over_http);

@@ -7,7 +7,7 @@ use domain::fault::Reject;
 use domain::{Bound, Condition, Filter, Metadata, Test};
 use serde_json::{Map, Value};
 
-/// Names of what is no metadata.
+/// Names that are no metadata.
 const SESSION: &str = "$session";
 const CREATED_AT: &str = "$created_at";
 
@@ -83,5 +83,5 @@ fn text(name: &str, value: Value) -> Result<String, Reject> {
 }
 
 fn wrong(name: &str, message: String) -> Reject {
-    Reject::of_field(&format!("where.{name}"), message)
+    Reject::of_field(format!("where.{name}"), message)
 }
