@@ -329,6 +329,8 @@ fn a_key_opens_its_own_tenant_user_and_rights_until_it_is_revoked() {
     };
     let stored = json!({"messages": "Ada has a boat", "user_id": "ada", "infer": false});
     let listing = "/memories?user_id=ada";
+    let (_, unnamed) = call(&acme, "POST", "/v1/keepsake/stats", json!({}));
+    assert_eq!(unnamed["error"]["field"], "user", "the field of this call: {unnamed}");
     assert_eq!(name_of(&gateway.call("POST", "/memories", stored.clone())), (401, "unauthorized"));
     assert_eq!(name_of(&gateway.call("POST", "/mcp/ada/", json!({}))), (401, "unauthorized"));
     let (status, answer) = call(&acme, "POST", "/memories", stored.clone());

@@ -89,6 +89,11 @@ impl Caller {
 
     /// Returns the user that a call is about: the key's own, or the one that the call names.
     pub fn user(&self, named: Option<&str>) -> Result<UserKey> {
+        self.user_in("user_id", named)
+    }
+
+    /// The same where the call names the user in this field.
+    pub fn user_in(&self, field: &str, named: Option<&str>) -> Result<UserKey> {
         let user = match (&self.user, named) {
             (Some(own), Some(named)) if own != named => {
                 return Err(Refusal::forbidden(format!(
@@ -98,11 +103,11 @@ impl Caller {
             (Some(own), _) => own,
             (None, Some(named)) => named,
             (None, None) => {
-                return Err(Refusal::invalid("user_id", "user_id is missing: name the user"));
+                return Err(Refusal::invalid(field, format!("{field} is missing: name the user")));
             }
         };
         UserKey::new(&self.tenant, user)
-            .map_err(|e| Refusal::invalid("user_id", format!("user_id {}", e.why)))
+            .map_err(|e| Refusal::invalid(field, format!("{field} {}", e.why)))
     }
 }
 

@@ -31,7 +31,7 @@ pub async fn call(
     if caller.user.is_some() && message["scope"] == "tenant" {
         return Err(Refusal::forbidden("a key for one user writes no memory of the whole tenant"));
     }
-    let user = caller.user(message["user"].as_str())?;
+    let user = caller.user_in("user", message["user"].as_str())?;
     message["type"] = kind.into();
     if is_event
         && message["id"].is_null()

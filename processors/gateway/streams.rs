@@ -157,7 +157,7 @@ pub async fn decisions(
     if everybody {
         caller.may(Right::Admin)?;
     }
-    let user = (!everybody).then(|| caller.user(asked.user.as_deref())).transpose()?;
+    let user = (!everybody).then(|| caller.user_in("user", asked.user.as_deref())).transpose()?;
     let place = place(&gateway)?;
     let subscribed = gateway.clone();
     let subscribe = move || subscribed.decisions.subscribe(&subscribed.calls);
@@ -222,7 +222,7 @@ pub async fn erasures(
     Query(asked): Query<Asked>,
 ) -> Result<Json<Value>> {
     caller.may(Right::Read)?;
-    let user = caller.user(asked.user.as_deref())?;
+    let user = caller.user_in("user", asked.user.as_deref())?;
     let place = place(&gateway)?;
     let read = tokio::task::spawn_blocking(move || {
         let _place = place;
@@ -258,7 +258,7 @@ pub async fn export(
     Query(asked): Query<Asked>,
 ) -> Result<Response> {
     caller.may(Right::Read)?;
-    let user = caller.user(asked.user.as_deref())?;
+    let user = caller.user_in("user", asked.user.as_deref())?;
     let place = place(&gateway)?;
     let mut exporting = Exporting {
         lines: VecDeque::from([
