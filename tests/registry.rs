@@ -8,6 +8,8 @@ use crate::support::program::{command, parsed, run};
 use crate::support::registry_server::{Mode, RegistryServer};
 use crate::support::service::Place;
 use crate::support::{Broker, Child, Client, Message, User, eventually, on_kafka, scratch};
+use ::registry::{Bounds, Limits, Login, Options, Registry};
+use log::decode::Schemas;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -296,4 +298,87 @@ fn a_registry_that_hangs_delays_nobody_and_a_redrive_brings_its_events_back() {
     let found = client.exchange(proto_recall(&ada, "Where is box 3?")).json();
     assert!(contents(&found).contains(&"Box 3 is in the cellar."), "{found}");
     assert_eq!(dead_letters(&client).len(), sent + 1, "no new ones");
+}
+
+/// The client of a registry, with small limits.
+fn client_of(url: &str, login: Option<Login>) -> Registry {
+    Registry::new(Options {
+        url: url.to_owned(),
+        login,
+        timeout: Duration::from_millis(500),
+        lookups: Bounds {
+            kept_max: 10,
+            pause_ms: 1,
+            unknown_ms: 60_000,
+            per_second: 100.0,
+            burst: 100.0,
+            time_share: 1.0,
+            time_burst_ms: 60_000.0,
+        },
+        limits: Limits {
+            schema_bytes_max: 2_000,
+            references_max: 3,
+            depth_max: 8,
+            json_bytes_max: 1_000,
+        },
+    })
+}
+
+/// The name and the message of the refusal of a value with this id.
+fn refused(registry: &Registry, id: u32) -> (&'static str, String) {
+    let reject = registry.body(id, &[2]).expect_err("no value of the schema");
+    (reject.code.as_str(), reject.message)
+}
+
+#[test]
+fn a_lookup_is_bounded_and_each_failure_is_named() {
+    let server = RegistryServer::start();
+    let empty = |name: &str| json!({"type": "record", "name": name, "fields": []}).to_string();
+    let refer = |subject: &str| json!([{"name": subject, "subject": subject, "version": 1}]);
+    let put = |subject: &str, answer: Value| {
+        server.put(format!("/subjects/{subject}/versions/1"), answer);
+    };
+    put("a", json!({"schema": empty("A"), "references": refer("b")}));
+    put("b", json!({"schema": empty("B"), "references": refer("a")}));
+    server.schema(1, json!({"schema": empty("C"), "references": refer("a")}));
+    for n in 0..5 {
+        let next = format!("n{}", n + 1);
+        put(
+            &format!("n{n}"),
+            json!({"schema": empty(&format!("N{n}")), "references": refer(&next)}),
+        );
+    }
+    server.schema(2, json!({"schema": empty("C"), "references": refer("n0")}));
+    server.schema(3, json!({"schema": empty("C"), "references": refer("nobody")}));
+    server.schema(4, json!({"schema": format!("{}{}", empty("C"), " ".repeat(2_000))}));
+    server.schema(5, json!({"schema": empty("C"), "more": "x".repeat(1_000_000)}));
+    server.schema(6, json!({"version": 1}));
+    let registry = client_of(&server.url, None);
+    assert!(registry.body(1, &[]).is_ok(), "a circle of references ends");
+    for (id, code, why) in [
+        (2, "schema-refused", "schemas.references_max"),
+        (3, "schema-refused", "refers to version 1 of nobody"),
+        (4, "schema-refused", "schemas.bytes_max"),
+        (5, "schema-refused", "schemas.bytes_max"),
+        (6, "schema-unavailable", "has no schema"),
+        (99, "schema-unknown", "has no schema 99"),
+    ] {
+        let (found, message) = refused(&registry, id);
+        assert!(found == code && message.contains(why), "{id}: {found}: {message}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let wrong = client_of(&format!("{}/wrong", server.url), None);
+    assert_eq!(refused(&wrong, 1).0, "schema-unavailable", "a 404 of something else");
+    server.ask_for_login("Bearer right");
+    for (login, code) in [("wrong", "schema-unavailable"), ("right", "not-of-schema")] {
+        let login = Login::of(login).expect("a token");
+        assert_eq!(refused(&client_of(&server.url, Some(login)), 1).0, code);
+    }
+    let nobody = refused(&client_of("http://127.0.0.1:9", None), 1);
+    assert_eq!(nobody.0, "schema-unavailable", "{nobody:?}");
+    server.turn(Mode::Hangs);
+    let began = Instant::now();
+    let hangs = refused(&client_of(&server.url, None), 1);
+    assert!(hangs.1.contains("schemas.timeout_ms"), "{hangs:?}");
+    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
 }

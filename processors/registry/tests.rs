@@ -99,6 +99,10 @@ fn every_avro_type_becomes_json() {
     let text = record_of(&json!(["null", "string"]));
     let bytes = written(&text, field(nothing));
     assert_eq!(read(&schema("AVRO", text), &bytes), Ok(json!({})), "null is absent");
+    let longs = record_of(&json!({"type": "array", "items": "long"}));
+    // A block of two with its size, a block of one without.
+    let bytes = [3, 4, 2, 4, 2, 6, 0];
+    assert_eq!(read(&schema("AVRO", longs), &bytes), Ok(json!({"it": [1, 2, 3]})));
 }
 
 #[test]

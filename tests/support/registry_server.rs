@@ -95,7 +95,10 @@ fn serve(mut stream: TcpStream, state: &Mutex<State>) -> Option<()> {
         (Mode::Answers, None) if path.starts_with("/schemas/ids/") => {
             (404, json!({"error_code": 40403, "message": "Schema not found"}))
         }
-        (Mode::Answers, None) => (404, json!({"error_code": 40401, "message": "No subject"})),
+        (Mode::Answers, None) if path.starts_with("/subjects/") => {
+            (404, json!({"error_code": 40401, "message": "Subject not found"}))
+        }
+        (Mode::Answers, None) => (404, json!("no such page")),
     };
     let body = body.to_string();
     write!(
