@@ -68,7 +68,7 @@ ifeq ($(KEEPSAKE_TEST_KAFKA),skip)
 	@$(skipped)
 endif
 
-test-all: check-build ## the multilingual encoder, after its set-up (91 MB more); the deployment; the dashboards; the clients
+test-all: check-build ## the multilingual encoder, after its set-up (91 MB more); the deployment; the dashboards; the clients, and those of mem0
 	$(call step,model,deploy/model/setup.sh)
 	$(call step,multilingual model,deploy/model/setup.sh --multilingual)
 	$(call step,multilingual tests,KEEPSAKE_TEST_MODEL='$(MODEL)' KEEPSAKE_TEST_MULTILINGUAL='$(MODEL)-multilingual' cargo test --locked multilingual -- --nocapture)
@@ -76,6 +76,7 @@ test-all: check-build ## the multilingual encoder, after its set-up (91 MB more)
 	$(call step,deployment,tests/deploy/run.sh)
 	$(call step,dashboards,deploy/grafana/check.sh)
 	$(call step,clients,tests/clients/run.sh)
+	$(call step,clients of mem0,tests/mem0/run.sh || (($$? == 4)))
 
 sim: check-build ## 10,000 simulated runs with fault injection (KEEPSAKE_SIM_SEEDS sets the number; KEEPSAKE_SIM_SEED repeats one)
 	$(call step,simulator,KEEPSAKE_SIM_SEEDS=$(or $(KEEPSAKE_SIM_SEEDS),10000) cargo test --locked --test integration sim:: -- --nocapture)

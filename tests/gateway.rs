@@ -1,5 +1,7 @@
 //! The gateway: MCP and HTTP over the topics, with keys and without, and what it refuses.
 
+mod hosted;
+
 use crate::support::program::{Printed, command, parsed, run};
 use crate::support::service::Place;
 use crate::support::{Broker, PATIENCE, Running, eventually, on_both_brokers, on_kafka};

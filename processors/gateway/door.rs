@@ -6,7 +6,7 @@ use crate::keys::{Caller, Keys};
 use crate::owners::Owners;
 use crate::refusal::{Refusal, Result};
 use crate::streams::{self, Decisions};
-use crate::{Options, mcp, mem0, own, pages};
+use crate::{Options, entities, hosted, mcp, mem0, own, pages};
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::{Path, Request, State};
@@ -250,6 +250,8 @@ pub fn app(gateway: Arc<Gateway>) -> Router {
         .route("/v1/keepsake/erasures", get(streams::erasures))
         .route("/v1/keepsake/export", get(streams::export))
         .merge(mem0::routes())
+        .merge(hosted::routes())
+        .merge(entities::routes())
         .fallback(async || Refusal::not_found("no such path: GET / names the doors"))
         .method_not_allowed_fallback(async || {
             let status = StatusCode::METHOD_NOT_ALLOWED;

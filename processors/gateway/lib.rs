@@ -1,11 +1,14 @@
 //! The gateway: HTTP and MCP for programs that do not speak Kafka. Publishes events and sends
 //! requests like any other client, and holds no state that a restart would lose.
 //!
-//! `calls.rs` is the Kafka client, `door.rs` admits or refuses an HTTP request, `mem0.rs`, `own.rs`,
-//! `streams.rs` and `mcp.rs` translate, `serve.rs` listens. No module here knows shards or policies.
+//! `calls.rs` is the Kafka client, `door.rs` admits or refuses an HTTP request, `mem0.rs`, `hosted.rs`,
+//! `own.rs`, `streams.rs` and `mcp.rs` translate, `serve.rs` listens. No module here knows shards or
+//! policies.
 
 pub mod calls;
 mod door;
+mod entities;
+mod hosted;
 pub mod keys;
 pub mod mcp;
 mod mem0;

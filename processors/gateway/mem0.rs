@@ -15,8 +15,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
-type Shared = State<Arc<Gateway>>;
-type Answer = Result<Json<Value>>;
+pub(crate) type Shared = State<Arc<Gateway>>;
+pub(crate) type Answer = Result<Json<Value>>;
 
 /// Memories in one answer of `GET /memories` without `top_k`, as in mem0.
 const LISTED: u64 = 100;
@@ -33,35 +33,45 @@ pub fn routes() -> Router<Arc<Gateway>> {
 }
 
 #[derive(Default, Deserialize)]
-struct Named {
-    user_id: Option<String>,
+pub(crate) struct Named {
+    pub user_id: Option<String>,
     agent_id: Option<String>,
     run_id: Option<String>,
     top_k: Option<u64>,
     limit: Option<u64>,
 }
 
-#[derive(Deserialize)]
-struct Added {
-    messages: Value,
-    user_id: Option<String>,
-    agent_id: Option<String>,
-    run_id: Option<String>,
-    metadata: Option<Map<String, Value>>,
-    infer: Option<bool>,
+#[derive(Default, Deserialize)]
+pub(crate) struct Added {
+    pub messages: Value,
+    pub user_id: Option<String>,
+    pub agent_id: Option<String>,
+    pub run_id: Option<String>,
+    pub metadata: Option<Map<String, Value>>,
+    pub infer: Option<bool>,
+    /// Time of the messages, and end of what they say. mem0's server has neither.
+    /// The key of a call that may come twice.
+    #[serde(skip)]
+    pub key: Option<String>,
+    #[serde(skip)]
+    pub at: Value,
+    #[serde(skip)]
+    pub expires_at: Value,
 }
 
-#[derive(Deserialize)]
-struct Searched {
-    query: String,
-    user_id: Option<String>,
-    agent_id: Option<String>,
-    run_id: Option<String>,
+#[derive(Default, Deserialize)]
+pub(crate) struct Searched {
+    pub query: String,
+    pub user_id: Option<String>,
+    pub agent_id: Option<String>,
+    pub run_id: Option<String>,
     #[serde(default)]
-    filters: Map<String, Value>,
+    pub filters: Map<String, Value>,
     #[serde(alias = "limit")]
-    top_k: Option<u64>,
-    threshold: Option<f64>,
+    pub top_k: Option<u64>,
+    pub threshold: Option<f64>,
+    #[serde(skip)]
+    pub include_archived: bool,
 }
 
 async fn add(
@@ -70,6 +80,12 @@ async fn add(
     headers: HeaderMap,
     Json(body): Json<Added>,
 ) -> Answer {
+    let key = idempotency_key(&headers).map(str::to_owned);
+    Ok(Json(json!({"results": store(&gateway, &caller, Added { key, ..body }).await?})))
+}
+
+/// Publishes messages and returns a row for each memory that they made or changed.
+pub(crate) async fn store(gateway: &Gateway, caller: &Caller, body: Added) -> Result<Vec<Value>> {
     caller.may(Right::Write)?;
     let user = caller.user(body.user_id.as_deref())?;
     let mut metadata = texts(body.metadata.unwrap_or_default())?;
@@ -82,7 +98,7 @@ async fn add(
     let mut results = Vec::new();
     for (n, message) in messages(body.messages)?.into_iter().enumerate() {
         let content = &message["content"];
-        let id = json!(idempotency_key(&headers).map(|key| format!("{key}/{n}")));
+        let id = json!(body.key.as_ref().map(|key| format!("{key}/{n}")));
         let event = if infers {
             of(
                 "turn",
@@ -92,20 +108,29 @@ async fn add(
                     ("session", &session),
                     ("speaker", &message["name"]),
                     ("metadata", &metadata),
+                    ("at", &body.at),
                     ("id", &id),
                 ],
             )
         } else {
-            let fields =
-                [("content", content), ("session", &session), ("metadata", &metadata), ("id", &id)];
-            of("remember", &fields)
+            of(
+                "remember",
+                &[
+                    ("content", content),
+                    ("session", &session),
+                    ("metadata", &metadata),
+                    ("at", &body.at),
+                    ("expires_at", &body.expires_at),
+                    ("id", &id),
+                ],
+            )
         };
         let receipt = gateway.calls.publish(&user, event).await?;
         for decision in receipt["decisions"].as_array().into_iter().flatten() {
-            results.extend(added(&gateway, &user, decision, content));
+            results.extend(added(gateway, &user, decision, content));
         }
     }
-    Ok(Json(json!({"results": results})))
+    Ok(results)
 }
 
 /// Shows a decision that kept something as mem0's event. A dropped candidate has no row there.
@@ -152,7 +177,7 @@ fn messages(value: Value) -> Result<Vec<Value>> {
 }
 
 /// Metadata in the form of the service: names and texts. Numbers and booleans become texts.
-fn texts(metadata: Map<String, Value>) -> Result<Map<String, Value>> {
+pub(crate) fn texts(metadata: Map<String, Value>) -> Result<Map<String, Value>> {
     metadata
         .into_iter()
         .map(|(name, value)| match value {
@@ -168,6 +193,10 @@ async fn search(
     Extension(caller): Extension<Caller>,
     Json(body): Json<Searched>,
 ) -> Answer {
+    Ok(Json(json!({"results": find(&gateway, &caller, body).await?})))
+}
+
+pub(crate) async fn find(gateway: &Gateway, caller: &Caller, body: Searched) -> Result<Vec<Value>> {
     caller.may(Right::Read)?;
     let mut filters = Map::new();
     flatten(body.filters, &mut filters)?;
@@ -187,23 +216,30 @@ async fn search(
             ("where", &metadata),
             ("min_relevance", &json!(body.threshold)),
             ("session", &json!(session)),
+            ("include_archived", &if body.include_archived { json!(true) } else { Value::Null }),
             ("format", &"none".into()),
         ],
     );
     let reply = gateway.calls.ask(&user, request).await?;
-    Ok(Json(json!({"results": rows(&gateway, &user, &reply, session.as_deref())})))
+    Ok(rows(gateway, &user, &reply, session.as_deref()))
 }
 
 /// Takes a name out of the filters, unless the call gives the name beside them.
-fn taken(filters: &mut Map<String, Value>, name: &str, given: Option<String>) -> Option<String> {
+pub(crate) fn taken(
+    filters: &mut Map<String, Value>,
+    name: &str,
+    given: Option<String>,
+) -> Option<String> {
     let filter = filters.remove(name).and_then(|value| value.as_str().map(str::to_owned));
     given.or(filter)
 }
 
-/// Joins the fields of mem0's filters into one map of equalities.
-fn flatten(filters: Map<String, Value>, into: &mut Map<String, Value>) -> Result<()> {
+/// Joins the fields of mem0's filters into one map of equalities. An asterisk means any value there,
+/// so equality with an asterisk would be another question.
+pub(crate) fn flatten(filters: Map<String, Value>, into: &mut Map<String, Value>) -> Result<()> {
     for (name, value) in filters {
         match value {
+            Value::Object(metadata) if name == "metadata" => flatten(metadata, into)?,
             Value::Array(all) if name == "AND" => {
                 for one in all {
                     let Value::Object(one) = one else {
@@ -215,7 +251,7 @@ fn flatten(filters: Map<String, Value>, into: &mut Map<String, Value>) -> Result
             Value::Object(test) if test.len() == 1 && test.contains_key("eq") => {
                 into.insert(name, test["eq"].clone());
             }
-            Value::String(_) | Value::Number(_) | Value::Bool(_) => {
+            Value::String(_) | Value::Number(_) | Value::Bool(_) if value != "*" => {
                 into.insert(name, value);
             }
             _ => {
@@ -244,14 +280,19 @@ async fn list(
     Ok(Json(json!({"results": rows})))
 }
 
-fn rows(gateway: &Gateway, user: &UserKey, reply: &Value, run: Option<&str>) -> Vec<Value> {
+pub(crate) fn rows(
+    gateway: &Gateway,
+    user: &UserKey,
+    reply: &Value,
+    run: Option<&str>,
+) -> Vec<Value> {
     let memories = reply["memories"].as_array().into_iter().flatten();
     let memories = memories.filter(|memory| run.is_none_or(|run| memory["session"] == run));
     memories.map(|memory| row(gateway, user, memory)).collect()
 }
 
 /// A memory in the form of mem0.
-fn row(gateway: &Gateway, user: &UserKey, memory: &Value) -> Value {
+pub(crate) fn row(gateway: &Gateway, user: &UserKey, memory: &Value) -> Value {
     gateway.owners.note(user, memory["id"].as_str().unwrap_or_default());
     let metadata = memory["metadata"].as_object().cloned().unwrap_or_default();
     let updated = &memory["updated_at"];
@@ -260,6 +301,7 @@ fn row(gateway: &Gateway, user: &UserKey, memory: &Value) -> Value {
         "memory": memory["content"],
         "user_id": user.user(),
         "agent_id": metadata.get("agent_id"),
+        "app_id": metadata.get("app_id"),
         "run_id": memory["session"],
         "metadata": metadata,
         "created_at": memory["created_at"],
@@ -292,7 +334,7 @@ async fn delete_all(
 }
 
 /// Runs a tool on the memory of a path.
-async fn on(
+pub(crate) async fn on(
     gateway: &Arc<Gateway>,
     caller: &Caller,
     named: &Named,
@@ -325,6 +367,17 @@ async fn update(
     Query(named): Query<Named>,
     Json(body): Json<Value>,
 ) -> Answer {
+    change(&gateway, &caller, &named, &id, &body).await?;
+    Ok(Json(json!({"message": "Memory updated successfully"})))
+}
+
+pub(crate) async fn change(
+    gateway: &Arc<Gateway>,
+    caller: &Caller,
+    named: &Named,
+    id: &str,
+    body: &Value,
+) -> Result<()> {
     let mut arguments = json!({"id": id});
     // Versions of mem0 differ in the name.
     let text = ["text", "memory", "data", "content"].iter().find_map(|name| body[*name].as_str());
@@ -337,8 +390,8 @@ async fn update(
     if arguments.as_object().is_some_and(|fields| fields.len() == 1) {
         return Err(Refusal::invalid("text", "give text or metadata"));
     }
-    on(&gateway, &caller, &named, "update_memory", arguments).await?;
-    Ok(Json(json!({"message": "Memory updated successfully"})))
+    on(gateway, caller, named, "update_memory", arguments).await?;
+    Ok(())
 }
 
 async fn delete(
@@ -351,14 +404,24 @@ async fn delete(
     Ok(Json(json!({"message": "Memory deleted successfully"})))
 }
 
-/// The contents of a memory one after another: mem0 has a row for each change.
 async fn history(
     State(gateway): Shared,
     Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
     Query(named): Query<Named>,
 ) -> Answer {
-    let (_, reply) = on(&gateway, &caller, &named, "memory_history", json!({"id": id})).await?;
+    let (_, rows) = changes(&gateway, &caller, &named, &id).await?;
+    Ok(Json(Value::Array(rows)))
+}
+
+/// The contents of a memory one after another: mem0 has a row for each change.
+pub(crate) async fn changes(
+    gateway: &Arc<Gateway>,
+    caller: &Caller,
+    named: &Named,
+    id: &str,
+) -> Result<(UserKey, Vec<Value>)> {
+    let (user, reply) = on(gateway, caller, named, "memory_history", json!({"id": id})).await?;
     let memory = &reply["memory"];
     let earlier = reply["history"].as_array().cloned().unwrap_or_default();
     let mut contents: Vec<&Value> = earlier.iter().map(|revision| &revision["content"]).collect();
@@ -382,5 +445,5 @@ async fn history(
             })
         })
         .collect();
-    Ok(Json(Value::Array(rows)))
+    Ok((user, rows))
 }

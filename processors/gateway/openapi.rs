@@ -61,6 +61,82 @@ const MEM0: [(&str, &str, &str, &[&str]); 8] = [
     ("get", "/memories/{id}/history", "Read the changes of one memory", &["user_id"]),
 ];
 
+/// The paths of the clients of mem0's hosted service, in the same form.
+const HOSTED: [(&str, &str, &str, &[&str]); 17] = [
+    ("get", "/v1/ping/", "Check the key; organization and project are the tenant", &[]),
+    (
+        "post",
+        "/v3/memories/add/",
+        "Add messages, or store them as they are with infer: false, as only then with expiration_date",
+        &[
+            "messages*",
+            "user_id",
+            "agent_id",
+            "app_id",
+            "run_id",
+            "metadata",
+            "infer",
+            "filters",
+            "timestamp",
+            "expiration_date",
+        ],
+    ),
+    (
+        "post",
+        "/v3/memories/",
+        "List a user's memories; filters know AND, equality and ranges of created_at. page and \
+         page_size are in the query",
+        &["filters*", "start_date", "end_date"],
+    ),
+    (
+        "post",
+        "/v3/memories/search/",
+        "Find the memories that answer a question; filters know AND and equality. rerank and \
+         keyword_search change nothing: each search ranks by meaning and by words",
+        &["query*", "filters*", "metadata", "top_k", "threshold", "fields", "latest_only"],
+    ),
+    (
+        "delete",
+        "/v1/memories/",
+        "Erase what the given names have in common",
+        &["user_id", "agent_id", "app_id", "run_id"],
+    ),
+    ("get", "/v1/memories/{id}/", "Read one memory", &["user_id"]),
+    ("put", "/v1/memories/{id}/", "Change one memory", &["text", "metadata"]),
+    (
+        "delete",
+        "/v1/memories/{id}/",
+        "Erase one memory, with delete_linked also those that it replaced",
+        &["user_id", "delete_linked"],
+    ),
+    ("get", "/v1/memories/{id}/history/", "Read the changes of one memory", &["user_id"]),
+    ("put", "/v1/batch/", "Change up to 1,000 memories, one after another", &["memories*"]),
+    ("delete", "/v1/batch/", "Erase the memories of the body, one after another", &[]),
+    (
+        "post",
+        "/v1/feedback/",
+        "POSITIVE confirms a memory, NEGATIVE is irrelevant, VERY_NEGATIVE wrong",
+        &["memory_id*", "feedback*", "feedback_reason"],
+    ),
+    (
+        "get",
+        "/v1/entities/",
+        "List the users, agents, apps and runs that have active memories. Reads the whole memories \
+         topic, which takes seconds at a million memories; too_large if the tenant has more than \
+         gateway.remembered_max",
+        &["page", "page_size"],
+    ),
+    (
+        "delete",
+        "/v2/entities/{kind}/{name}/",
+        "Erase a user, or all memories of an agent, an app or a run; also at /v1/entities/",
+        &[],
+    ),
+    ("post", "/v1/exports/", "501 no_language_model, as /v1/summary/ and /v2/profiles/", &[]),
+    ("get", "/api/v1/orgs/{rest}", "501 no_platform: a key has a tenant", &[]),
+    ("get", "/api/v1/webhooks/{rest}", "501 no_webhooks: read the memories topic", &[]),
+];
+
 pub fn document() -> Value {
     let mut schemas = Map::new();
     for (name, text) in SCHEMAS {
@@ -91,7 +167,7 @@ pub fn document() -> Value {
         get["responses"]["200"]["content"] = json!({kind: {}});
         paths.insert(format!("/v1/keepsake/{name}"), json!({"get": get}));
     }
-    for (method, path, summary, names) in MEM0 {
+    for (method, path, summary, names) in MEM0.into_iter().chain(HOSTED) {
         let paths = paths.entry(path).or_insert_with(|| json!({}));
         paths[method] = mem0(method, path, summary, names);
     }
@@ -125,9 +201,15 @@ fn responses(good: Value) -> Value {
 fn mem0(method: &str, path: &str, summary: &str, names: &[&str]) -> Value {
     let plain = names.iter().map(|name| name.trim_end_matches('*'));
     let mut parameters = Vec::new();
-    if path.contains("{id}") {
-        let schema = json!({"type": "string", "format": "uuid"});
-        parameters.push(json!({"name": "id", "in": "path", "required": true, "schema": schema}));
+    for name in ["id", "kind", "name", "rest"] {
+        if path.contains(&format!("{{{name}}}")) {
+            let mut schema = json!({"type": "string"});
+            if name == "id" {
+                schema["format"] = "uuid".into();
+            }
+            let place = json!({"name": name, "in": "path", "required": true, "schema": schema});
+            parameters.push(place);
+        }
     }
     let mut call = json!({"summary": summary, "responses": responses(json!({}))});
     if ["post", "put"].contains(&method) {

@@ -37,6 +37,11 @@ impl Refusal {
         Refusal::new(StatusCode::TOO_MANY_REQUESTS, "overloaded", message)
     }
 
+    /// A call of mem0 that Keepsake does not answer. The code names the part that is missing.
+    pub fn unsupported(code: &str, message: impl Into<String>) -> Refusal {
+        Refusal::new(StatusCode::NOT_IMPLEMENTED, code, message)
+    }
+
     /// Translates an error reply of the service. The name stays the service's.
     pub fn of_reply(reply: &Value) -> Option<Refusal> {
         let error = reply.get("error")?;
