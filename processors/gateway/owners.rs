@@ -154,12 +154,11 @@ fn held_memory(user: &str, id: &str, value: &[u8]) -> Option<HeldMemory> {
     })
 }
 
+type Visit<'a> = dyn FnMut(&str, &str, &str, Option<&[u8]>) + 'a;
+
 /// Calls `visit` with tenant, user, id and value of each record of the memories topic, in the order
 /// of each memory's changes. A tombstone has no value.
-fn visit(
-    calls: &Calls,
-    visit: &mut dyn FnMut(&str, &str, &str, Option<&[u8]>),
-) -> fault::Result<()> {
+fn visit(calls: &Calls, visit: &mut Visit<'_>) -> fault::Result<()> {
     let topic = &calls.topics.memories;
     let partitions = calls.connection.partitions(std::slice::from_ref(topic))?;
     let count = partitions.get(topic).copied().unwrap_or(0);
