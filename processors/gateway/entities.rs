@@ -7,7 +7,7 @@ use crate::hosted::Page;
 use crate::keys::{Caller, Right};
 use crate::mem0::{Answer, Shared};
 use crate::owners::HeldMemory;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, Result};
 use crate::tools::of;
 use axum::extract::{Path, Query, State};
 use axum::routing::{delete, get};
@@ -46,11 +46,12 @@ async fn list(
             *last = changed.max(last);
         }
     }
-    let row = |((kind, name), (count, first, last)): (_, (usize, _, _))| {
-        json!({"id": name, "name": name, "type": kind, "total_memories": count, "owner": caller.tenant,
-            "created_at": first, "updated_at": last, "metadata": null})
-    };
-    Ok(Json(page.of("/v1/entities/", found.into_iter().map(row).collect())))
+    let mut rows = Vec::new();
+    for ((kind, name), (count, first, last)) in found {
+        rows.push(json!({"id": name, "name": name, "type": kind, "total_memories": count,
+            "owner": caller.tenant, "created_at": first, "updated_at": last, "metadata": null}));
+    }
+    Ok(Json(page.of("/v1/entities/", rows)))
 }
 
 async fn erase(
@@ -58,33 +59,45 @@ async fn erase(
     Extension(caller): Extension<Caller>,
     Path((kind, name)): Path<(String, String)>,
 ) -> Answer {
-    caller.may(Right::Forget)?;
-    if !["user", "agent", "app", "run"].contains(&kind.as_str()) {
-        return Err(Refusal::invalid("type", "an entity is a user, an agent, an app or a run"));
-    }
-    let calls = &gateway.calls;
-    if kind == "user" {
-        let user = caller.user(Some(&name))?;
-        calls.publish(&user, of("forget", &[("everything", &json!(true))])).await?;
-    } else {
-        let memories = gateway.owners.held(calls, &caller).await?;
-        let has_name = |memory: &&HeldMemory| names(memory).any(|it| it == (&kind, &name));
-        // A run is erased as a whole in each user, also its turns that made no memory.
-        let field = if kind == "run" { "session" } else { "memory" };
-        let erased: BTreeSet<(&str, &str)> = memories
-            .iter()
-            .filter(has_name)
-            .map(|it| {
-                (it.user.as_str(), if kind == "run" { name.as_str() } else { it.id.as_str() })
-            })
-            .collect();
-        if erased.is_empty() {
-            return Err(Refusal::not_found(format!("no memory is of the {kind} {name}")));
-        }
-        for (user, value) in erased {
-            let event = of("forget", &[(field, &value.into())]);
-            calls.publish(&caller.user(Some(user))?, event).await?;
-        }
-    }
+    erase_everywhere(&gateway, &caller, &kind, &name).await?;
     Ok(Json(json!({"message": "Entity deleted successfully!"})))
+}
+
+/// Erases an entity in all users that the caller may change. A run is erased as a whole, also its
+/// turns that made no memory.
+pub(crate) async fn erase_everywhere(
+    gateway: &Gateway,
+    caller: &Caller,
+    kind: &str,
+    name: &str,
+) -> Result<()> {
+    caller.may(Right::Forget)?;
+    let calls = &gateway.calls;
+    match kind {
+        "user" => {
+            let event = of("forget", &[("everything", &json!(true))]);
+            calls.publish(&caller.user(Some(name))?, event).await?;
+            return Ok(());
+        }
+        "agent" | "app" | "run" => {}
+        _ => {
+            let what = "an entity is a user, an agent, an app or a run";
+            return Err(Refusal::invalid("type", what));
+        }
+    }
+    let memories = gateway.owners.held(calls, caller).await?;
+    let mut erased = BTreeSet::new();
+    for memory in memories.iter().filter(|memory| names(memory).any(|it| it == (kind, name))) {
+        let value = if kind == "run" { name } else { memory.id.as_str() };
+        erased.insert((memory.user.as_str(), value));
+    }
+    if erased.is_empty() {
+        return Err(Refusal::not_found(format!("no memory is of the {kind} {name}")));
+    }
+    let field = if kind == "run" { "session" } else { "memory" };
+    for (user, value) in erased {
+        let event = of("forget", &[(field, &value.into())]);
+        calls.publish(&caller.user(Some(user))?, event).await?;
+    }
+    Ok(())
 }

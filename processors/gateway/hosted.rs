@@ -4,6 +4,10 @@
 //! Calls that need mem0's language model or its platform are refused with 501 and a name.
 
 use crate::door::Gateway;
+use crate::entities;
+use crate::filters::{
+    check_filters, check_unsupported, flatten, is_within, moment, take_dates, taken, texts,
+};
 use crate::keys::{Caller, Right};
 use crate::mem0::{self, Answer, Named, Shared};
 use crate::own::idempotency_key;
@@ -14,9 +18,6 @@ use axum::http::HeaderMap;
 use axum::routing::{any, delete, get, post, put};
 use axum::{Extension, Json, Router};
 use domain::UserKey;
-use jiff::Timestamp;
-use jiff::civil::Date;
-use jiff::tz::TimeZone;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -78,22 +79,10 @@ async fn ping(Extension(caller): Extension<Caller>) -> Json<Value> {
     Json(json!({"status": "ok", "org_id": tenant, "project_id": tenant, "user_email": null}))
 }
 
-/// Refuses the options that are given and that Keepsake has no part for.
-fn check_unsupported(given: &Map<String, Value>, names: &[(&str, &str)]) -> Result<()> {
-    for (name, why) in names {
-        let is_given = given.get(*name).is_some_and(|it| !it.is_null() && *it != json!(false));
-        if is_given {
-            let refusal = Refusal::unsupported("not_supported", format!("{name}: {why}"));
-            return Err(Refusal { field: Some((*name).to_owned()), ..refusal });
-        }
-    }
-    Ok(())
-}
-
 const MODEL: &str = "needs mem0's language model";
 
 #[derive(Deserialize)]
-struct HostedMessages {
+struct NewMemories {
     messages: Value,
     #[serde(default)]
     filters: Map<String, Value>,
@@ -113,7 +102,7 @@ async fn add(
     State(gateway): Shared,
     Extension(caller): Extension<Caller>,
     headers: HeaderMap,
-    Json(body): Json<HostedMessages>,
+    Json(body): Json<NewMemories>,
 ) -> Answer {
     let without = [
         ("custom_categories", MODEL),
@@ -126,10 +115,11 @@ async fn add(
     ];
     check_unsupported(&body.others, &without)?;
     let mut names = Map::new();
-    mem0::flatten(body.filters, &mut names)?;
-    let mut taken = |name: &str, given| mem0::taken(&mut names, name, given);
-    let (user_id, run_id) = (taken("user_id", body.user_id), taken("run_id", body.run_id));
-    let (agent_id, app_id) = (taken("agent_id", body.agent_id), taken("app_id", body.app_id));
+    flatten(body.filters, &mut names)?;
+    let user_id = taken(&mut names, "user_id", body.user_id);
+    let agent_id = taken(&mut names, "agent_id", body.agent_id);
+    let app_id = taken(&mut names, "app_id", body.app_id);
+    let run_id = taken(&mut names, "run_id", body.run_id);
     if let Some((name, _)) = names.iter().next() {
         let what = format!("filters.{name}: add takes user_id, agent_id, app_id and run_id there");
         return Err(Refusal::invalid("filters", what));
@@ -166,28 +156,8 @@ async fn add(
     Ok(Json(json!({"message": message, "status": "SUCCEEDED", "results": results})))
 }
 
-/// Reads seconds since 1970, a date, or a time. A date means its end where it is an upper bound.
-fn moment(name: &str, value: &Value, is_end: bool) -> Result<Timestamp> {
-    let read = match value {
-        Value::Number(seconds) => seconds
-            .as_f64()
-            .and_then(|seconds| Timestamp::from_millisecond((seconds * 1000.0) as i64).ok()),
-        Value::String(text) => text.parse().ok().or_else(|| {
-            let day: Date = text.parse().ok().filter(|_| text.len() == 10)?;
-            let time = if is_end { day.at(23, 59, 59, 999_000_000) } else { day.at(0, 0, 0, 0) };
-            Some(time.to_zoned(TimeZone::UTC).ok()?.timestamp())
-        }),
-        _ => None,
-    };
-    read.ok_or_else(|| {
-        let what =
-            format!("{name} is neither a date like 2026-01-31, nor an RFC 3339 time, nor seconds");
-        Refusal::invalid(name, what)
-    })
-}
-
 #[derive(Deserialize)]
-struct HostedQuestion {
+struct Question {
     query: String,
     #[serde(default)]
     filters: Map<String, Value>,
@@ -203,7 +173,7 @@ struct HostedQuestion {
 async fn search(
     State(gateway): Shared,
     Extension(caller): Extension<Caller>,
-    Json(body): Json<HostedQuestion>,
+    Json(body): Json<Question>,
 ) -> Answer {
     let without = [
         ("categories", MODEL),
@@ -234,70 +204,12 @@ async fn search(
     Ok(Json(json!({"results": rows})))
 }
 
-/// Refuses the names that stand for no metadata there, which an equality would never meet.
-fn check_filters(filters: &Map<String, Value>) -> Result<()> {
-    let names = ["updated_at", "timestamp", "categories", "keywords", "memory_ids", "feedback"];
-    for (name, value) in filters {
-        if names.contains(&name.as_str()) {
-            let what = format!("filters.{name} is not supported");
-            return Err(Refusal {
-                field: Some("filters".into()),
-                ..Refusal::unsupported("not_supported", what)
-            });
-        }
-        for part in value.as_array().into_iter().flatten().filter_map(Value::as_object) {
-            check_filters(part)?;
-        }
-    }
-    Ok(())
-}
-
 fn chosen(mut row: Value, fields: Option<&[String]>) -> Value {
     row["categories"] = json!([]);
     if let (Some(fields), Some(row)) = (fields, row.as_object_mut()) {
         row.retain(|name, _| name == "id" || fields.contains(name));
     }
     row
-}
-
-/// A comparison of the time at which a memory was made.
-type TimeBound = (String, Timestamp);
-
-/// Takes the comparisons of `created_at` out of filters.
-fn take_dates(filters: &mut Map<String, Value>) -> Result<Vec<TimeBound>> {
-    let mut bounds = Vec::new();
-    if let Some(test) = filters.remove("created_at") {
-        let Some(test) = test.as_object() else {
-            let what = "filters.created_at takes gt, gte, lt and lte";
-            return Err(Refusal::invalid("filters", what));
-        };
-        for (name, value) in test {
-            if !["gt", "gte", "lt", "lte"].contains(&name.as_str()) {
-                let what = format!("filters.created_at takes gt, gte, lt and lte, not {name}");
-                return Err(Refusal::invalid("filters", what));
-            }
-            let is_end = ["gt", "lte"].contains(&name.as_str());
-            bounds.push((name.clone(), moment("filters", value, is_end)?));
-        }
-    }
-    for part in filters.get_mut("AND").and_then(Value::as_array_mut).into_iter().flatten() {
-        if let Some(part) = part.as_object_mut() {
-            bounds.extend(take_dates(part)?);
-        }
-    }
-    Ok(bounds)
-}
-
-fn is_within(memory: &Value, bounds: &[TimeBound]) -> bool {
-    let at = memory["created_at"].as_str().and_then(|at| at.parse::<Timestamp>().ok());
-    bounds.iter().all(|(test, bound)| {
-        at.as_ref().is_some_and(|at| match test.as_str() {
-            "gt" => at > bound,
-            "gte" => at >= bound,
-            "lt" => at < bound,
-            _ => at <= bound,
-        })
-    })
 }
 
 #[derive(Deserialize)]
@@ -312,9 +224,9 @@ impl Page {
         let page = self.page.unwrap_or(1).max(1);
         let size = self.page_size.unwrap_or(PAGE).max(1);
         let count = rows.len();
-        let link = |page: usize| format!("{path}?page={page}&page_size={size}");
-        let next = (page.saturating_mul(size) < count).then(|| link(page + 1));
-        let previous = (page > 1).then(|| link(page - 1));
+        let has_next = page.saturating_mul(size) < count;
+        let next = has_next.then(|| format!("{path}?page={}&page_size={size}", page + 1));
+        let previous = (page > 1).then(|| format!("{path}?page={}&page_size={size}", page - 1));
         let skipped = (page - 1).saturating_mul(size);
         let results: Vec<Value> = rows.into_iter().skip(skipped).take(size).collect();
         json!({"count": count, "next": next, "previous": previous, "results": results})
@@ -322,7 +234,7 @@ impl Page {
 }
 
 #[derive(Deserialize)]
-struct Listed {
+struct Listing {
     #[serde(default)]
     filters: Map<String, Value>,
     start_date: Option<Value>,
@@ -335,7 +247,7 @@ async fn list(
     State(gateway): Shared,
     Extension(caller): Extension<Caller>,
     Query(page): Query<Page>,
-    Json(body): Json<Listed>,
+    Json(body): Json<Listing>,
 ) -> Answer {
     caller.may(Right::Read)?;
     let without = [("categories", MODEL), ("show_expired", "an expired memory is erased")];
@@ -351,10 +263,10 @@ async fn list(
     }
     check_filters(&given)?;
     let mut filters = Map::new();
-    mem0::flatten(given, &mut filters)?;
-    let user = caller.user(mem0::taken(&mut filters, "user_id", None).as_deref())?;
-    let session = mem0::taken(&mut filters, "run_id", None);
-    let mut memories = all(&gateway, &user, session.as_deref(), &mem0::texts(filters)?).await?;
+    flatten(given, &mut filters)?;
+    let user = caller.user(taken(&mut filters, "user_id", None).as_deref())?;
+    let session = taken(&mut filters, "run_id", None);
+    let mut memories = all(&gateway, &user, session.as_deref(), &texts(filters)?).await?;
     memories.retain(|memory| is_within(memory, &bounds));
     let rows = memories.iter().map(|memory| chosen(mem0::row(&gateway, &user, memory), None));
     Ok(Json(page.of("/v3/memories/", rows.collect())))
@@ -442,7 +354,7 @@ async fn update(
 }
 
 #[derive(Deserialize)]
-struct Deleted {
+struct Linked {
     delete_linked: Option<bool>,
 }
 
@@ -451,31 +363,45 @@ async fn delete_one(
     Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
     Query(named): Query<Named>,
-    Query(deleted): Query<Deleted>,
+    Query(linked): Query<Linked>,
 ) -> Answer {
-    caller.may(Right::Forget)?;
     let mut left = vec![id];
-    let mut erased = 0;
+    let mut is_first = true;
     while let Some(id) = left.pop() {
         let by_id = json!({"id": id});
-        if deleted.delete_linked == Some(true) && erased < BATCH_MAX {
-            let (_, reply) =
-                mem0::on(&gateway, &caller, &named, "get_memory", by_id.clone()).await?;
-            let older = reply["memory"]["supersedes"].as_array().cloned().unwrap_or_default();
-            left.extend(older.iter().filter_map(|id| id.as_str().map(str::to_owned)));
+        let mut older = Vec::new();
+        if linked.delete_linked == Some(true) {
+            older = replaced(&gateway, &caller, &named, &by_id).await?;
         }
-        let done = mem0::on(&gateway, &caller, &named, "delete_memory", by_id).await;
-        // An older version may be erased already, with the newer one or before.
-        if erased == 0 || done.as_ref().is_err_and(|refusal| refusal.code != "not_found") {
-            done?;
+        match mem0::on(&gateway, &caller, &named, "delete_memory", by_id).await {
+            Ok(_) => left.extend(older),
+            // An older version may be erased already.
+            Err(refusal) if !is_first && refusal.code == "not_found" => {}
+            Err(refusal) => return Err(refusal),
         }
-        erased += 1;
+        is_first = false;
     }
     Ok(Json(json!({"message": "Memory deleted successfully!"})))
 }
 
+/// The older versions of a memory; none if the memory is gone.
+async fn replaced(
+    gateway: &Arc<Gateway>,
+    caller: &Caller,
+    named: &Named,
+    by_id: &Value,
+) -> Result<Vec<String>> {
+    let memory = match mem0::on(gateway, caller, named, "get_memory", by_id.clone()).await {
+        Ok((_, mut reply)) => reply["memory"].take(),
+        Err(refusal) if refusal.code == "not_found" => Value::Null,
+        Err(refusal) => return Err(refusal),
+    };
+    let older = memory["supersedes"].as_array().into_iter().flatten();
+    Ok(older.filter_map(|id| id.as_str().map(str::to_owned)).collect())
+}
+
 #[derive(Deserialize)]
-struct Erased {
+struct ErasedNames {
     user_id: Option<String>,
     agent_id: Option<String>,
     app_id: Option<String>,
@@ -487,7 +413,7 @@ struct Erased {
 async fn delete_all(
     State(gateway): Shared,
     Extension(caller): Extension<Caller>,
-    Query(named): Query<Erased>,
+    Query(named): Query<ErasedNames>,
 ) -> Answer {
     caller.may(Right::Forget)?;
     if named.filters.is_some() {
@@ -498,6 +424,15 @@ async fn delete_all(
     if names.iter().any(|name| name.as_deref() == Some("*")) {
         let what = "* would erase everybody's memories: erase one user after another";
         return Err(Refusal::unsupported("not_supported", what));
+    }
+    if named.user_id.is_none() && caller.user.is_none() {
+        let kinds = ["user", "agent", "app", "run"];
+        let mut given =
+            kinds.iter().zip(names).filter_map(|(kind, name)| Some((kind, name.as_ref()?)));
+        if let (Some((kind, name)), None) = (given.next(), given.next()) {
+            entities::erase_everywhere(&gateway, &caller, kind, name).await?;
+            return Ok(Json(json!({"message": "Memories deleted successfully!"})));
+        }
     }
     let labels = [("agent_id", named.agent_id), ("app_id", named.app_id)];
     let labels = labels.into_iter().filter_map(|(name, value)| Some((name.into(), value?.into())));
@@ -547,8 +482,10 @@ impl Batch {
         }
         let mut found = Vec::new();
         for memory in &self.memories {
-            let missing = || Refusal::invalid("memories", "each entry needs memory_id");
-            found.push((memory["memory_id"].as_str().ok_or_else(missing)?, memory));
+            let Some(id) = memory["memory_id"].as_str() else {
+                return Err(Refusal::invalid("memories", "each entry needs memory_id"));
+            };
+            found.push((id, memory));
         }
         Ok(found)
     }
@@ -590,7 +527,7 @@ async fn delete_batch(
 }
 
 #[derive(Deserialize)]
-struct Feedback {
+struct Judgement {
     memory_id: String,
     feedback: Option<String>,
     feedback_reason: Option<String>,
@@ -600,7 +537,7 @@ async fn feedback(
     State(gateway): Shared,
     Extension(caller): Extension<Caller>,
     Query(named): Query<Named>,
-    Json(body): Json<Feedback>,
+    Json(body): Json<Judgement>,
 ) -> Answer {
     caller.may(Right::Write)?;
     let signal = match body.feedback.as_deref() {

@@ -8,6 +8,7 @@
 pub mod calls;
 mod door;
 mod entities;
+mod filters;
 mod hosted;
 pub mod keys;
 pub mod mcp;

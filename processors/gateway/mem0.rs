@@ -2,6 +2,7 @@
 //! the session, `agent_id` a metadata field, `score` the relevance.
 
 use crate::door::Gateway;
+use crate::filters::{flatten, taken, texts};
 use crate::keys::{Caller, Right};
 use crate::own::idempotency_key;
 use crate::refusal::{Refusal, Result};
@@ -176,18 +177,6 @@ fn messages(value: Value) -> Result<Vec<Value>> {
         .collect()
 }
 
-/// Metadata in the form of the service: names and texts. Numbers and booleans become texts.
-pub(crate) fn texts(metadata: Map<String, Value>) -> Result<Map<String, Value>> {
-    metadata
-        .into_iter()
-        .map(|(name, value)| match value {
-            Value::String(_) => Ok((name, value)),
-            Value::Number(_) | Value::Bool(_) => Ok((name, value.to_string().into())),
-            _ => Err(Refusal::invalid("metadata", format!("metadata.{name} must be a text"))),
-        })
-        .collect()
-}
-
 async fn search(
     State(gateway): Shared,
     Extension(caller): Extension<Caller>,
@@ -222,45 +211,6 @@ pub(crate) async fn find(gateway: &Gateway, caller: &Caller, body: Searched) -> 
     );
     let reply = gateway.calls.ask(&user, request).await?;
     Ok(rows(gateway, &user, &reply, session.as_deref()))
-}
-
-/// Takes a name out of the filters, unless the call gives the name beside them.
-pub(crate) fn taken(
-    filters: &mut Map<String, Value>,
-    name: &str,
-    given: Option<String>,
-) -> Option<String> {
-    let filter = filters.remove(name).and_then(|value| value.as_str().map(str::to_owned));
-    given.or(filter)
-}
-
-/// Joins the fields of mem0's filters into one map of equalities. An asterisk means any value there,
-/// so equality with an asterisk would be another question.
-pub(crate) fn flatten(filters: Map<String, Value>, into: &mut Map<String, Value>) -> Result<()> {
-    for (name, value) in filters {
-        match value {
-            Value::Object(metadata) if name == "metadata" => flatten(metadata, into)?,
-            Value::Array(all) if name == "AND" => {
-                for one in all {
-                    let Value::Object(one) = one else {
-                        return Err(Refusal::invalid("filters", "AND takes a list of objects"));
-                    };
-                    flatten(one, into)?;
-                }
-            }
-            Value::Object(test) if test.len() == 1 && test.contains_key("eq") => {
-                into.insert(name, test["eq"].clone());
-            }
-            Value::String(_) | Value::Number(_) | Value::Bool(_) if value != "*" => {
-                into.insert(name, value);
-            }
-            _ => {
-                let what = format!("filters.{name}: only equality and AND are supported");
-                return Err(Refusal::invalid("filters", what));
-            }
-        }
-    }
-    Ok(())
 }
 
 async fn list(

@@ -2,7 +2,7 @@
 //! user as JSON Lines.
 //!
 //! One thread reads the decisions topic for all streams, from the time of the first on. A caller that
-//! reads too slowly misses decisions, and is told how many.
+//! reads too slowly misses decisions, and gets their number.
 
 use crate::calls::Calls;
 use crate::door::Gateway;

@@ -108,6 +108,19 @@ fn the_paths_of_the_hosted_clients_write_read_change_and_erase(broker: Broker) {
     assert_eq!((&page["count"], &page["results"][0]["id"]), (&json!(1), &json!(kept)), "{page}");
     assert_eq!(gateway.call("DELETE", "/v1/memories/?user_id=ada", Value::Null).0, 200);
     assert_eq!(gateway.count(json!({"user_id": "ada"})), 0);
+
+    for (linked, status) in [("", 200), ("?delete_linked=true", 404)] {
+        let mut homes = Vec::new();
+        for text in ["I live in Lisbon.", "I live in Oslo."] {
+            let turn = json!({"messages": text, "user_id": format!("eve{status}")});
+            let (_, answer) = gateway.call("POST", "/v3/memories/add/", turn);
+            let id = answer["results"][0]["id"].as_str().unwrap_or_else(|| panic!("{answer}"));
+            homes.push(format!("/v1/memories/{id}/"));
+        }
+        assert_eq!(gateway.call("DELETE", &format!("{}{linked}", homes[1]), Value::Null).0, 200);
+        let (found, older) = gateway.call("GET", &homes[0], Value::Null);
+        assert_eq!(found, status, "the replaced memory after {linked:?}: {older}");
+    }
 }
 
 fn users_agents_apps_and_runs_are_listed_and_erased(broker: Broker) {
@@ -134,6 +147,9 @@ fn users_agents_apps_and_runs_are_listed_and_erased(broker: Broker) {
     );
 
     assert_eq!(gateway.call("DELETE", "/v2/entities/agent/coach/", Value::Null).0, 200);
+    assert_eq!(entities(&gateway), ["app diary 1", "user bob 1"]);
+    gateway.stored("Cleo rests", json!({"user_id": "cleo", "agent_id": "nurse"}));
+    assert_eq!(gateway.call("DELETE", "/v1/memories/?agent_id=nurse", Value::Null).0, 200);
     assert_eq!(entities(&gateway), ["app diary 1", "user bob 1"]);
     gateway.stored("Bob rests", json!({"user_id": "bob", "run_id": "r2"}));
     assert_eq!(gateway.call("DELETE", "/v2/entities/run/r2/", Value::Null).0, 200);
@@ -172,6 +188,7 @@ fn hosted_calls_that_have_no_part_here_are_refused_by_name() {
         ("DELETE", "/v1/memories/?user_id=*", Value::Null, 501, "not_supported"),
         ("DELETE", "/v1/memories/?user_id=ada&filters=x", Value::Null, 400, "invalid"),
         ("DELETE", "/v1/memories/", Value::Null, 400, "invalid"),
+        ("DELETE", "/v1/memories/?agent_id=a&app_id=b", Value::Null, 400, "invalid"),
         ("DELETE", "/v2/entities/team/ada/", Value::Null, 400, "invalid"),
         ("POST", LIST, json!({"filters": ada, "categories": ["food"]}), 501, "not_supported"),
         ("POST", LIST, json!({"filters": {}}), 400, "invalid"),
