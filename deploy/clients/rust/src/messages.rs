@@ -47,7 +47,7 @@ pub struct Update {
     pub id: Option<String>,
 }
 
-/// What to erase.
+/// The memories to erase.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Forget {
