@@ -32,8 +32,9 @@ pub use service::{Broker, Child, Running};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Longest wait for anything that should take milliseconds: two busy cores, a broker in Java.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+/// Longest wait for anything that should take milliseconds: two busy cores of a slow machine, a broker in
+/// Java, five unoptimised processes. Only a test that fails waits for so long.
+pub const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Calls `poll` until it returns a value. Fails after [`PATIENCE`] with the text `expected`.
 pub fn eventually<T>(expected: &str, mut poll: impl FnMut() -> Option<T>) -> T {
