@@ -3,8 +3,8 @@
 //! The service has no list of users, so each list reads the memories topic once (`owners.rs`).
 
 use crate::door::Gateway;
-use crate::hosted::Page;
 use crate::keys::{Caller, Right};
+use crate::listing::Page;
 use crate::mem0::{Answer, Shared};
 use crate::owners::HeldMemory;
 use crate::refusal::{Refusal, Result};
@@ -51,7 +51,9 @@ async fn list(
         rows.push(json!({"id": name, "name": name, "type": kind, "total_memories": count,
             "owner": caller.tenant, "created_at": first, "updated_at": last, "metadata": null}));
     }
-    Ok(Json(page.of("/v1/entities/", rows)))
+    let count = rows.len();
+    let rows = rows.into_iter().skip(page.skipped()).take(page.size()).collect();
+    Ok(Json(page.of("/v1/entities/", count, rows)))
 }
 
 async fn erase(

@@ -47,12 +47,17 @@ const MEM0: [(&str, &str, &str, &[&str]); 8] = [
         "Add messages, or store them as they are with infer: false",
         &["messages*", "user_id", "agent_id", "run_id", "metadata", "infer"],
     ),
-    ("get", "/memories", "List a user's memories", &["user_id", "agent_id", "run_id", "top_k"]),
+    (
+        "get",
+        "/memories",
+        "List a user's memories",
+        &["user_id", "agent_id", "app_id", "run_id", "top_k"],
+    ),
     ("delete", "/memories", "Erase a user's memories", &["user_id", "run_id"]),
     (
         "post",
         "/search",
-        "Find the memories that answer a question",
+        "Find the memories that answer a question; filters as in /v3/memories/",
         &["query*", "user_id", "agent_id", "run_id", "filters", "top_k", "threshold"],
     ),
     ("get", "/memories/{id}", "Read one memory", &["user_id"]),
@@ -84,15 +89,16 @@ const HOSTED: [(&str, &str, &str, &[&str]); 17] = [
     (
         "post",
         "/v3/memories/",
-        "List a user's memories; filters know AND, equality and ranges of created_at. page and \
-         page_size are in the query",
+        "List a user's memories. filters have AND, OR, NOT, all operators and created_at; user_id stands \
+         at the top or inside AND. The private memories of a session are listed where run_id names one \
+         session there. page and page_size are in the query",
         &["filters*", "start_date", "end_date"],
     ),
     (
         "post",
         "/v3/memories/search/",
-        "Find the memories that answer a question; filters know AND and equality. rerank and \
-         keyword_search change nothing: each search ranks by meaning and by words",
+        "Find the memories that answer a question; filters as in the list. rerank and keyword_search \
+         change nothing: each search ranks by meaning and by words",
         &["query*", "filters*", "metadata", "top_k", "threshold", "fields", "latest_only"],
     ),
     (

@@ -179,7 +179,19 @@ impl Tool {
                 );
                 Ok(shown(calls.ask(user, request).await?))
             }
-            "get_memories" => list(calls, user, it).await,
+            "get_memories" => {
+                let request = of(
+                    "list",
+                    &[
+                        ("session", &it["session"]),
+                        ("kinds", &it["kinds"]),
+                        ("where", &it["filters"]),
+                        ("limit", &it["limit"]),
+                        ("after", &it["after"]),
+                    ],
+                );
+                Ok(shown(calls.ask(user, request).await?))
+            }
             "get_memory" => {
                 let request = of("get", &[("memory", memory)]);
                 Ok(shown(calls.ask(user, request).await?))
@@ -253,29 +265,6 @@ async fn add_turns(calls: &Calls, user: &UserKey, it: &Value) -> Result<Value> {
         }
     }
     Ok(json!({"decisions": decisions}))
-}
-
-/// Lists memories. The service filters by kind and session, the gateway by metadata, a page at a
-/// time: a page may have fewer memories than `limit`, and `after` goes on.
-async fn list(calls: &Calls, user: &UserKey, it: &Value) -> Result<Value> {
-    let request = of(
-        "list",
-        &[
-            ("session", &it["session"]),
-            ("kinds", &it["kinds"]),
-            ("limit", &it["limit"]),
-            ("after", &it["after"]),
-        ],
-    );
-    let mut reply = shown(calls.ask(user, request).await?);
-    if let (Some(filters), Some(memories)) =
-        (it["filters"].as_object(), reply["memories"].as_array_mut())
-    {
-        memories.retain(|memory| {
-            filters.iter().all(|(name, value)| memory["metadata"].get(name) == Some(value))
-        });
-    }
-    Ok(reply)
 }
 
 fn decided(receipt: Value) -> Value {

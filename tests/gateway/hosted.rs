@@ -61,6 +61,7 @@ fn the_paths_of_the_hosted_clients_write_read_change_and_erase(broker: Broker) {
     ] {
         assert_eq!(gateway.count(json!({"user_id": "ada", "created_at": range})), count, "{range}");
     }
+    the_operators_of_filters_choose_memories(&gateway, &bees);
     let paged = format!("{LIST}?page=2&page_size=1");
     let (_, page) = gateway.call("POST", &paged, json!({"filters": {"user_id": "ada"}}));
     assert_eq!((&page["count"], &page["next"]), (&json!(2), &Value::Null), "{page}");
@@ -121,6 +122,52 @@ fn the_paths_of_the_hosted_clients_write_read_change_and_erase(broker: Broker) {
         let (found, older) = gateway.call("GET", &homes[0], Value::Null);
         assert_eq!(found, status, "the replaced memory after {linked:?}: {older}");
     }
+}
+
+/// Ada has two memories: `bees`, of the blue team, from 2023, and one without metadata from today.
+fn the_operators_of_filters_choose_memories(gateway: &Gateway, bees: &str) {
+    let ids = |path: &str, body: Value| {
+        let (status, answer) = gateway.call("POST", path, body);
+        assert_eq!(status, 200, "{answer}");
+        let rows = answer["results"].as_array().cloned().unwrap_or_default();
+        rows.iter().map(|row| row["id"].as_str().unwrap_or_default().to_owned()).collect::<Vec<_>>()
+    };
+    for (filter, holds) in [
+        (json!({"team": "blue"}), true),
+        (json!({"team": "red"}), false),
+        (json!({"OR": [{"team": "red"}, {"team": "blue"}]}), true),
+        (json!({"OR": [{"team": "red"}, {"run_id": "s2"}]}), false),
+        (json!({"NOT": [{"team": "red"}, {"agent_id": "nurse"}], "team": "*"}), true),
+        (json!({"NOT": [{"team": "blue"}, {"team": "red"}], "app_id": "diary"}), false),
+        (json!({"AND": [{"team": {"ne": "red"}}, {"team": {"ne": "green"}}], "team": "*"}), true),
+        (json!({"AND": [{"team": {"ne": "red"}}, {"team": {"ne": "blue"}}], "team": "*"}), false),
+        (json!({"team": {"in": ["red", "blue"]}}), true),
+        (json!({"team": {"in": ["red"]}}), false),
+        (json!({"team": {"nin": ["red"]}, "agent_id": "*"}), true),
+        (json!({"team": {"nin": ["blue"]}, "agent_id": "*"}), false),
+        (json!({"team": {"gt": "a", "lt": "c"}}), true),
+        (json!({"team": {"gte": "c"}}), false),
+        (json!({"team": {"contains": "lu"}}), true),
+        (json!({"team": {"contains": "LU"}}), false),
+        (json!({"team": {"icontains": "LU"}}), true),
+        (json!({"team": {"icontains": "x"}}), false),
+        (json!({"agent_id": "*"}), true),
+        (json!({"flavour": "*"}), false),
+        (json!({"run_id": {"in": ["s1", "s2"]}}), true),
+        (json!({"run_id": {"in": ["s2"]}}), false),
+        (json!({"created_at": {"lt": "2024-01-01"}}), true),
+        (json!({"created_at": {"gte": "2023-11-16", "lt": "2024-01-01"}}), false),
+    ] {
+        let filters = json!({"AND": [{"user_id": "ada"}, filter]});
+        let expected: Vec<String> = holds.then(|| bees.to_owned()).into_iter().collect();
+        assert_eq!(ids(LIST, json!({"filters": filters})), expected, "{filters}");
+        let found = json!({"query": "bees in Lisbon", "filters": filters, "top_k": 1});
+        assert_eq!(ids("/v3/memories/search/", found.clone()), expected, "{filters}");
+        assert_eq!(ids("/search", found), expected, "{filters}");
+    }
+    let (_, listed) =
+        gateway.call("GET", "/memories?user_id=ada&app_id=diary&top_k=1", Value::Null);
+    assert_eq!(listed["results"][0]["id"], *bees, "the older one, although one is asked for");
 }
 
 fn users_agents_apps_and_runs_are_listed_and_erased(broker: Broker) {
@@ -192,16 +239,15 @@ fn hosted_calls_that_have_no_part_here_are_refused_by_name() {
         ("DELETE", "/v2/entities/team/ada/", Value::Null, 400, "invalid"),
         ("POST", LIST, json!({"filters": ada, "categories": ["food"]}), 501, "not_supported"),
         ("POST", LIST, json!({"filters": {}}), 400, "invalid"),
-        ("POST", found, search(json!({"OR": [ada]})), 400, "invalid"),
-        ("POST", found, search(json!({"user_id": "ada", "agent_id": "*"})), 400, "invalid"),
+        ("POST", LIST, json!({"filters": {"NOT": [ada]}}), 501, "not_supported"),
+        ("POST", "/v3/memories/?page_size=10001", json!({"filters": ada}), 413, "too_large"),
+        ("POST", found, search(json!({"OR": [ada]})), 501, "not_supported"),
+        ("POST", "/search", search(json!({"OR": [ada]})), 501, "not_supported"),
+        ("POST", found, search(json!({"user_id": "*"})), 501, "not_supported"),
+        ("POST", found, search(json!({"user_id": "ada", "agent_id": null})), 400, "invalid"),
+        ("POST", found, search(json!({"user_id": "ada", "n": {"near": 1}})), 400, "invalid"),
         ("POST", found, search(json!({"AND": [ada, {"categories": "x"}]})), 501, "not_supported"),
-        (
-            "POST",
-            found,
-            search(json!({"user_id": "ada", "created_at": {"gt": 1}})),
-            501,
-            "not_supported",
-        ),
+        ("DELETE", "/memories?user_id=ada&app_id=a", Value::Null, 400, "invalid"),
     ] {
         let answer = gateway.call(method, path, body);
         assert_eq!(name_of(&answer), (status, code), "{method} {path}: {}", answer.1);
