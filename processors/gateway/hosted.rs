@@ -11,7 +11,7 @@ use crate::listing::{self, Page};
 use crate::mem0::{self, Answer, Named, Shared};
 use crate::own::idempotency_key;
 use crate::refusal::{Refusal, Result};
-use crate::tools::of;
+use crate::tools::{By, of};
 use axum::extract::{Path, Query, State};
 use axum::http::HeaderMap;
 use axum::routing::{any, delete, get, post, put};
@@ -218,7 +218,11 @@ async fn list(
     Json(body): Json<Listing>,
 ) -> Answer {
     caller.may(Right::Read)?;
-    let without = [("categories", MODEL), ("show_expired", "an expired memory is erased")];
+    let without = [
+        ("categories", MODEL),
+        ("show_expired", "an expired memory is erased"),
+        ("latest_only", "the list has every version of a memory, a search the latest"),
+    ];
     check_unsupported(&body.others, &without)?;
     let mut filters = Filters::read(body.filters)?;
     for (name, test, value) in
@@ -274,8 +278,10 @@ async fn update(
     Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
     Query(named): Query<Named>,
+    headers: HeaderMap,
     Json(body): Json<Value>,
 ) -> Answer {
+    let named = named.with_key(&headers);
     change(&gateway, &caller, &named, &id, &body).await?;
     // A key without the right to read still changes.
     let row = match caller.may(Right::Read) {
@@ -296,23 +302,30 @@ async fn delete_one(
     Path(id): Path<String>,
     Query(named): Query<Named>,
     Query(linked): Query<Linked>,
+    headers: HeaderMap,
 ) -> Answer {
-    let mut left = vec![id];
-    let mut is_first = true;
-    while let Some(id) = left.pop() {
-        let by_id = json!({"id": id});
-        let mut older = Vec::new();
-        if linked.delete_linked == Some(true) {
-            older = replaced(&gateway, &caller, &named, &by_id).await?;
+    let named = named.with_key(&headers);
+    let mut versions = vec![id];
+    let mut next = 0;
+    while linked.delete_linked == Some(true) && next < versions.len() {
+        for older in replaced(&gateway, &caller, &named, &versions[next]).await? {
+            if !versions.contains(&older) {
+                versions.push(older);
+            }
         }
-        match mem0::on(&gateway, &caller, &named, "delete_memory", by_id).await {
-            Ok(_) => left.extend(older),
-            // An older version may be erased already.
-            Err(refusal) if !is_first && refusal.code == "not_found" => {}
-            Err(refusal) => return Err(refusal),
-        }
-        is_first = false;
+        next += 1;
     }
+    // Order matters: while the named memory is there, a repeated call finds its older versions.
+    for id in versions.drain(1..).rev() {
+        let mut unkeyed = named.clone();
+        unkeyed.key = None;
+        match mem0::on(&gateway, &caller, &unkeyed, "delete_memory", json!({"id": id})).await {
+            // An older version may be erased already.
+            Err(refusal) if refusal.code != "not_found" => return Err(refusal),
+            _ => {}
+        }
+    }
+    mem0::on(&gateway, &caller, &named, "delete_memory", json!({"id": versions[0]})).await?;
     Ok(Json(json!({"message": "Memory deleted successfully!"})))
 }
 
@@ -321,15 +334,26 @@ async fn replaced(
     gateway: &Arc<Gateway>,
     caller: &Caller,
     named: &Named,
-    by_id: &Value,
+    id: &str,
 ) -> Result<Vec<String>> {
-    let memory = match mem0::on(gateway, caller, named, "get_memory", by_id.clone()).await {
+    let memory = match mem0::on(gateway, caller, named, "get_memory", json!({"id": id})).await {
         Ok((_, mut reply)) => reply["memory"].take(),
         Err(refusal) if refusal.code == "not_found" => Value::Null,
         Err(refusal) => return Err(refusal),
     };
     let older = memory["supersedes"].as_array().into_iter().flatten();
     Ok(older.filter_map(|id| id.as_str().map(str::to_owned)).collect())
+}
+
+/// Refuses the key where an erasure is one event for each memory: a repeated call would also erase
+/// the memories that were made since.
+pub(crate) fn check_no_key(key: Option<&str>) -> Result<()> {
+    if key.is_none() {
+        return Ok(());
+    }
+    let what = "Idempotency-Key: only the erasure of a user, of a user's run or of single memories \
+                can be repeated safely";
+    Err(Refusal::invalid("Idempotency-Key", what))
 }
 
 #[derive(Deserialize)]
@@ -346,6 +370,7 @@ async fn delete_all(
     State(gateway): Shared,
     Extension(caller): Extension<Caller>,
     Query(named): Query<ErasedNames>,
+    headers: HeaderMap,
 ) -> Answer {
     caller.may(Right::Forget)?;
     if named.filters.is_some() {
@@ -362,26 +387,29 @@ async fn delete_all(
         let mut given =
             kinds.iter().zip(names).filter_map(|(kind, name)| Some((kind, name.as_ref()?)));
         if let (Some((kind, name)), None) = (given.next(), given.next()) {
-            entities::erase_everywhere(&gateway, &caller, kind, name).await?;
+            let key = idempotency_key(&headers);
+            entities::erase_everywhere(&gateway, &caller, kind, name, key).await?;
             return Ok(Json(json!({"message": "Memories deleted successfully!"})));
         }
     }
     let user = caller.user(named.user_id.as_deref())?;
-    let calls = &gateway.calls;
+    let by =
+        By { calls: &gateway.calls, caller: &caller, user: &user, key: idempotency_key(&headers) };
     if named.agent_id.is_some() || named.app_id.is_some() {
+        check_no_key(by.key)?;
         let mut filters = Filters::default();
         filters.of_run(named.run_id);
         filters.labelled("agent_id", named.agent_id);
         filters.labelled("app_id", named.app_id);
         for memory in listing::everything(&gateway, &user, &filters.conditions()).await? {
-            calls.publish(&user, of("forget", &[("memory", &memory["id"])])).await?;
+            by.erase(&memory["id"]).await?;
         }
     } else {
         let event = match named.run_id {
             Some(session) => of("forget", &[("session", &session.into())]),
             None => of("forget", &[("everything", &true.into())]),
         };
-        calls.publish(&user, event).await?;
+        by.publish(event).await?;
     }
     Ok(Json(json!({"message": "Memories deleted successfully!"})))
 }
@@ -434,11 +462,12 @@ async fn update_batch(
     State(gateway): Shared,
     Extension(caller): Extension<Caller>,
     Query(named): Query<Named>,
+    headers: HeaderMap,
     Json(batch): Json<Batch>,
 ) -> Answer {
-    let memories = batch.checked()?;
+    let (memories, named) = (batch.checked()?, named.with_key(&headers));
     for (done, (id, memory)) in memories.iter().enumerate() {
-        let changed = change(&gateway, &caller, &named, id, memory).await;
+        let changed = change(&gateway, &caller, &named.of_entry(done), id, memory).await;
         changed.map_err(|refusal| in_batch(done, refusal))?;
     }
     Ok(Json(json!({"message": format!("Successfully updated {} memories", memories.len())})))
@@ -448,11 +477,13 @@ async fn delete_batch(
     State(gateway): Shared,
     Extension(caller): Extension<Caller>,
     Query(named): Query<Named>,
+    headers: HeaderMap,
     Json(batch): Json<Batch>,
 ) -> Answer {
-    let memories = batch.checked()?;
+    let (memories, named) = (batch.checked()?, named.with_key(&headers));
     for (done, (id, _)) in memories.iter().enumerate() {
         let by_id = json!({"id": id});
+        let named = named.of_entry(done);
         let deleted = mem0::on(&gateway, &caller, &named, "delete_memory", by_id).await;
         deleted.map_err(|refusal| in_batch(done, refusal))?;
     }
@@ -470,6 +501,7 @@ async fn feedback(
     State(gateway): Shared,
     Extension(caller): Extension<Caller>,
     Query(named): Query<Named>,
+    headers: HeaderMap,
     Json(body): Json<Judgement>,
 ) -> Answer {
     caller.may(Right::Write)?;
@@ -488,11 +520,11 @@ async fn feedback(
     };
     let id = &body.memory_id;
     let user = gateway.owners.of(&gateway.calls, &caller, named.user_id.as_deref(), id).await?;
-    // The service answers feedback on a memory that is not there by a decision.
-    gateway.calls.ask(&user, of("get", &[("memory", &json!(id))])).await?;
     let reason = body.feedback_reason.as_ref();
     let metadata = reason.map_or(Value::Null, |reason| json!({"reason": reason}));
     let fields = [("memory", &json!(id)), ("signal", &signal.into()), ("metadata", &metadata)];
-    gateway.calls.publish(&user, of("feedback", &fields)).await?;
+    let key = idempotency_key(&headers);
+    let by = By { calls: &gateway.calls, caller: &caller, user: &user, key };
+    by.change(&json!(id), of("feedback", &fields)).await?;
     Ok(Json(json!({"id": id, "feedback": body.feedback, "feedback_reason": body.feedback_reason})))
 }

@@ -7,7 +7,7 @@ use crate::keys::{Caller, Right};
 use crate::listing;
 use crate::own::idempotency_key;
 use crate::refusal::{Refusal, Result};
-use crate::tools::{Tool, of};
+use crate::tools::{By, Tool, of};
 use axum::extract::{Path, Query, State};
 use axum::http::HeaderMap;
 use axum::routing::{get, post};
@@ -34,7 +34,7 @@ pub fn routes() -> Router<Arc<Gateway>> {
         .route("/memories/{id}/history/", get(history))
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Clone, Default, Deserialize)]
 pub(crate) struct Named {
     pub user_id: Option<String>,
     agent_id: Option<String>,
@@ -42,6 +42,20 @@ pub(crate) struct Named {
     run_id: Option<String>,
     top_k: Option<usize>,
     limit: Option<usize>,
+    /// The key of a call that may come twice.
+    #[serde(skip)]
+    pub key: Option<String>,
+}
+
+impl Named {
+    pub fn with_key(self, headers: &HeaderMap) -> Named {
+        Named { key: idempotency_key(headers).map(str::to_owned), ..self }
+    }
+
+    /// The same for one entry of a batch, each of which is an event with its own id.
+    pub fn of_entry(&self, n: usize) -> Named {
+        Named { key: self.key.as_ref().map(|key| format!("{key}/{n}")), ..self.clone() }
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -273,6 +287,7 @@ async fn delete_all(
     State(gateway): Shared,
     Extension(caller): Extension<Caller>,
     Query(named): Query<Named>,
+    headers: HeaderMap,
 ) -> Answer {
     caller.may(Right::Forget)?;
     let user = caller.user(named.user_id.as_deref())?;
@@ -287,7 +302,8 @@ async fn delete_all(
         Some(session) => of("forget", &[("session", &session.into())]),
         None => of("forget", &[("everything", &true.into())]),
     };
-    gateway.calls.publish(&user, event).await?;
+    let key = idempotency_key(&headers);
+    By { calls: &gateway.calls, caller: &caller, user: &user, key }.publish(event).await?;
     Ok(Json(json!({"message": "All relevant memories deleted"})))
 }
 
@@ -302,9 +318,10 @@ pub(crate) async fn on(
     let tool = Tool::named(name).ok_or_else(|| Refusal::not_found("no such tool"))?;
     caller.may(tool.right)?;
     let id = arguments["id"].as_str().unwrap_or_default();
-    let named = named.user_id.as_deref();
+    let (key, named) = (named.key.as_deref(), named.user_id.as_deref());
     let user = gateway.owners.of(&gateway.calls, caller, named, id).await?;
-    let result = tool.call(&gateway.calls, &user, &arguments).await?;
+    let by = By { calls: &gateway.calls, caller, user: &user, key };
+    let result = tool.call(&by, &arguments).await?;
     Ok((user, result))
 }
 
@@ -323,9 +340,10 @@ async fn update(
     Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
     Query(named): Query<Named>,
+    headers: HeaderMap,
     Json(body): Json<Value>,
 ) -> Answer {
-    change(&gateway, &caller, &named, &id, &body).await?;
+    change(&gateway, &caller, &named.with_key(&headers), &id, &body).await?;
     Ok(Json(json!({"message": "Memory updated successfully"})))
 }
 
@@ -357,7 +375,9 @@ async fn delete(
     Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
     Query(named): Query<Named>,
+    headers: HeaderMap,
 ) -> Answer {
+    let named = named.with_key(&headers);
     on(&gateway, &caller, &named, "delete_memory", json!({"id": id})).await?;
     Ok(Json(json!({"message": "Memory deleted successfully"})))
 }
