@@ -147,6 +147,7 @@ fn options(config: &Config) -> Options {
         idle_max: Duration::from_millis(gateway.idle_ms),
         requests_per_second: gateway.requests_per_second,
         remembered_max: gateway.remembered_max,
+        listed_max: gateway.listed_max,
         streams_max: gateway.streams_max,
         drain_within: Duration::from_millis(config.limits.shutdown_ms),
     }

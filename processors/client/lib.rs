@@ -21,7 +21,17 @@ use std::mem::ManuallyDrop;
 use std::time::{Duration, Instant};
 use uuid::Uuid;
 
-const CORRELATION: &str = "kafka_correlationId";
+/// The header that assigns a reply to its call.
+pub const CORRELATION: &str = "kafka_correlationId";
+
+/// The headers of a message that asks for a reply on this partition.
+pub fn reply_headers(topic: &str, partition: i32, correlation: Uuid) -> Headers {
+    vec![
+        ("kafka_replyTopic".into(), topic.as_bytes().to_vec()),
+        ("kafka_replyPartition".into(), partition.to_be_bytes().to_vec()),
+        (CORRELATION.into(), correlation.into_bytes().to_vec()),
+    ]
+}
 
 /// Producer and consumer of a command. They are never closed and end with the process: closing them
 /// would take longer than the reply.
@@ -211,11 +221,7 @@ impl Client {
         let tenant = value["tenant"].as_str().unwrap_or("default");
         let user = value["user"].as_str().unwrap_or_default();
         let key = format!("{tenant}/{user}");
-        let mut headers: Headers = vec![
-            ("kafka_replyTopic".into(), self.reply_topic.clone().into_bytes()),
-            ("kafka_replyPartition".into(), self.reply_partition.to_be_bytes().to_vec()),
-            (CORRELATION.into(), Uuid::new_v4().into_bytes().to_vec()),
-        ];
+        let mut headers = reply_headers(&self.reply_topic, self.reply_partition, Uuid::new_v4());
         let carried = self.carried.map(|context| context.to_string().into_bytes());
         headers.extend(carried.map(|context| (TRACEPARENT.to_owned(), context)));
         OutgoingRecord {

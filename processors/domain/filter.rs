@@ -7,20 +7,35 @@ use std::cmp::Ordering;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Filter(pub Vec<Condition>);
 
+/// A comparison, or a condition that is made of others.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Condition {
-    /// On the value that the metadata has under a name.
+    One(Comparison),
+    All(Vec<Condition>),
+    Any(Vec<Condition>),
+    /// None of them holds.
+    Neither(Vec<Condition>),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Comparison {
+    /// Of the value that the metadata has under a name.
     Metadata(String, Test),
     Session(Test),
     CreatedAt(Bound, Time),
 }
 
-/// A test of a text, or of the number that it spells. Only `Differs` holds where there is no text.
+/// A test of a text, or of the number that it spells. Where there is no text, only `Differs` and
+/// `Exists(false)` hold.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Test {
     Equals(String),
     Differs(String),
     Among(Vec<String>),
+    Contains(String),
+    /// The same, whatever the case of the letters.
+    ContainsAnyCase(String),
+    Exists(bool),
     /// By number if the limit is one, and otherwise by characters.
     Within(Bound, String),
 }
@@ -39,29 +54,51 @@ impl Filter {
     }
 
     pub fn holds(&self, memory: &Memory) -> bool {
-        self.0.iter().all(|condition| condition.holds(memory))
+        self.holds_by(&|comparison| comparison.holds(memory))
+    }
+
+    /// Joins the verdicts of a function on the comparisons.
+    pub fn holds_by(&self, is_met: &dyn Fn(&Comparison) -> bool) -> bool {
+        self.0.iter().all(|condition| condition.holds_by(is_met))
     }
 }
 
 impl Condition {
+    fn holds_by(&self, is_met: &dyn Fn(&Comparison) -> bool) -> bool {
+        let holds = |part: &Condition| part.holds_by(is_met);
+        match self {
+            Condition::One(comparison) => is_met(comparison),
+            Condition::All(parts) => parts.iter().all(holds),
+            Condition::Any(parts) => parts.iter().any(holds),
+            Condition::Neither(parts) => !parts.iter().any(holds),
+        }
+    }
+}
+
+impl Comparison {
     pub fn holds(&self, memory: &Memory) -> bool {
         match self {
-            Condition::Metadata(name, test) => {
+            Comparison::Metadata(name, test) => {
                 test.holds(memory.metadata.get(name).map(String::as_str))
             }
-            Condition::Session(test) => test.holds(memory.session.as_deref()),
-            Condition::CreatedAt(bound, time) => bound.holds(memory.created_at.cmp(time)),
+            Comparison::Session(test) => test.holds(memory.session.as_deref()),
+            Comparison::CreatedAt(bound, time) => bound.holds(memory.created_at.cmp(time)),
         }
     }
 }
 
 impl Test {
     fn holds(&self, found: Option<&str>) -> bool {
-        let Some(found) = found else { return matches!(self, Test::Differs(_)) };
+        let Some(found) = found else {
+            return matches!(self, Test::Differs(_) | Test::Exists(false));
+        };
         match self {
             Test::Equals(wanted) => found == wanted,
             Test::Differs(other) => found != other,
             Test::Among(several) => several.iter().any(|one| one == found),
+            Test::Contains(part) => found.contains(part),
+            Test::ContainsAnyCase(part) => found.to_lowercase().contains(&part.to_lowercase()),
+            Test::Exists(wanted) => *wanted,
             Test::Within(bound, limit) => match limit.parse::<f64>() {
                 Ok(limit) => {
                     let order = found.parse::<f64>().ok().and_then(|it| it.partial_cmp(&limit));
@@ -102,20 +139,53 @@ mod tests {
             (Test::Among(vec!["a".into(), "b".into()]), "b", true),
             (Test::Differs("a".into()), "b", true),
             (Test::Differs("a".into()), "a", false),
+            (Test::Contains("Lisbon".into()), "in Lisbon", true),
+            (Test::Contains("lisbon".into()), "in Lisbon", false),
+            (Test::ContainsAnyCase("ÉVORA".into()), "in Évora", true),
+            (Test::ContainsAnyCase("Faro".into()), "in Évora", false),
+            (Test::Exists(true), "", true),
+            (Test::Exists(false), "", false),
         ] {
             assert_eq!(test.holds(Some(found)), expected, "{test:?} of {found}");
         }
     }
 
     #[test]
-    fn where_nothing_is_only_a_difference_holds() {
+    fn where_nothing_is_only_a_difference_and_absence_hold() {
         assert!(Test::Differs("a".into()).holds(None));
+        assert!(Test::Exists(false).holds(None));
         for test in [
             Test::Equals(String::new()),
             Test::Among(vec![String::new()]),
             Test::Within(Bound::AtLeast, String::new()),
+            Test::Contains(String::new()),
+            Test::ContainsAnyCase(String::new()),
+            Test::Exists(true),
         ] {
             assert!(!test.holds(None), "{test:?}");
         }
+    }
+
+    #[test]
+    fn conditions_are_joined_at_every_level() {
+        use Condition::{All, Any, Neither, One};
+        let yes = || One(Comparison::CreatedAt(Bound::AtMost, Time(0)));
+        let no = || One(Comparison::CreatedAt(Bound::Above, Time(0)));
+        let is_met =
+            |comparison: &Comparison| matches!(comparison, Comparison::CreatedAt(Bound::AtMost, _));
+        for (condition, expected) in [
+            (All(vec![yes(), no()]), false),
+            (All(vec![yes(), yes()]), true),
+            (Any(vec![no(), yes()]), true),
+            (Any(vec![no(), no()]), false),
+            (Neither(vec![no(), yes()]), false),
+            (Neither(vec![no(), no()]), true),
+            (Neither(vec![All(vec![yes(), no()])]), true),
+            (Any(vec![no(), Neither(vec![Neither(vec![yes()])])]), true),
+        ] {
+            let filter = Filter(vec![yes(), condition]);
+            assert_eq!(filter.holds_by(&is_met), expected, "{filter:?}");
+        }
+        assert!(Filter::default().holds_by(&is_met));
     }
 }

@@ -30,7 +30,7 @@ pub use event::{
     Action, Category, Event, Extracted, Fact, Forget, ForwardReason, Made, Maker, MemoryVersion,
     Position, Remember, Rest, Revise, Role, Signal, Turn, Update,
 };
-pub use filter::{Bound, Condition, Filter, Test};
+pub use filter::{Bound, Comparison, Condition, Filter, Test};
 pub use generation::{Closed, GENERATION, GenerationMark, HandOverStep};
 pub use key::{InvalidName, NAME_BYTES_MAX, UserKey};
 pub use memory::{

@@ -6,11 +6,11 @@
 use crate::Options;
 use crate::refusal::{Refusal, Result};
 use axum::http::StatusCode;
-use client::sign;
+use client::{CORRELATION, reply_headers, sign};
 use domain::fault::{self, Fault, StopName};
 use domain::{TenantKeys, UserKey};
 use kafka::Connection;
-use log::broker::{Broker, Consumer, Headers, OutgoingRecord, Polled, Producer, Start};
+use log::broker::{Broker, Consumer, OutgoingRecord, Polled, Producer, Start};
 use lru::LruCache;
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -25,7 +25,6 @@ use uuid::Uuid;
 /// Calls in a row without a reply after which the reader of replies is opened again: a client can fall
 /// silent without an error.
 const SILENT_MAX: usize = 8;
-const CORRELATION: &str = "kafka_correlationId";
 const POLL: Duration = Duration::from_millis(20);
 /// Pause after a failed poll, so that a broker that is away is not asked without end.
 const POLL_AGAIN: Duration = Duration::from_millis(200);
@@ -197,11 +196,11 @@ impl Calls {
         correlation: [u8; 16],
         after: Option<i64>,
     ) -> OutgoingRecord {
-        let mut headers: Headers = vec![
-            ("kafka_replyTopic".into(), self.topics.replies.clone().into_bytes()),
-            ("kafka_replyPartition".into(), self.reply_partition.to_be_bytes().to_vec()),
-            (CORRELATION.into(), correlation.to_vec()),
-        ];
+        let mut headers = reply_headers(
+            &self.topics.replies,
+            self.reply_partition,
+            Uuid::from_bytes(correlation),
+        );
         if let Ok(Some(trace)) = TRACE.try_with(Clone::clone) {
             headers.push((TRACEPARENT.into(), trace));
         }

@@ -37,7 +37,7 @@ pub struct Gateway {
     pub calls: Arc<Calls>,
     pub owners: Arc<Owners>,
     pub registry: Registry,
-    options: Options,
+    pub options: Options,
     /// The gateway listens on loopback, where the pages of a browser on this machine can reach it.
     is_local: bool,
     keys: Option<Keys>,

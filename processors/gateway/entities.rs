@@ -3,13 +3,16 @@
 //! The service has no list of users, so each list reads the memories topic once (`owners.rs`).
 
 use crate::door::Gateway;
-use crate::hosted::Page;
+use crate::hosted::check_no_key;
 use crate::keys::{Caller, Right};
+use crate::listing::Page;
 use crate::mem0::{Answer, Shared};
+use crate::own::idempotency_key;
 use crate::owners::HeldMemory;
 use crate::refusal::{Refusal, Result};
-use crate::tools::of;
+use crate::tools::{By, of};
 use axum::extract::{Path, Query, State};
+use axum::http::HeaderMap;
 use axum::routing::{delete, get};
 use axum::{Extension, Json, Router};
 use serde_json::json;
@@ -37,7 +40,7 @@ async fn list(
     caller.may(Right::Read)?;
     let memories = gateway.owners.held(&gateway.calls, &caller).await?;
     let mut found: BTreeMap<(&str, &str), (usize, &str, &str)> = BTreeMap::new();
-    for memory in &memories {
+    for memory in memories.iter().filter(|memory| memory.is_active) {
         let (made, changed) = (memory.created_at.as_str(), memory.changed_at.as_str());
         for entity in names(memory) {
             let (count, first, last) = found.entry(entity).or_insert((0, made, changed));
@@ -51,32 +54,37 @@ async fn list(
         rows.push(json!({"id": name, "name": name, "type": kind, "total_memories": count,
             "owner": caller.tenant, "created_at": first, "updated_at": last, "metadata": null}));
     }
-    Ok(Json(page.of("/v1/entities/", rows)))
+    let count = rows.len();
+    let rows = rows.into_iter().skip(page.skipped()).take(page.size()).collect();
+    Ok(Json(page.of("/v1/entities/", count, rows)))
 }
 
 async fn erase(
     State(gateway): Shared,
     Extension(caller): Extension<Caller>,
     Path((kind, name)): Path<(String, String)>,
+    headers: HeaderMap,
 ) -> Answer {
-    erase_everywhere(&gateway, &caller, &kind, &name).await?;
+    erase_everywhere(&gateway, &caller, &kind, &name, idempotency_key(&headers)).await?;
     Ok(Json(json!({"message": "Entity deleted successfully!"})))
 }
 
 /// Erases an entity in all users that the caller may change. A run is erased as a whole, also its
-/// turns that made no memory.
+/// turns that made no memory. Erasing the memories of all users needs the right `admin`.
 pub(crate) async fn erase_everywhere(
     gateway: &Gateway,
     caller: &Caller,
     kind: &str,
     name: &str,
+    key: Option<&str>,
 ) -> Result<()> {
     caller.may(Right::Forget)?;
     let calls = &gateway.calls;
     match kind {
         "user" => {
             let event = of("forget", &[("everything", &json!(true))]);
-            calls.publish(&caller.user(Some(name))?, event).await?;
+            let user = caller.user(Some(name))?;
+            By { calls, caller, user: &user, key }.publish(event).await?;
             return Ok(());
         }
         "agent" | "app" | "run" => {}
@@ -85,6 +93,10 @@ pub(crate) async fn erase_everywhere(
             return Err(Refusal::invalid("type", what));
         }
     }
+    if caller.user.is_none() {
+        caller.may(Right::Admin)?;
+    }
+    check_no_key(key)?;
     let memories = gateway.owners.held(calls, caller).await?;
     let mut erased = BTreeSet::new();
     for memory in memories.iter().filter(|memory| names(memory).any(|it| it == (kind, name))) {

@@ -1,10 +1,14 @@
-//! Reads the filters and options of mem0's calls: which of them Keepsake has, and in which form.
+//! Translates the filters of mem0's calls into the service's `where`, and reads their other options.
 
 use crate::refusal::{Refusal, Result};
 use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use serde_json::{Map, Value, json};
+
+/// Names of the service's `where` that are no metadata.
+const SESSION: &str = "$session";
+const CREATED_AT: &str = "$created_at";
 
 /// Metadata in the form of the service: names and texts. Numbers and booleans become texts.
 pub fn texts(metadata: Map<String, Value>) -> Result<Map<String, Value>> {
@@ -28,16 +32,14 @@ pub fn taken(
     given.or(filter)
 }
 
-/// Joins the fields of mem0's filters into one map of equalities. An asterisk means any value there,
-/// so equality with an asterisk would be another question.
+/// Joins the names of new memories into one map: there, filters can only be equalities.
 pub fn flatten(filters: Map<String, Value>, into: &mut Map<String, Value>) -> Result<()> {
     for (name, value) in filters {
         match value {
-            Value::Object(metadata) if name == "metadata" => flatten(metadata, into)?,
             Value::Array(all) if name == "AND" => {
                 for one in all {
                     let Value::Object(one) = one else {
-                        return Err(Refusal::invalid("filters", "AND takes a list of objects"));
+                        return Err(invalid("AND: takes a list of objects".into()));
                     };
                     flatten(one, into)?;
                 }
@@ -49,70 +51,247 @@ pub fn flatten(filters: Map<String, Value>, into: &mut Map<String, Value>) -> Re
                 into.insert(name, value);
             }
             _ => {
-                let what = format!("filters.{name}: only equality and AND are supported");
-                return Err(Refusal::invalid("filters", what));
+                return Err(invalid(format!("{name}: a new memory has one value of a name")));
             }
         }
     }
     Ok(())
 }
 
-/// Refuses the names that stand for no metadata there, which an equality would never meet.
-pub fn check_filters(filters: &Map<String, Value>) -> Result<()> {
-    let names = ["updated_at", "timestamp", "categories", "keywords", "memory_ids", "feedback"];
-    for (name, value) in filters {
-        if names.contains(&name.as_str()) {
-            let what = format!("filters.{name} is not supported");
-            return Err(Refusal {
-                field: Some("filters".into()),
-                ..Refusal::unsupported("not_supported", what)
-            });
-        }
-        for part in value.as_array().into_iter().flatten().filter_map(Value::as_object) {
-            check_filters(part)?;
-        }
-    }
-    Ok(())
+/// The filters of a call: whose memories, and which of them.
+#[derive(Debug, Default, PartialEq)]
+pub struct Filters {
+    pub user: Option<String>,
+    /// The one run that all memories must be of. The service lists and finds the private memories of
+    /// a session only where a request names the session.
+    pub run: Option<String>,
+    /// Conditions that all hold, each in the form of the service's `where`.
+    conditions: Vec<Value>,
 }
 
-/// A comparison of the time at which a memory was made.
-pub type Bound = (String, Timestamp);
+impl Filters {
+    /// Translates mem0's filters. A name or an operator that has no counterpart is refused, since
+    /// without it other memories would be found.
+    pub fn read(filters: Map<String, Value>) -> Result<Filters> {
+        let mut read = Filters::default();
+        read.add(filters)?;
+        Ok(read)
+    }
 
-/// Takes the comparisons of `created_at` out of filters.
-pub fn take_dates(filters: &mut Map<String, Value>) -> Result<Vec<Bound>> {
-    let mut bounds = Vec::new();
-    if let Some(test) = filters.remove("created_at") {
-        let Some(test) = test.as_object() else {
-            let what = "filters.created_at takes gt, gte, lt and lte";
-            return Err(Refusal::invalid("filters", what));
+    /// Only here, and inside AND, a user can be named: one call reads the memory of one user.
+    pub fn add(&mut self, filters: Map<String, Value>) -> Result<()> {
+        for (name, value) in filters {
+            match name.as_str() {
+                "AND" => {
+                    for part in parts(&name, value)? {
+                        self.add(part)?;
+                    }
+                }
+                "user_id" => {
+                    let user = equal(&value).filter(|user| user != "*").ok_or_else(|| {
+                        unsupported("user_id: names one user by equality: ask once for each")
+                    })?;
+                    self.of_user(Some(user))?;
+                }
+                _ => {
+                    if name == "run_id" {
+                        self.run = equal(&value).filter(|run| run != "*").or(self.run.take());
+                    }
+                    self.conditions.extend(conditions(&name, value)?);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the user that the call names beside its filters.
+    pub fn of_user(&mut self, user: Option<String>) -> Result<()> {
+        let Some(user) = user else { return Ok(()) };
+        if self.user.as_ref().is_some_and(|other| *other != user) {
+            return Err(invalid("user_id: the call names two users".into()));
+        }
+        self.user = Some(user);
+        Ok(())
+    }
+
+    pub fn of_run(&mut self, run: Option<String>) {
+        if let Some(run) = run {
+            self.conditions.push(json!({(SESSION): run}));
+            self.run = Some(run);
+        }
+    }
+
+    /// Adds a name of the metadata that has a value.
+    pub fn labelled(&mut self, name: &str, value: Option<String>) {
+        if let Some(value) = value {
+            self.conditions.push(json!({(name): value}));
+        }
+    }
+
+    pub fn made(&mut self, operator: &str, at: Timestamp) {
+        self.conditions.push(json!({(CREATED_AT): {(operator): at.to_string()}}));
+    }
+
+    /// All conditions as one `where`; null without any.
+    pub fn conditions(&self) -> Value {
+        match &self.conditions[..] {
+            [] => Value::Null,
+            [one] => one.clone(),
+            all => json!({"$and": all}),
+        }
+    }
+}
+
+/// The value of an equality: plain, or behind `eq`.
+fn equal(value: &Value) -> Option<String> {
+    let plain = match value.as_object() {
+        Some(test) if test.len() == 1 => test.get("eq")?,
+        Some(_) => return None,
+        None => value,
+    };
+    plain.as_str().map(str::to_owned)
+}
+
+/// Names that stand for no metadata in mem0 and that no memory has here.
+const MISSING: [&str; 7] = [
+    "updated_at",
+    "timestamp",
+    "categories",
+    "keywords",
+    "memory_ids",
+    "feedback",
+    "expiration_date",
+];
+
+/// The conditions of one name, or of one logical operator.
+fn conditions(name: &str, value: Value) -> Result<Vec<Value>> {
+    match name {
+        "AND" | "OR" | "NOT" => {
+            let parts: Vec<Value> =
+                parts(name, value)?.into_iter().map(joined).collect::<Result<_>>()?;
+            let operator = format!("${}", name.to_lowercase());
+            Ok(vec![json!({(operator): parts})])
+        }
+        "user_id" => Err(unsupported("user_id: stands at the top or inside AND, not in OR or NOT")),
+        "metadata" => {
+            let Value::Object(fields) = value else {
+                return Err(invalid("metadata: takes an object of names and values".into()));
+            };
+            let mut all = Vec::new();
+            for (name, value) in fields {
+                all.extend(compared(&name, &name, value)?);
+            }
+            Ok(all)
+        }
+        "created_at" => Ok(vec![json!({(CREATED_AT): dates(value)?})]),
+        "run_id" => compared(name, SESSION, value),
+        _ if MISSING.contains(&name) => Err(unsupported(&format!("{name}: no memory has it here"))),
+        _ => compared(name, name, value),
+    }
+}
+
+/// The objects behind AND, OR or NOT: a list, or for NOT also one object.
+fn parts(name: &str, value: Value) -> Result<Vec<Map<String, Value>>> {
+    let all = match value {
+        Value::Array(all) if !all.is_empty() => all,
+        Value::Object(_) if name == "NOT" => vec![value],
+        _ => return Err(invalid(format!("{name}: takes a list of objects"))),
+    };
+    let objects = all.into_iter().map(|part| match part {
+        Value::Object(part) if !part.is_empty() => Ok(part),
+        _ => Err(invalid(format!("{name}: takes a list of objects with a name each"))),
+    });
+    objects.collect()
+}
+
+fn joined(part: Map<String, Value>) -> Result<Value> {
+    let mut all = Vec::new();
+    for (name, value) in part {
+        all.extend(conditions(&name, value)?);
+    }
+    match all.len() {
+        0 => Err(invalid("an object has no condition".into())),
+        1 => Ok(all.remove(0)),
+        _ => Ok(json!({"$and": all})),
+    }
+}
+
+/// Comparisons of the value that the service has under `target`.
+fn compared(name: &str, target: &str, value: Value) -> Result<Vec<Value>> {
+    if name.starts_with('$') {
+        return Err(invalid(format!("{name}: a name does not begin with $")));
+    }
+    let operators = match value {
+        Value::String(any) if any == "*" => return Ok(vec![json!({(target): {"$exists": true}})]),
+        Value::String(_) | Value::Number(_) | Value::Bool(_) => {
+            return Ok(vec![json!({(target): {"$eq": value}})]);
+        }
+        Value::Object(operators) if !operators.is_empty() => operators,
+        _ => {
+            let what =
+                format!("{name}: takes a text, a number, a boolean or operators with values");
+            return Err(invalid(what));
+        }
+    };
+    let (mut tests, mut all) = (Map::new(), Vec::new());
+    for (operator, value) in operators {
+        let is_operand = match (operator.as_str(), &value) {
+            ("in" | "nin", Value::Array(several)) => several.iter().all(is_plain),
+            ("eq" | "ne" | "gt" | "gte" | "lt" | "lte" | "contains" | "icontains", value) => {
+                is_plain(value)
+            }
+            ("in" | "nin", _) => false,
+            _ => return Err(invalid(format!("{name}: unknown operator {operator}"))),
         };
-        for (name, value) in test {
-            if !["gt", "gte", "lt", "lte"].contains(&name.as_str()) {
-                let what = format!("filters.created_at takes gt, gte, lt and lte, not {name}");
-                return Err(Refusal::invalid("filters", what));
-            }
-            let is_end = ["gt", "lte"].contains(&name.as_str());
-            bounds.push((name.clone(), moment("filters", value, is_end)?));
+        if !is_operand {
+            let what = format!(
+                "{name}: {operator} does not take this value; an asterisk stands alone, as the value \
+                 of the name"
+            );
+            return Err(invalid(what));
+        }
+        if operator == "nin" {
+            all.push(json!({"$not": {(target): {"$in": value}}}));
+        } else {
+            tests.insert(format!("${operator}"), value);
         }
     }
-    for part in filters.get_mut("AND").and_then(Value::as_array_mut).into_iter().flatten() {
-        if let Some(part) = part.as_object_mut() {
-            bounds.extend(take_dates(part)?);
+    if !tests.is_empty() {
+        all.push(json!({(target): tests}));
+    }
+    Ok(all)
+}
+
+/// True for a value that metadata can have. An asterisk means any value in mem0.
+fn is_plain(value: &Value) -> bool {
+    matches!(value, Value::String(_) | Value::Number(_) | Value::Bool(_)) && *value != json!("*")
+}
+
+fn dates(value: Value) -> Result<Map<String, Value>> {
+    let only = "created_at: takes gt, gte, lt and lte";
+    let Value::Object(tests) = value else { return Err(invalid(only.into())) };
+    if tests.is_empty() {
+        return Err(invalid(only.into()));
+    }
+    let mut bounds = Map::new();
+    for (name, value) in tests {
+        if !["gt", "gte", "lt", "lte"].contains(&name.as_str()) {
+            return Err(invalid(format!("{only}, not {name}")));
         }
+        let is_end = ["gt", "lte"].contains(&name.as_str());
+        let at = moment("filters.created_at", &value, is_end)?;
+        bounds.insert(format!("${name}"), at.to_string().into());
     }
     Ok(bounds)
 }
 
-pub fn is_within(memory: &Value, bounds: &[Bound]) -> bool {
-    let at = memory["created_at"].as_str().and_then(|at| at.parse::<Timestamp>().ok());
-    bounds.iter().all(|(test, bound)| {
-        at.as_ref().is_some_and(|at| match test.as_str() {
-            "gt" => at > bound,
-            "gte" => at >= bound,
-            "lt" => at < bound,
-            _ => at <= bound,
-        })
-    })
+fn invalid(what: String) -> Refusal {
+    Refusal::invalid("filters", format!("filters.{what}"))
+}
+
+fn unsupported(what: &str) -> Refusal {
+    let refusal = Refusal::unsupported("not_supported", format!("filters.{what}"));
+    Refusal { field: Some("filters".into()), ..refusal }
 }
 
 /// Reads seconds since 1970, a date, or a time. A date means its end where it is an upper bound.
@@ -145,4 +324,93 @@ pub fn check_unsupported(given: &Map<String, Value>, names: &[(&str, &str)]) -> 
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(filters: Value) -> Result<Filters> {
+        Filters::read(filters.as_object().cloned().expect("an object"))
+    }
+
+    #[test]
+    fn each_operator_becomes_one_of_the_service() {
+        for (filters, expected) in [
+            (json!({"user_id": "ada"}), Value::Null),
+            (json!({"team": "red"}), json!({"team": {"$eq": "red"}})),
+            (json!({"n": {"gte": 2, "lt": 4}}), json!({"n": {"$gte": 2, "$lt": 4}})),
+            (json!({"app_id": {"in": ["a", "b"]}}), json!({"app_id": {"$in": ["a", "b"]}})),
+            (json!({"team": {"nin": ["a"]}}), json!({"$not": {"team": {"$in": ["a"]}}})),
+            (json!({"agent_id": "*"}), json!({"agent_id": {"$exists": true}})),
+            (json!({"run_id": "s"}), json!({"$session": {"$eq": "s"}})),
+            (json!({"run_id": {"ne": "s"}}), json!({"$session": {"$ne": "s"}})),
+            (json!({"team": {"icontains": "R"}}), json!({"team": {"$icontains": "R"}})),
+            (
+                json!({"metadata": {"user_id": "x", "categories": {"contains": "y"}}}),
+                json!({"$and": [{"user_id": {"$eq": "x"}}, {"categories": {"$contains": "y"}}]}),
+            ),
+            (
+                json!({"created_at": {"gt": "2026-01-31", "lt": "2026-03-01"}}),
+                json!({"$created_at": {"$gt": "2026-01-31T23:59:59.999Z",
+                    "$lt": "2026-03-01T00:00:00Z"}}),
+            ),
+            (json!({"NOT": {"team": "red"}}), json!({"$not": [{"team": {"$eq": "red"}}]})),
+            (
+                json!({"AND": [{"user_id": "ada"}, {"team": {"ne": "a"}}, {"team": {"ne": "b"}}]}),
+                json!({"$and": [{"team": {"$ne": "a"}}, {"team": {"$ne": "b"}}]}),
+            ),
+            (
+                json!({"OR": [{"team": "red", "n": 1}, {"NOT": [{"AND": [{"n": 2}]}]}]}),
+                json!({"$or": [{"$and": [{"n": {"$eq": 1}}, {"team": {"$eq": "red"}}]},
+                    {"$not": [{"$and": [{"n": {"$eq": 2}}]}]}]}),
+            ),
+        ] {
+            let found = read(filters.clone()).expect("read").conditions();
+            assert_eq!(found, expected, "{filters}");
+        }
+    }
+
+    #[test]
+    fn the_user_and_the_run_are_found_at_the_top_and_inside_and() {
+        let inside = json!({"AND": [{"AND": [{"user_id": {"eq": "ada"}}]}, {"run_id": "s"}]});
+        let found = read(inside).expect("read");
+        assert_eq!((found.user.as_deref(), found.run.as_deref()), (Some("ada"), Some("s")));
+        assert_eq!(found.conditions(), json!({"$session": {"$eq": "s"}}));
+        let either = read(json!({"OR": [{"run_id": "s"}, {"run_id": "t"}]})).expect("read");
+        assert_eq!((either.user, either.run), (None, None));
+    }
+
+    #[test]
+    fn a_filter_that_cannot_be_judged_is_refused_by_name() {
+        for (filters, code, name) in [
+            (json!({"user_id": "*"}), "not_supported", "user_id"),
+            (json!({"user_id": {"in": ["ada"]}}), "not_supported", "user_id"),
+            (json!({"OR": [{"user_id": "ada"}, {"team": "a"}]}), "not_supported", "user_id"),
+            (json!({"AND": [{"NOT": [{"user_id": "ada"}]}]}), "not_supported", "user_id"),
+            (json!({"AND": [{"user_id": "ada"}, {"user_id": "bob"}]}), "invalid", "user_id"),
+            (json!({"OR": [{"categories": {"in": ["food"]}}]}), "not_supported", "categories"),
+            (json!({"updated_at": {"gt": 1}}), "not_supported", "updated_at"),
+            (json!({"created_at": "2026-01-31"}), "invalid", "created_at"),
+            (json!({"created_at": {"eq": 1}}), "invalid", "created_at"),
+            (json!({"created_at": {"gt": "soon"}}), "invalid", "created_at"),
+            (json!({"team": {"regex": "a"}}), "invalid", "team"),
+            (json!({"team": {"eq": "*"}}), "invalid", "team"),
+            (json!({"team": {"in": "red"}}), "invalid", "team"),
+            (json!({"team": {"gt": null}}), "invalid", "team"),
+            (json!({"team": {}}), "invalid", "team"),
+            (json!({"team": null}), "invalid", "team"),
+            (json!({"team": ["red"]}), "invalid", "team"),
+            (json!({"OR": []}), "invalid", "OR"),
+            (json!({"OR": {"team": "red"}}), "invalid", "OR"),
+            (json!({"NOT": [{}]}), "invalid", "NOT"),
+            (json!({"or": [{"team": "red"}]}), "invalid", "or"),
+            (json!({"$or": "red"}), "invalid", "$or"),
+            (json!({"metadata": "red"}), "invalid", "metadata"),
+        ] {
+            let refusal = read(filters.clone()).expect_err("refused");
+            assert_eq!(refusal.code, code, "{filters}: {}", refusal.message);
+            assert!(refusal.message.contains(&format!("filters.{name}")), "{}", refusal.message);
+        }
+    }
 }

@@ -5,28 +5,23 @@
 
 use crate::door::Gateway;
 use crate::entities;
-use crate::filters::{
-    check_filters, check_unsupported, flatten, is_within, moment, take_dates, taken, texts,
-};
+use crate::filters::{Filters, check_unsupported, flatten, moment, taken};
 use crate::keys::{Caller, Right};
+use crate::listing::{self, Page};
 use crate::mem0::{self, Answer, Named, Shared};
 use crate::own::idempotency_key;
 use crate::refusal::{Refusal, Result};
-use crate::tools::of;
+use crate::tools::{By, of};
 use axum::extract::{Path, Query, State};
 use axum::http::HeaderMap;
 use axum::routing::{any, delete, get, post, put};
 use axum::{Extension, Json, Router};
-use domain::UserKey;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
-/// Memories of a search without `top_k`, and on a page without `page_size`, as in mem0.
+/// Memories of a search without `top_k`, as in mem0.
 const FOUND: u64 = 10;
-const PAGE: usize = 100;
-/// Memories of one user that a call reads to count, filter or erase them: a hundred requests.
-const LISTED_MAX: usize = 10_000;
 /// Memories in one batch, as in mem0.
 const BATCH_MAX: usize = 1000;
 
@@ -181,24 +176,18 @@ async fn search(
         ("reference_date", "a question is read at the time it comes"),
     ];
     check_unsupported(&body.others, &without)?;
-    let mut filters = body.filters;
-    if !take_dates(&mut filters)?.is_empty() {
-        let what = "created_at chooses in the list of memories, not in a search";
-        return Err(Refusal::unsupported("not_supported", what));
-    }
+    let mut filters = Filters::read(body.filters)?;
     if let Some(metadata) = body.metadata {
-        filters.insert("metadata".into(), Value::Object(metadata));
+        filters.add(Map::from_iter([("metadata".to_owned(), Value::Object(metadata))]))?;
     }
-    check_filters(&filters)?;
     let searched = mem0::Searched {
         query: body.query,
-        filters,
         top_k: Some(body.top_k.unwrap_or(FOUND)),
         threshold: body.threshold,
         include_archived: body.latest_only == Some(false),
         ..mem0::Searched::default()
     };
-    let rows = mem0::find(&gateway, &caller, searched).await?;
+    let rows = mem0::find(&gateway, &caller, &filters, searched).await?;
     let rows: Vec<Value> =
         rows.into_iter().map(|row| chosen(row, body.fields.as_deref())).collect();
     Ok(Json(json!({"results": rows})))
@@ -210,27 +199,6 @@ fn chosen(mut row: Value, fields: Option<&[String]>) -> Value {
         row.retain(|name, _| name == "id" || fields.contains(name));
     }
     row
-}
-
-#[derive(Deserialize)]
-pub(crate) struct Page {
-    page: Option<usize>,
-    page_size: Option<usize>,
-}
-
-impl Page {
-    /// The page of a list, with its neighbours as paths.
-    pub fn of(&self, path: &str, rows: Vec<Value>) -> Value {
-        let page = self.page.unwrap_or(1).max(1);
-        let size = self.page_size.unwrap_or(PAGE).max(1);
-        let count = rows.len();
-        let has_next = page.saturating_mul(size) < count;
-        let next = has_next.then(|| format!("{path}?page={}&page_size={size}", page + 1));
-        let previous = (page > 1).then(|| format!("{path}?page={}&page_size={size}", page - 1));
-        let skipped = (page - 1).saturating_mul(size);
-        let results: Vec<Value> = rows.into_iter().skip(skipped).take(size).collect();
-        json!({"count": count, "next": next, "previous": previous, "results": results})
-    }
 }
 
 #[derive(Deserialize)]
@@ -250,57 +218,25 @@ async fn list(
     Json(body): Json<Listing>,
 ) -> Answer {
     caller.may(Right::Read)?;
-    let without = [("categories", MODEL), ("show_expired", "an expired memory is erased")];
+    let without = [
+        ("categories", MODEL),
+        ("show_expired", "an expired memory is erased"),
+        ("latest_only", "the list has every version of a memory, a search the latest"),
+    ];
     check_unsupported(&body.others, &without)?;
-    let mut given = body.filters;
-    let mut bounds = take_dates(&mut given)?;
+    let mut filters = Filters::read(body.filters)?;
     for (name, test, value) in
-        [("start_date", "gte", body.start_date), ("end_date", "lte", body.end_date)]
+        [("start_date", "$gte", body.start_date), ("end_date", "$lte", body.end_date)]
     {
         if let Some(value) = value.filter(|it| !it.is_null()) {
-            bounds.push((test.to_owned(), moment(name, &value, test == "lte")?));
+            filters.made(test, moment(name, &value, test == "$lte")?);
         }
     }
-    check_filters(&given)?;
-    let mut filters = Map::new();
-    flatten(given, &mut filters)?;
-    let user = caller.user(taken(&mut filters, "user_id", None).as_deref())?;
-    let session = taken(&mut filters, "run_id", None);
-    let mut memories = all(&gateway, &user, session.as_deref(), &texts(filters)?).await?;
-    memories.retain(|memory| is_within(memory, &bounds));
-    let rows = memories.iter().map(|memory| chosen(mem0::row(&gateway, &user, memory), None));
-    Ok(Json(page.of("/v3/memories/", rows.collect())))
-}
-
-/// Lists the memories of a user, or of a session, that have all the metadata.
-pub(crate) async fn all(
-    gateway: &Gateway,
-    user: &UserKey,
-    session: Option<&str>,
-    metadata: &Map<String, Value>,
-) -> Result<Vec<Value>> {
-    let (mut found, mut read, mut after) = (Vec::new(), 0, Value::Null);
-    loop {
-        let limit = json!(PAGE);
-        let fields = [("limit", &limit), ("session", &json!(session)), ("after", &after)];
-        let mut reply = gateway.calls.ask(user, of("list", &fields)).await?;
-        let Value::Array(memories) = reply["memories"].take() else { return Ok(found) };
-        read += memories.len();
-        found.extend(memories.into_iter().filter(|memory| {
-            metadata.iter().all(|(name, value)| memory["metadata"].get(name) == Some(value))
-        }));
-        after = reply["after"].take();
-        if after.is_null() {
-            return Ok(found);
-        }
-        if read >= LISTED_MAX {
-            let what = format!(
-                "this user has more than {LISTED_MAX} memories: POST /v1/keepsake/list goes page by page"
-            );
-            let status = axum::http::StatusCode::PAYLOAD_TOO_LARGE;
-            return Err(Refusal::new(status, "too_large", what));
-        }
-    }
+    let user = caller.user(filters.user.as_deref())?;
+    let (rows, count) =
+        mem0::listed(&gateway, &user, &filters, page.skipped(), page.size()).await?;
+    let rows = rows.into_iter().map(|row| chosen(row, None)).collect();
+    Ok(Json(page.of("/v3/memories/", count, rows)))
 }
 
 async fn read(
@@ -342,8 +278,10 @@ async fn update(
     Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
     Query(named): Query<Named>,
+    headers: HeaderMap,
     Json(body): Json<Value>,
 ) -> Answer {
+    let named = named.with_key(&headers);
     change(&gateway, &caller, &named, &id, &body).await?;
     // A key without the right to read still changes.
     let row = match caller.may(Right::Read) {
@@ -364,23 +302,30 @@ async fn delete_one(
     Path(id): Path<String>,
     Query(named): Query<Named>,
     Query(linked): Query<Linked>,
+    headers: HeaderMap,
 ) -> Answer {
-    let mut left = vec![id];
-    let mut is_first = true;
-    while let Some(id) = left.pop() {
-        let by_id = json!({"id": id});
-        let mut older = Vec::new();
-        if linked.delete_linked == Some(true) {
-            older = replaced(&gateway, &caller, &named, &by_id).await?;
+    let named = named.with_key(&headers);
+    let mut versions = vec![id];
+    let mut next = 0;
+    while linked.delete_linked == Some(true) && next < versions.len() {
+        for older in replaced(&gateway, &caller, &named, &versions[next]).await? {
+            if !versions.contains(&older) {
+                versions.push(older);
+            }
         }
-        match mem0::on(&gateway, &caller, &named, "delete_memory", by_id).await {
-            Ok(_) => left.extend(older),
-            // An older version may be erased already.
-            Err(refusal) if !is_first && refusal.code == "not_found" => {}
-            Err(refusal) => return Err(refusal),
-        }
-        is_first = false;
+        next += 1;
     }
+    // Order matters: while the named memory is there, a repeated call finds its older versions.
+    for id in versions.drain(1..).rev() {
+        let mut unkeyed = named.clone();
+        unkeyed.key = None;
+        match mem0::on(&gateway, &caller, &unkeyed, "delete_memory", json!({"id": id})).await {
+            // An older version may be erased already.
+            Err(refusal) if refusal.code != "not_found" => return Err(refusal),
+            _ => {}
+        }
+    }
+    mem0::on(&gateway, &caller, &named, "delete_memory", json!({"id": versions[0]})).await?;
     Ok(Json(json!({"message": "Memory deleted successfully!"})))
 }
 
@@ -389,15 +334,26 @@ async fn replaced(
     gateway: &Arc<Gateway>,
     caller: &Caller,
     named: &Named,
-    by_id: &Value,
+    id: &str,
 ) -> Result<Vec<String>> {
-    let memory = match mem0::on(gateway, caller, named, "get_memory", by_id.clone()).await {
+    let memory = match mem0::on(gateway, caller, named, "get_memory", json!({"id": id})).await {
         Ok((_, mut reply)) => reply["memory"].take(),
         Err(refusal) if refusal.code == "not_found" => Value::Null,
         Err(refusal) => return Err(refusal),
     };
     let older = memory["supersedes"].as_array().into_iter().flatten();
     Ok(older.filter_map(|id| id.as_str().map(str::to_owned)).collect())
+}
+
+/// Refuses the key where an erasure is one event for each memory: a repeated call would also erase
+/// the memories that were made since.
+pub(crate) fn check_no_key(key: Option<&str>) -> Result<()> {
+    if key.is_none() {
+        return Ok(());
+    }
+    let what = "Idempotency-Key: only the erasure of a user, of a user's run or of single memories \
+                can be repeated safely";
+    Err(Refusal::invalid("Idempotency-Key", what))
 }
 
 #[derive(Deserialize)]
@@ -414,6 +370,7 @@ async fn delete_all(
     State(gateway): Shared,
     Extension(caller): Extension<Caller>,
     Query(named): Query<ErasedNames>,
+    headers: HeaderMap,
 ) -> Answer {
     caller.may(Right::Forget)?;
     if named.filters.is_some() {
@@ -430,25 +387,29 @@ async fn delete_all(
         let mut given =
             kinds.iter().zip(names).filter_map(|(kind, name)| Some((kind, name.as_ref()?)));
         if let (Some((kind, name)), None) = (given.next(), given.next()) {
-            entities::erase_everywhere(&gateway, &caller, kind, name).await?;
+            let key = idempotency_key(&headers);
+            entities::erase_everywhere(&gateway, &caller, kind, name, key).await?;
             return Ok(Json(json!({"message": "Memories deleted successfully!"})));
         }
     }
-    let labels = [("agent_id", named.agent_id), ("app_id", named.app_id)];
-    let labels = labels.into_iter().filter_map(|(name, value)| Some((name.into(), value?.into())));
-    let labels: Map<String, Value> = labels.collect();
     let user = caller.user(named.user_id.as_deref())?;
-    let calls = &gateway.calls;
-    if labels.is_empty() {
+    let by =
+        By { calls: &gateway.calls, caller: &caller, user: &user, key: idempotency_key(&headers) };
+    if named.agent_id.is_some() || named.app_id.is_some() {
+        check_no_key(by.key)?;
+        let mut filters = Filters::default();
+        filters.of_run(named.run_id);
+        filters.labelled("agent_id", named.agent_id);
+        filters.labelled("app_id", named.app_id);
+        for memory in listing::everything(&gateway, &user, &filters.conditions()).await? {
+            by.erase(&memory["id"]).await?;
+        }
+    } else {
         let event = match named.run_id {
             Some(session) => of("forget", &[("session", &session.into())]),
             None => of("forget", &[("everything", &true.into())]),
         };
-        calls.publish(&user, event).await?;
-    } else {
-        for memory in all(&gateway, &user, named.run_id.as_deref(), &labels).await? {
-            calls.publish(&user, of("forget", &[("memory", &memory["id"])])).await?;
-        }
+        by.publish(event).await?;
     }
     Ok(Json(json!({"message": "Memories deleted successfully!"})))
 }
@@ -501,11 +462,12 @@ async fn update_batch(
     State(gateway): Shared,
     Extension(caller): Extension<Caller>,
     Query(named): Query<Named>,
+    headers: HeaderMap,
     Json(batch): Json<Batch>,
 ) -> Answer {
-    let memories = batch.checked()?;
+    let (memories, named) = (batch.checked()?, named.with_key(&headers));
     for (done, (id, memory)) in memories.iter().enumerate() {
-        let changed = change(&gateway, &caller, &named, id, memory).await;
+        let changed = change(&gateway, &caller, &named.of_entry(done), id, memory).await;
         changed.map_err(|refusal| in_batch(done, refusal))?;
     }
     Ok(Json(json!({"message": format!("Successfully updated {} memories", memories.len())})))
@@ -515,11 +477,13 @@ async fn delete_batch(
     State(gateway): Shared,
     Extension(caller): Extension<Caller>,
     Query(named): Query<Named>,
+    headers: HeaderMap,
     Json(batch): Json<Batch>,
 ) -> Answer {
-    let memories = batch.checked()?;
+    let (memories, named) = (batch.checked()?, named.with_key(&headers));
     for (done, (id, _)) in memories.iter().enumerate() {
         let by_id = json!({"id": id});
+        let named = named.of_entry(done);
         let deleted = mem0::on(&gateway, &caller, &named, "delete_memory", by_id).await;
         deleted.map_err(|refusal| in_batch(done, refusal))?;
     }
@@ -537,6 +501,7 @@ async fn feedback(
     State(gateway): Shared,
     Extension(caller): Extension<Caller>,
     Query(named): Query<Named>,
+    headers: HeaderMap,
     Json(body): Json<Judgement>,
 ) -> Answer {
     caller.may(Right::Write)?;
@@ -555,11 +520,11 @@ async fn feedback(
     };
     let id = &body.memory_id;
     let user = gateway.owners.of(&gateway.calls, &caller, named.user_id.as_deref(), id).await?;
-    // The service answers feedback on a memory that is not there by a decision.
-    gateway.calls.ask(&user, of("get", &[("memory", &json!(id))])).await?;
     let reason = body.feedback_reason.as_ref();
     let metadata = reason.map_or(Value::Null, |reason| json!({"reason": reason}));
     let fields = [("memory", &json!(id)), ("signal", &signal.into()), ("metadata", &metadata)];
-    gateway.calls.publish(&user, of("feedback", &fields)).await?;
+    let key = idempotency_key(&headers);
+    let by = By { calls: &gateway.calls, caller: &caller, user: &user, key };
+    by.change(&json!(id), of("feedback", &fields)).await?;
     Ok(Json(json!({"id": id, "feedback": body.feedback, "feedback_reason": body.feedback_reason})))
 }

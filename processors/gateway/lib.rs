@@ -11,6 +11,7 @@ mod entities;
 mod filters;
 mod hosted;
 pub mod keys;
+mod listing;
 pub mod mcp;
 mod mem0;
 mod openapi;
@@ -40,6 +41,7 @@ pub struct Options {
     pub idle_max: Duration,
     pub requests_per_second: f64,
     pub remembered_max: usize,
+    pub listed_max: usize,
     pub streams_max: usize,
     pub drain_within: Duration,
 }

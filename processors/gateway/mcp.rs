@@ -4,7 +4,7 @@
 use crate::calls::Calls;
 use crate::keys::{Caller, Right};
 use crate::refusal::{self, Refusal};
-use crate::tools::{TOOLS, Tool, of};
+use crate::tools::{By, TOOLS, Tool, of};
 use domain::UserKey;
 use domain::fault::{self, Fault};
 use rmcp::model::*;
@@ -64,7 +64,8 @@ async fn called(
     arguments: &Value,
 ) -> refusal::Result<Value> {
     bound.caller.may(tool.right)?;
-    tool.call(&server.calls, &bound.user, arguments).await
+    let by = By { calls: &server.calls, caller: &bound.caller, user: &bound.user, key: None };
+    tool.call(&by, arguments).await
 }
 
 impl ServerHandler for Server {

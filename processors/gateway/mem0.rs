@@ -2,11 +2,12 @@
 //! the session, `agent_id` a metadata field, `score` the relevance.
 
 use crate::door::Gateway;
-use crate::filters::{flatten, taken, texts};
+use crate::filters::{Filters, texts};
 use crate::keys::{Caller, Right};
+use crate::listing;
 use crate::own::idempotency_key;
 use crate::refusal::{Refusal, Result};
-use crate::tools::{Tool, of};
+use crate::tools::{By, Tool, of};
 use axum::extract::{Path, Query, State};
 use axum::http::HeaderMap;
 use axum::routing::{get, post};
@@ -20,7 +21,7 @@ pub(crate) type Shared = State<Arc<Gateway>>;
 pub(crate) type Answer = Result<Json<Value>>;
 
 /// Memories in one answer of `GET /memories` without `top_k`, as in mem0.
-const LISTED: u64 = 100;
+const LISTED: usize = 100;
 
 pub fn routes() -> Router<Arc<Gateway>> {
     Router::new()
@@ -33,13 +34,28 @@ pub fn routes() -> Router<Arc<Gateway>> {
         .route("/memories/{id}/history/", get(history))
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Clone, Default, Deserialize)]
 pub(crate) struct Named {
     pub user_id: Option<String>,
     agent_id: Option<String>,
+    app_id: Option<String>,
     run_id: Option<String>,
-    top_k: Option<u64>,
-    limit: Option<u64>,
+    top_k: Option<usize>,
+    limit: Option<usize>,
+    /// The key of a call that may come twice.
+    #[serde(skip)]
+    pub key: Option<String>,
+}
+
+impl Named {
+    pub fn with_key(self, headers: &HeaderMap) -> Named {
+        Named { key: idempotency_key(headers).map(str::to_owned), ..self }
+    }
+
+    /// The same for one entry of a batch, each of which is an event with its own id.
+    pub fn of_entry(&self, n: usize) -> Named {
+        Named { key: self.key.as_ref().map(|key| format!("{key}/{n}")), ..self.clone() }
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -50,10 +66,10 @@ pub(crate) struct Added {
     pub run_id: Option<String>,
     pub metadata: Option<Map<String, Value>>,
     pub infer: Option<bool>,
-    /// Time of the messages, and end of what they say. mem0's server has neither.
     /// The key of a call that may come twice.
     #[serde(skip)]
     pub key: Option<String>,
+    /// Time of the messages, and end of what they say. mem0's server has neither.
     #[serde(skip)]
     pub at: Value,
     #[serde(skip)]
@@ -180,37 +196,38 @@ fn messages(value: Value) -> Result<Vec<Value>> {
 async fn search(
     State(gateway): Shared,
     Extension(caller): Extension<Caller>,
-    Json(body): Json<Searched>,
+    Json(mut body): Json<Searched>,
 ) -> Answer {
-    Ok(Json(json!({"results": find(&gateway, &caller, body).await?})))
+    let mut filters = Filters::read(std::mem::take(&mut body.filters))?;
+    filters.of_user(body.user_id.take())?;
+    filters.of_run(body.run_id.take());
+    filters.labelled("agent_id", body.agent_id.take());
+    Ok(Json(json!({"results": find(&gateway, &caller, &filters, body).await?})))
 }
 
-pub(crate) async fn find(gateway: &Gateway, caller: &Caller, body: Searched) -> Result<Vec<Value>> {
+pub(crate) async fn find(
+    gateway: &Gateway,
+    caller: &Caller,
+    filters: &Filters,
+    body: Searched,
+) -> Result<Vec<Value>> {
     caller.may(Right::Read)?;
-    let mut filters = Map::new();
-    flatten(body.filters, &mut filters)?;
-    let user = taken(&mut filters, "user_id", body.user_id);
-    let session = taken(&mut filters, "run_id", body.run_id);
-    if let Some(agent) = body.agent_id {
-        filters.insert("agent_id".into(), agent.into());
-    }
-    let user = caller.user(user.as_deref())?;
-    let filters = texts(filters)?;
-    let metadata = if filters.is_empty() { Value::Null } else { Value::Object(filters) };
+    let user = caller.user(filters.user.as_deref())?;
     let request = of(
         "recall",
         &[
             ("query", &body.query.into()),
             ("limit", &json!(body.top_k)),
-            ("where", &metadata),
+            ("where", &filters.conditions()),
             ("min_relevance", &json!(body.threshold)),
-            ("session", &json!(session)),
+            ("session", &json!(filters.run)),
             ("include_archived", &if body.include_archived { json!(true) } else { Value::Null }),
             ("format", &"none".into()),
         ],
     );
     let reply = gateway.calls.ask(&user, request).await?;
-    Ok(rows(gateway, &user, &reply, session.as_deref()))
+    let memories = reply["memories"].as_array().into_iter().flatten();
+    Ok(memories.map(|memory| row(gateway, &user, memory)).collect())
 }
 
 async fn list(
@@ -219,26 +236,28 @@ async fn list(
     Query(named): Query<Named>,
 ) -> Answer {
     caller.may(Right::Read)?;
+    let mut filters = Filters::default();
+    filters.of_run(named.run_id);
+    filters.labelled("agent_id", named.agent_id);
+    filters.labelled("app_id", named.app_id);
     let user = caller.user(named.user_id.as_deref())?;
-    let limit = named.top_k.or(named.limit).unwrap_or(LISTED);
-    let request = of("list", &[("limit", &json!(limit)), ("session", &json!(named.run_id))]);
-    let reply = gateway.calls.ask(&user, request).await?;
-    let mut rows = rows(&gateway, &user, &reply, named.run_id.as_deref());
-    if let Some(agent) = named.agent_id {
-        rows.retain(|row| row["agent_id"] == *agent);
-    }
+    let count = named.top_k.or(named.limit).unwrap_or(LISTED);
+    let rows = listed(&gateway, &user, &filters, 0, count).await?.0;
     Ok(Json(json!({"results": rows})))
 }
 
-pub(crate) fn rows(
+/// Returns `count` memories behind the first `skipped`, and the number of all that meet the filters.
+pub(crate) async fn listed(
     gateway: &Gateway,
     user: &UserKey,
-    reply: &Value,
-    run: Option<&str>,
-) -> Vec<Value> {
-    let memories = reply["memories"].as_array().into_iter().flatten();
-    let memories = memories.filter(|memory| run.is_none_or(|run| memory["session"] == run));
-    memories.map(|memory| row(gateway, user, memory)).collect()
+    filters: &Filters,
+    skipped: usize,
+    count: usize,
+) -> Result<(Vec<Value>, usize)> {
+    let fields = [("where", &filters.conditions()), ("session", &json!(filters.run))];
+    let listed = listing::read(gateway, user, &fields, skipped, count).await?;
+    let rows = listed.memories.iter().map(|memory| row(gateway, user, memory));
+    Ok((rows.collect(), listed.total))
 }
 
 /// A memory in the form of mem0.
@@ -268,18 +287,23 @@ async fn delete_all(
     State(gateway): Shared,
     Extension(caller): Extension<Caller>,
     Query(named): Query<Named>,
+    headers: HeaderMap,
 ) -> Answer {
     caller.may(Right::Forget)?;
     let user = caller.user(named.user_id.as_deref())?;
-    if named.agent_id.is_some() {
-        let what = "agent_id cannot choose what is erased: give run_id, or user_id alone";
-        return Err(Refusal::invalid("agent_id", what));
+    for (name, given) in [("agent_id", &named.agent_id), ("app_id", &named.app_id)] {
+        if given.is_some() {
+            let what =
+                format!("{name} cannot choose what is erased: give run_id, or user_id alone");
+            return Err(Refusal::invalid(name, what));
+        }
     }
     let event = match named.run_id {
         Some(session) => of("forget", &[("session", &session.into())]),
         None => of("forget", &[("everything", &true.into())]),
     };
-    gateway.calls.publish(&user, event).await?;
+    let key = idempotency_key(&headers);
+    By { calls: &gateway.calls, caller: &caller, user: &user, key }.publish(event).await?;
     Ok(Json(json!({"message": "All relevant memories deleted"})))
 }
 
@@ -294,9 +318,10 @@ pub(crate) async fn on(
     let tool = Tool::named(name).ok_or_else(|| Refusal::not_found("no such tool"))?;
     caller.may(tool.right)?;
     let id = arguments["id"].as_str().unwrap_or_default();
-    let named = named.user_id.as_deref();
+    let (key, named) = (named.key.as_deref(), named.user_id.as_deref());
     let user = gateway.owners.of(&gateway.calls, caller, named, id).await?;
-    let result = tool.call(&gateway.calls, &user, &arguments).await?;
+    let by = By { calls: &gateway.calls, caller, user: &user, key };
+    let result = tool.call(&by, &arguments).await?;
     Ok((user, result))
 }
 
@@ -315,9 +340,10 @@ async fn update(
     Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
     Query(named): Query<Named>,
+    headers: HeaderMap,
     Json(body): Json<Value>,
 ) -> Answer {
-    change(&gateway, &caller, &named, &id, &body).await?;
+    change(&gateway, &caller, &named.with_key(&headers), &id, &body).await?;
     Ok(Json(json!({"message": "Memory updated successfully"})))
 }
 
@@ -349,7 +375,9 @@ async fn delete(
     Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
     Query(named): Query<Named>,
+    headers: HeaderMap,
 ) -> Answer {
+    let named = named.with_key(&headers);
     on(&gateway, &caller, &named, "delete_memory", json!({"id": id})).await?;
     Ok(Json(json!({"message": "Memory deleted successfully"})))
 }

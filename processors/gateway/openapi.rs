@@ -47,12 +47,17 @@ const MEM0: [(&str, &str, &str, &[&str]); 8] = [
         "Add messages, or store them as they are with infer: false",
         &["messages*", "user_id", "agent_id", "run_id", "metadata", "infer"],
     ),
-    ("get", "/memories", "List a user's memories", &["user_id", "agent_id", "run_id", "top_k"]),
+    (
+        "get",
+        "/memories",
+        "List a user's memories",
+        &["user_id", "agent_id", "app_id", "run_id", "top_k"],
+    ),
     ("delete", "/memories", "Erase a user's memories", &["user_id", "run_id"]),
     (
         "post",
         "/search",
-        "Find the memories that answer a question",
+        "Find the memories that answer a question; filters as in /v3/memories/",
         &["query*", "user_id", "agent_id", "run_id", "filters", "top_k", "threshold"],
     ),
     ("get", "/memories/{id}", "Read one memory", &["user_id"]),
@@ -84,15 +89,17 @@ const HOSTED: [(&str, &str, &str, &[&str]); 17] = [
     (
         "post",
         "/v3/memories/",
-        "List a user's memories; filters know AND, equality and ranges of created_at. page and \
-         page_size are in the query",
+        "List a user's memories. filters have AND, OR, NOT, all operators and created_at; user_id stands \
+         at the top or inside AND. The private memories of a session are listed where run_id names one \
+         session there. page and page_size are in the query",
         &["filters*", "start_date", "end_date"],
     ),
     (
         "post",
         "/v3/memories/search/",
-        "Find the memories that answer a question; filters know AND and equality. rerank and \
-         keyword_search change nothing: each search ranks by meaning and by words",
+        "Find the memories that answer a question; filters as in the list. rerank and keyword_search \
+         change nothing: each search ranks by meaning and by words, and by the cross-encoder if the \
+         operator has one. latest_only false also finds replaced and archived memories",
         &["query*", "filters*", "metadata", "top_k", "threshold", "fields", "latest_only"],
     ),
     (
@@ -129,7 +136,8 @@ const HOSTED: [(&str, &str, &str, &[&str]); 17] = [
     (
         "delete",
         "/v2/entities/{kind}/{name}/",
-        "Erase a user, or all memories of an agent, an app or a run; also at /v1/entities/",
+        "Erase a user, or all memories of an agent, an app or a run; also at /v1/entities/. An agent, an \
+         app or a run of all users needs the right admin, also where DELETE /v1/memories/ names no user",
         &[],
     ),
     ("post", "/v1/exports/", "501 no_language_model, as /v1/summary/ and /v2/profiles/", &[]),
@@ -174,7 +182,9 @@ pub fn document() -> Value {
     json!({
         "openapi": "3.1.0",
         "info": {"title": "Keepsake gateway", "version": env!("CARGO_PKG_VERSION"),
-            "description": "Long-term memory over HTTP. MCP is at /mcp/{user}/."},
+            "description": "Long-term memory over HTTP. MCP is at /mcp/{user}/. A key has a tenant, some \
+                of the rights read, write, forget and admin, and perhaps one user. A key for one user \
+                changes and erases no memory of the whole tenant."},
         "paths": paths,
         "components": {"schemas": schemas, "securitySchemes": {
             "bearer": {"type": "http", "scheme": "bearer"},
@@ -185,7 +195,8 @@ pub fn document() -> Value {
 
 fn idempotency() -> Value {
     json!({"name": "Idempotency-Key", "in": "header", "schema": {"type": "string"},
-        "description": "Becomes the id of the event: a call that comes twice has one effect"})
+        "description": "Becomes the id of the event: a call that comes twice has one effect. Entry n of \
+            a batch has the id key/n. Not for an erasure by agent, or of an app or a run of all users"})
 }
 
 fn responses(good: Value) -> Value {
@@ -220,6 +231,10 @@ fn mem0(method: &str, path: &str, summary: &str, names: &[&str]) -> Value {
             {"type": "object", "properties": properties, "required": required}}}});
     } else {
         parameters.extend(plain.map(|name| json!({"name": name, "in": "query", "schema": {}})));
+    }
+    let is_list = ["/search", "/v3/memories/search/", "/v3/memories/"].contains(&path);
+    if method != "get" && !is_list && !path.contains("exports") {
+        parameters.push(idempotency());
     }
     call["parameters"] = Value::Array(parameters);
     call

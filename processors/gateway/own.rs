@@ -4,8 +4,9 @@
 use crate::door::Gateway;
 use crate::keys::{Caller, Right};
 use crate::refusal::{Refusal, Result};
+use crate::tools::By;
 use axum::extract::{Path, State};
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, StatusCode};
 use axum::{Extension, Json};
 use serde_json::Value;
 use std::sync::Arc;
@@ -32,6 +33,10 @@ pub async fn call(
         return Err(Refusal::forbidden("a key for one user writes no memory of the whole tenant"));
     }
     let user = caller.user_in("user", message["user"].as_str())?;
+    if caller.user.is_some() && is_event {
+        let by = By { calls: &gateway.calls, caller: &caller, user: &user, key: None };
+        check_scopes(&by, &message, gateway.options.listed_max).await?;
+    }
     message["type"] = kind.into();
     if is_event
         && message["id"].is_null()
@@ -46,6 +51,25 @@ pub async fn call(
         calls.ask(&user, message).await
     };
     Ok(Json(reply?))
+}
+
+/// Refuses an event about a memory of the whole tenant. What else is wrong with the memories is the
+/// service's to say.
+async fn check_scopes(by: &By<'_>, message: &Value, max: usize) -> Result<()> {
+    let several = message["memories"].as_array().map(Vec::as_slice).unwrap_or_default();
+    if several.len() > max {
+        let what = format!("memories: {} are more than gateway.listed_max of {max}", several.len());
+        return Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", what));
+    }
+    for memory in several.iter().chain([&message["memory"]]).filter(|memory| !memory.is_null()) {
+        match by.check(memory).await {
+            Err(refusal) if !["not_found", "invalid"].contains(&refusal.code.as_str()) => {
+                return Err(refusal);
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// The key of a call that may come twice. It becomes the id of the event, and an event with an id that

@@ -63,7 +63,7 @@ impl Owners {
         caller.user(Some(&user))
     }
 
-    /// Returns the active memories of the caller's users, in any order.
+    /// Returns the memories of the caller's users, in any order.
     pub async fn held(&self, calls: &Arc<Calls>, caller: &Caller) -> Result<Vec<HeldMemory>> {
         let max = self.known.lock().cap().get();
         let (tenant, user) = (caller.tenant.clone(), caller.user.clone());
@@ -99,6 +99,8 @@ impl Owners {
 pub struct HeldMemory {
     pub user: String,
     pub id: String,
+    /// False for an archived memory.
+    pub is_active: bool,
     pub run: Option<String>,
     pub agent: Option<String>,
     pub app: Option<String>,
@@ -145,9 +147,10 @@ fn held(
 fn held_memory(user: &str, id: &str, value: &[u8]) -> Option<HeldMemory> {
     let memory: Value = serde_json::from_slice(value).ok()?;
     let text = |value: &Value| value.as_str().map(str::to_owned);
-    (memory["state"] == "active").then(|| HeldMemory {
+    Some(HeldMemory {
         user: user.to_owned(),
         id: id.to_owned(),
+        is_active: memory["state"] == "active",
         run: text(&memory["session"]),
         agent: text(&memory["metadata"]["agent_id"]),
         app: text(&memory["metadata"]["app_id"]),

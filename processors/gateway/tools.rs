@@ -1,7 +1,7 @@
 //! The ten operations on one user's memories, as events and requests. MCP offers each as a tool.
 
 use crate::calls::Calls;
-use crate::keys::Right;
+use crate::keys::{Caller, Right};
 use crate::refusal::{Refusal, Result};
 use domain::UserKey;
 use serde_json::{Map, Value, json};
@@ -16,6 +16,15 @@ pub struct Tool {
     /// JSON Schema of the arguments' properties.
     properties: &'static str,
     required: &'static [&'static str],
+}
+
+/// The caller of an operation and the user whose memory it is about.
+pub struct By<'a> {
+    pub calls: &'a Calls,
+    pub caller: &'a Caller,
+    pub user: &'a UserKey,
+    /// The id of the event, if the call may come twice.
+    pub key: Option<&'a str>,
 }
 
 const TEXT: &str = r#"{"type":"string"}"#;
@@ -150,8 +159,9 @@ impl Tool {
     }
 
     /// Runs the operation and returns the result without the fields that only Kafka clients need.
-    pub async fn call(&self, calls: &Calls, user: &UserKey, it: &Value) -> Result<Value> {
+    pub async fn call(&self, by: &By<'_>, it: &Value) -> Result<Value> {
         self.checked(it)?;
+        let (calls, user) = (by.calls, by.user);
         let memory = &it["id"];
         match self.name {
             "add_memory" => {
@@ -179,7 +189,19 @@ impl Tool {
                 );
                 Ok(shown(calls.ask(user, request).await?))
             }
-            "get_memories" => list(calls, user, it).await,
+            "get_memories" => {
+                let request = of(
+                    "list",
+                    &[
+                        ("session", &it["session"]),
+                        ("kinds", &it["kinds"]),
+                        ("where", &it["filters"]),
+                        ("limit", &it["limit"]),
+                        ("after", &it["after"]),
+                    ],
+                );
+                Ok(shown(calls.ask(user, request).await?))
+            }
             "get_memory" => {
                 let request = of("get", &[("memory", memory)]);
                 Ok(shown(calls.ask(user, request).await?))
@@ -201,22 +223,62 @@ impl Tool {
                     "update",
                     &[("memory", memory), ("content", &it["text"]), ("metadata", &it["metadata"])],
                 );
-                // The service answers an update of a memory that is not there by a decision.
-                let request = of("get", &[("memory", memory)]);
-                calls.ask(user, request).await?;
-                Ok(decided(calls.publish(user, event).await?))
+                Ok(decided(by.change(memory, event).await?))
             }
-            "delete_memory" => {
-                let request = of("get", &[("memory", memory)]);
-                calls.ask(user, request).await?;
-                let event = of("forget", &[("memory", memory)]);
-                Ok(decided(calls.publish(user, event).await?))
-            }
+            "delete_memory" => Ok(decided(by.erase(memory).await?)),
             _ => {
                 let event = of("forget", &[("everything", &json!(true))]);
-                Ok(decided(calls.publish(user, event).await?))
+                Ok(decided(by.publish(event).await?))
             }
         }
+    }
+}
+
+impl By<'_> {
+    /// Publishes an event under the key of the call.
+    pub async fn publish(&self, mut event: Value) -> Result<Value> {
+        if let Some(key) = self.key {
+            event["id"] = key.into();
+        }
+        self.calls.publish(self.user, event).await
+    }
+
+    /// Publishes an event about one memory. The service answers an event about a memory that is not
+    /// there by a decision, so the memory is read first.
+    pub async fn change(&self, memory: &Value, event: Value) -> Result<Value> {
+        self.check(memory).await?;
+        self.publish(event).await
+    }
+
+    /// Erases one memory. A repeated call finds no memory, and succeeds if the first erased it.
+    pub async fn erase(&self, memory: &Value) -> Result<Value> {
+        let event = of("forget", &[("memory", memory)]);
+        match self.check(memory).await {
+            Ok(()) => self.publish(event).await,
+            Err(refusal) if refusal.code == "not_found" && self.key.is_some() => {
+                let receipt = self.publish(event).await?;
+                let decision = &receipt["decisions"][0];
+                let is_repeated = decision["outcome"] == "duplicate";
+                if is_repeated && decision["memory"] == *memory {
+                    Ok(receipt)
+                } else {
+                    Err(refusal)
+                }
+            }
+            Err(refusal) => Err(refusal),
+        }
+    }
+
+    /// Refuses a memory that is not there, or that is not the caller's to change. The service lets a
+    /// user change the memories of the tenant, but a key for one user does not speak for the others
+    /// who see them.
+    pub async fn check(&self, memory: &Value) -> Result<()> {
+        let found = self.calls.ask(self.user, of("get", &[("memory", memory)])).await?;
+        if self.caller.user.is_some() && found["memory"]["scope"] == "tenant" {
+            let what = "a key for one user changes and erases no memory of the whole tenant";
+            return Err(Refusal::forbidden(what));
+        }
+        Ok(())
     }
 }
 
@@ -253,29 +315,6 @@ async fn add_turns(calls: &Calls, user: &UserKey, it: &Value) -> Result<Value> {
         }
     }
     Ok(json!({"decisions": decisions}))
-}
-
-/// Lists memories. The service filters by kind and session, the gateway by metadata, a page at a
-/// time: a page may have fewer memories than `limit`, and `after` goes on.
-async fn list(calls: &Calls, user: &UserKey, it: &Value) -> Result<Value> {
-    let request = of(
-        "list",
-        &[
-            ("session", &it["session"]),
-            ("kinds", &it["kinds"]),
-            ("limit", &it["limit"]),
-            ("after", &it["after"]),
-        ],
-    );
-    let mut reply = shown(calls.ask(user, request).await?);
-    if let (Some(filters), Some(memories)) =
-        (it["filters"].as_object(), reply["memories"].as_array_mut())
-    {
-        memories.retain(|memory| {
-            filters.iter().all(|(name, value)| memory["metadata"].get(name) == Some(value))
-        });
-    }
-    Ok(reply)
 }
 
 fn decided(receipt: Value) -> Value {

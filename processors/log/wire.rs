@@ -602,6 +602,7 @@ pub struct Listed<'a> {
     pub memories: Vec<Memory<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
+    pub total: usize,
 }
 
 #[derive(Debug, Serialize)]

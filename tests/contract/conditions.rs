@@ -57,11 +57,51 @@ fn only_memories_that_meet_all_conditions_are_returned(broker: Broker) {
             vec![1, 2],
         ),
         (json!({"currency": "JPY"}), vec![]),
+        (json!({"$or": [{"currency": "USD"}, {"amount": {"$gt": 150}}]}), vec![1, 3]),
+        (json!({"$or": [{"currency": "JPY"}, {"$session": "winter"}]}), vec![]),
+        (json!({"$and": [{"currency": "EUR"}, {"$session": "spring"}]}), vec![0]),
+        (json!({"$not": {"currency": "EUR"}, "amount": {"$exists": true}}), vec![1, 3]),
+        (
+            json!({"amount": {"$exists": true},
+                "$not": [{"currency": {"$contains": "U"}}, {"$session": "spring"}]}),
+            vec![3],
+        ),
+        (json!({"currency": {"$contains": "S"}}), vec![1]),
+        (json!({"currency": {"$contains": "s"}}), vec![]),
+        (json!({"currency": {"$icontains": "u"}}), vec![0, 1, 2]),
+        (
+            json!({"$or": [{"$and": [{"currency": "EUR"}, {"$not": {"amount": {"$lt": 50}}}]},
+                {"$created_at": {"$lt": "2026-03-02T00:00:00Z"}}], "currency": {"$exists": true}}),
+            vec![0, 2],
+        ),
+        (json!({"amount": {"$exists": false}}), vec![]),
     ] {
         assert_eq!(found(&conditions), expected, "{conditions}");
     }
     let differing = user.ask(json!({"type": "list", "where": {"currency": {"$ne": "EUR"}}}));
     assert_eq!(contents(&differing).len(), 3, "also what has no currency: {differing}");
+    let without = user.ask(json!({"type": "list", "where": {"currency": {"$exists": false}}}));
+    assert_eq!(contents(&without), ["The vendor list is in the drawer."], "{without}");
+    let mut deep = json!({"currency": "EUR"});
+    for _ in 0..9 {
+        deep = json!({"$not": deep});
+    }
+    for (conditions, status, part) in [
+        (json!({"$or": [{"currency": {"$like": "E"}}]}), "invalid", "where.$or[0].currency"),
+        (json!({"$nor": [{"currency": "EUR"}]}), "invalid", "where.$nor"),
+        (json!({"$or": vec![json!({"currency": "EUR"}); 64]}), "too_large", "where"),
+        (deep, "invalid", ".$not"),
+    ] {
+        for request in [
+            json!({"type": "list", "where": conditions}),
+            json!({"type": "recall", "query": "vendor", "where": conditions}),
+        ] {
+            let reply = user.ask(request);
+            let field = reply["error"]["field"].as_str().unwrap_or_default();
+            assert_eq!(reply["status"], status, "{reply}");
+            assert!(field.ends_with(part), "{reply}");
+        }
+    }
 
     let page = |offset| user.ask(json!({"type": "list", "limit": 2, "offset": offset}));
     let pages: Vec<Value> = [0, 2, 4, 6].map(page).into();

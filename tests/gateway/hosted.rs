@@ -61,6 +61,7 @@ fn the_paths_of_the_hosted_clients_write_read_change_and_erase(broker: Broker) {
     ] {
         assert_eq!(gateway.count(json!({"user_id": "ada", "created_at": range})), count, "{range}");
     }
+    the_operators_of_filters_choose_memories(&gateway, &bees);
     let paged = format!("{LIST}?page=2&page_size=1");
     let (_, page) = gateway.call("POST", &paged, json!({"filters": {"user_id": "ada"}}));
     assert_eq!((&page["count"], &page["next"]), (&json!(2), &Value::Null), "{page}");
@@ -121,6 +122,52 @@ fn the_paths_of_the_hosted_clients_write_read_change_and_erase(broker: Broker) {
         let (found, older) = gateway.call("GET", &homes[0], Value::Null);
         assert_eq!(found, status, "the replaced memory after {linked:?}: {older}");
     }
+}
+
+/// Ada has two memories: `bees`, of the blue team, from 2023, and one without metadata from today.
+fn the_operators_of_filters_choose_memories(gateway: &Gateway, bees: &str) {
+    let ids = |path: &str, body: Value| {
+        let (status, answer) = gateway.call("POST", path, body);
+        assert_eq!(status, 200, "{answer}");
+        let rows = answer["results"].as_array().cloned().unwrap_or_default();
+        rows.iter().map(|row| row["id"].as_str().unwrap_or_default().to_owned()).collect::<Vec<_>>()
+    };
+    for (filter, holds) in [
+        (json!({"team": "blue"}), true),
+        (json!({"team": "red"}), false),
+        (json!({"OR": [{"team": "red"}, {"team": "blue"}]}), true),
+        (json!({"OR": [{"team": "red"}, {"run_id": "s2"}]}), false),
+        (json!({"NOT": [{"team": "red"}, {"agent_id": "nurse"}], "team": "*"}), true),
+        (json!({"NOT": [{"team": "blue"}, {"team": "red"}], "app_id": "diary"}), false),
+        (json!({"AND": [{"team": {"ne": "red"}}, {"team": {"ne": "green"}}], "team": "*"}), true),
+        (json!({"AND": [{"team": {"ne": "red"}}, {"team": {"ne": "blue"}}], "team": "*"}), false),
+        (json!({"team": {"in": ["red", "blue"]}}), true),
+        (json!({"team": {"in": ["red"]}}), false),
+        (json!({"team": {"nin": ["red"]}, "agent_id": "*"}), true),
+        (json!({"team": {"nin": ["blue"]}, "agent_id": "*"}), false),
+        (json!({"team": {"gt": "a", "lt": "c"}}), true),
+        (json!({"team": {"gte": "c"}}), false),
+        (json!({"team": {"contains": "lu"}}), true),
+        (json!({"team": {"contains": "LU"}}), false),
+        (json!({"team": {"icontains": "LU"}}), true),
+        (json!({"team": {"icontains": "x"}}), false),
+        (json!({"agent_id": "*"}), true),
+        (json!({"flavour": "*"}), false),
+        (json!({"run_id": {"in": ["s1", "s2"]}}), true),
+        (json!({"run_id": {"in": ["s2"]}}), false),
+        (json!({"created_at": {"lt": "2024-01-01"}}), true),
+        (json!({"created_at": {"gte": "2023-11-16", "lt": "2024-01-01"}}), false),
+    ] {
+        let filters = json!({"AND": [{"user_id": "ada"}, filter]});
+        let expected: Vec<String> = holds.then(|| bees.to_owned()).into_iter().collect();
+        assert_eq!(ids(LIST, json!({"filters": filters})), expected, "{filters}");
+        let found = json!({"query": "bees in Lisbon", "filters": filters, "top_k": 1});
+        assert_eq!(ids("/v3/memories/search/", found.clone()), expected, "{filters}");
+        assert_eq!(ids("/search", found), expected, "{filters}");
+    }
+    let (_, listed) =
+        gateway.call("GET", "/memories?user_id=ada&app_id=diary&top_k=1", Value::Null);
+    assert_eq!(listed["results"][0]["id"], *bees, "the older one, although one is asked for");
 }
 
 fn users_agents_apps_and_runs_are_listed_and_erased(broker: Broker) {
@@ -191,17 +238,17 @@ fn hosted_calls_that_have_no_part_here_are_refused_by_name() {
         ("DELETE", "/v1/memories/?agent_id=a&app_id=b", Value::Null, 400, "invalid"),
         ("DELETE", "/v2/entities/team/ada/", Value::Null, 400, "invalid"),
         ("POST", LIST, json!({"filters": ada, "categories": ["food"]}), 501, "not_supported"),
+        ("POST", LIST, json!({"filters": ada, "latest_only": true}), 501, "not_supported"),
         ("POST", LIST, json!({"filters": {}}), 400, "invalid"),
-        ("POST", found, search(json!({"OR": [ada]})), 400, "invalid"),
-        ("POST", found, search(json!({"user_id": "ada", "agent_id": "*"})), 400, "invalid"),
+        ("POST", LIST, json!({"filters": {"NOT": [ada]}}), 501, "not_supported"),
+        ("POST", "/v3/memories/?page_size=10001", json!({"filters": ada}), 413, "too_large"),
+        ("POST", found, search(json!({"OR": [ada]})), 501, "not_supported"),
+        ("POST", "/search", search(json!({"OR": [ada]})), 501, "not_supported"),
+        ("POST", found, search(json!({"user_id": "*"})), 501, "not_supported"),
+        ("POST", found, search(json!({"user_id": "ada", "agent_id": null})), 400, "invalid"),
+        ("POST", found, search(json!({"user_id": "ada", "n": {"near": 1}})), 400, "invalid"),
         ("POST", found, search(json!({"AND": [ada, {"categories": "x"}]})), 501, "not_supported"),
-        (
-            "POST",
-            found,
-            search(json!({"user_id": "ada", "created_at": {"gt": 1}})),
-            501,
-            "not_supported",
-        ),
+        ("DELETE", "/memories?user_id=ada&app_id=a", Value::Null, 400, "invalid"),
     ] {
         let answer = gateway.call(method, path, body);
         assert_eq!(name_of(&answer), (status, code), "{method} {path}: {}", answer.1);
@@ -232,6 +279,7 @@ fn a_key_of_the_hosted_paths_keeps_to_its_tenant_user_and_rights() {
     let other = made(&["--tenant", "other", "--rights", "read,write,forget"]);
     let ada = made(&["--tenant", "acme", "--user", "ada", "--rights", "read,forget"]);
     let reader = made(&["--tenant", "acme", "--rights", "read"]);
+    let admin = made(&["--tenant", "acme", "--rights", "read,write,forget,admin"]);
     let gateway = Gateway::start(&running.place, &[("gateway.keys", &file)]);
     let call = |key: &str, method: &str, path: &str, body: Value| {
         gateway.call_with(method, path, &[("authorization", key)], body)
@@ -267,10 +315,138 @@ fn a_key_of_the_hosted_paths_keeps_to_its_tenant_user_and_rights() {
         (&reader, "POST", "/v1/feedback/", judged),
         (&ada, "DELETE", "/v2/entities/user/bob/", Value::Null),
         (&ada, "DELETE", "/v1/memories/?user_id=bob", Value::Null),
+        (&all, "DELETE", "/v2/entities/agent/coach/", Value::Null),
+        (&all, "DELETE", "/v1/memories/?agent_id=coach", Value::Null),
     ] {
         assert_eq!(name_of(&call(key, method, path, body)), (403, "forbidden"), "{method} {path}");
     }
     // The agent of two users: the key for one erases that user's part.
     assert_eq!(call(&ada, "DELETE", "/v2/entities/agent/coach/", Value::Null).0, 200);
     assert_eq!(names(&all), ["coach", "bob"]);
+    assert_eq!(call(&admin, "DELETE", "/v2/entities/agent/coach/", Value::Null).0, 200);
+    assert_eq!(names(&all), Vec::<String>::new());
+}
+
+#[test]
+fn a_key_for_one_user_changes_no_memory_of_the_whole_tenant() {
+    let running = Running::start(Broker::Embedded, &[]);
+    let file = running.place.dir.join("gateway.keys").display().to_string();
+    let made = |arguments: &[&str]| {
+        let mut command = command(&running.place);
+        command.arg("--set").arg(format!("gateway.keys={file}")).args(["--json", "keys", "new"]);
+        let rights = ["--tenant", "acme", "--rights", "read,write,forget"];
+        let made = parsed(&run(command.args(rights).args(arguments)));
+        format!("Token {}", made["key"].as_str().expect("a key"))
+    };
+    let (all, ada) = (made(&[]), made(&["--user", "ada"]));
+    let gateway = Gateway::start(&running.place, &[("gateway.keys", &file)]);
+    let call = |key: &str, method: &str, path: &str, body: Value| {
+        gateway.call_with(method, path, &[("authorization", key)], body)
+    };
+    let notice = json!({"user": "bob", "scope": "tenant", "content": "The office closes at six",
+        "metadata": {"agent_id": "porter"}});
+    let (_, told) = call(&all, "POST", "/v1/keepsake/remember", notice);
+    let id = told["decisions"][0]["memory"].as_str().unwrap_or_else(|| panic!("{told}"));
+    let path = format!("/v1/memories/{id}/");
+    crate::support::eventually("the notice for Ada", || {
+        (call(&ada, "GET", &path, Value::Null).0 == 200).then_some(())
+    });
+    let own = format!("/memories/{id}");
+    let text = json!({"text": "The office closes at noon"});
+    let entry = json!({"memories": [{"memory_id": id, "text": "x"}]});
+    let about = |fields: Value| {
+        let mut message = json!({"memory": id});
+        message.as_object_mut().expect("one").extend(fields.as_object().expect("one").clone());
+        message
+    };
+    for (method, path, body) in [
+        ("PUT", path.as_str(), text.clone()),
+        ("PUT", own.as_str(), text.clone()),
+        ("DELETE", path.as_str(), Value::Null),
+        ("DELETE", own.as_str(), Value::Null),
+        ("PUT", "/v1/batch/", entry.clone()),
+        ("DELETE", "/v1/batch/", entry),
+        ("POST", "/v1/feedback/", json!({"memory_id": id, "feedback": "VERY_NEGATIVE"})),
+        ("POST", "/v1/keepsake/update", about(json!({"content": "x"}))),
+        ("POST", "/v1/keepsake/forget", about(json!({}))),
+        ("POST", "/v1/keepsake/feedback", about(json!({"signal": "wrong"}))),
+        ("POST", "/v1/keepsake/feedback", json!({"memories": [id], "signal": "wrong"})),
+    ] {
+        let answer = call(&ada, method, path, body);
+        assert_eq!(name_of(&answer), (403, "forbidden"), "{method} {path}: {}", answer.1);
+    }
+    for path in ["/v1/memories/?agent_id=porter", "/v1/memories/"] {
+        assert_eq!(call(&ada, "DELETE", path, Value::Null).0, 200, "{path}");
+    }
+    let (_, kept) = call(&ada, "GET", &path, Value::Null);
+    assert_eq!(kept["memory"], "The office closes at six", "{kept}");
+    let (status, changed) = call(&all, "PUT", &format!("{path}?user_id=bob"), text);
+    assert_eq!((status, &changed["memory"]), (200, &json!("The office closes at noon")));
+}
+
+#[test]
+fn a_call_that_comes_twice_with_one_key_is_applied_once() {
+    let running = Running::start(Broker::Embedded, &[]);
+    let gateway = Gateway::start(&running.place, &[]);
+    let call = |key: &str, method: &str, path: &str, body: Value| {
+        let (status, answer) = gateway.call_with(method, path, &[("idempotency-key", key)], body);
+        assert_eq!(status, 200, "{method} {path}: {answer}");
+        answer
+    };
+    let read = |id: &str| gateway.call("GET", &format!("/v1/memories/{id}/"), Value::Null);
+    for (n, add) in ["/memories", "/memories/", "/v3/memories/add/"].into_iter().enumerate() {
+        let user = format!("eve{n}");
+        let body = json!({"messages": ["I row.", "I sail."].map(|text| json!({"role": "user",
+            "content": text})), "user_id": user, "infer": false});
+        let first = call("a", "POST", add, body.clone());
+        assert_eq!(call("a", "POST", add, body)["results"][1]["id"], first["results"][1]["id"]);
+        assert_eq!(gateway.count(json!({"user_id": user})), 2, "{add}");
+    }
+    let boat = gateway.stored("Ada has a boat", json!({"user_id": "ada"}));
+    let bees = gateway.stored("Ada keeps bees", json!({"user_id": "ada"}));
+    let (hosted, own) = (format!("/v1/memories/{boat}/"), format!("/memories/{boat}"));
+    for (n, path) in [&hosted, &own].into_iter().enumerate() {
+        let (canoe, raft) = (json!({"text": "Ada has a canoe"}), json!({"text": "Ada has a raft"}));
+        call(&format!("put{n}"), "PUT", path, canoe.clone());
+        call(&format!("put-between{n}"), "PUT", path, raft);
+        call(&format!("put{n}"), "PUT", path, canoe);
+        assert_eq!(read(&boat).1["memory"], "Ada has a raft", "{path}");
+    }
+    let batch = |text: &str| {
+        json!({"memories": [{"memory_id": boat, "text": text},
+            {"memory_id": bees, "text": format!("{text} too")}]})
+    };
+    call("batch", "PUT", "/v1/batch/", batch("Sold"));
+    call("batch-between", "PUT", "/v1/batch/", batch("Kept"));
+    call("batch", "PUT", "/v1/batch/", batch("Sold"));
+    assert_eq!(
+        (&read(&boat).1["memory"], &read(&bees).1["memory"]),
+        (&json!("Kept"), &json!("Kept too"))
+    );
+    let confidence = || {
+        let one = json!({"user": "ada", "memory": bees});
+        gateway.call("POST", "/v1/keepsake/get", one).1["memory"]["confidence"].clone()
+    };
+    let judged = json!({"memory_id": bees, "feedback": "VERY_NEGATIVE"});
+    call("judged", "POST", "/v1/feedback/", judged.clone());
+    let once = confidence();
+    call("judged", "POST", "/v1/feedback/", judged.clone());
+    assert_eq!(confidence(), once);
+    call("judged-again", "POST", "/v1/feedback/", judged);
+    assert_ne!(confidence(), once, "another key is another call");
+
+    let erased = json!({"memories": [{"memory_id": boat}, {"memory_id": bees}]});
+    call("erase", "DELETE", "/v1/batch/", erased.clone());
+    call("erase", "DELETE", "/v1/batch/", erased.clone());
+    let answer = gateway.call_with("DELETE", "/v1/batch/", &[("idempotency-key", "other")], erased);
+    assert_eq!(name_of(&answer), (404, "not_found"), "another call finds no memory");
+    for all in ["/memories?user_id=ada", "/v1/memories/?user_id=ada", "/v2/entities/user/ada/"] {
+        call(all, "DELETE", all, Value::Null);
+        let later = gateway.stored("Ada has a kite", json!({"user_id": "ada"}));
+        call(all, "DELETE", all, Value::Null);
+        assert_eq!(read(&later).0, 200, "{all}: what came after the first call stays");
+    }
+    let by_agent = "/v1/memories/?user_id=ada&agent_id=coach";
+    let answer = gateway.call_with("DELETE", by_agent, &[("idempotency-key", "x")], Value::Null);
+    assert_eq!(name_of(&answer), (400, "invalid"), "{}", answer.1);
 }

@@ -76,25 +76,33 @@ await call("search", ["bees", narrow], {
   label: "metadata, topK, threshold",
   check: (it) => texts(it) === "Ada keeps bees in Lisbon",
 });
-for (const [operator, test] of Object.entries({
-  AND: { AND: [filters] },
-  OR: { AND: [filters, { OR: [{ team: "red" }, { team: "blue" }] }] },
-  NOT: { AND: [filters, { NOT: [{ team: "red" }] }] },
-  eq: { ...filters, team: { eq: "blue" } },
-  ne: { ...filters, team: { ne: "red" } },
-  in: { ...filters, team: { in: ["blue"] } },
-  gt: { ...filters, team: { gt: "a" } },
-  gte: { ...filters, team: { gte: "a" } },
-  lt: { ...filters, team: { lt: "z" } },
-  lte: { ...filters, team: { lte: "z" } },
-  contains: { ...filters, team: { contains: "lu" } },
-  icontains: { ...filters, team: { icontains: "LU" } },
-  "*": { ...filters, team: "*" },
-  created_at: { ...filters, created_at: { lt: "2024-01-01" } },
+// Each operator with a filter that the bees meet and one that no memory meets.
+for (const [operator, [met, unmet]] of Object.entries({
+  AND: [{ AND: [{ team: "blue" }] }, { AND: [{ team: "blue" }, { team: "red" }] }],
+  OR: [{ OR: [{ team: "red" }, { team: "blue" }] }, { OR: [{ team: "red" }, { team: "green" }] }],
+  NOT: [{ NOT: [{ team: "red" }], team: "*" }, { NOT: [{ team: "red" }, { team: "blue" }], team: "*" }],
+  eq: [{ team: { eq: "blue" } }, { team: { eq: "red" } }],
+  ne: [{ team: { ne: "red" } }, { team: { ne: "blue" }, agent_id: "nurse" }],
+  in: [{ team: { in: ["red", "blue"] } }, { team: { in: ["red"] } }],
+  gt: [{ team: { gt: "a" } }, { team: { gt: "blue" } }],
+  gte: [{ team: { gte: "blue" } }, { team: { gte: "c" } }],
+  lt: [{ team: { lt: "z" } }, { team: { lt: "blue" } }],
+  lte: [{ team: { lte: "blue" } }, { team: { lte: "b" } }],
+  contains: [{ team: { contains: "lu" } }, { team: { contains: "LU" } }],
+  icontains: [{ team: { icontains: "LU" } }, { team: { icontains: "x" } }],
+  "*": [{ team: "*" }, { flavour: "*" }],
+  run_id: [{ run_id: { ne: "s1" } }, { run_id: "s2" }],
+  created_at: [{ created_at: { lt: "2024-01-01" } }, { created_at: { lt: "2023-01-01" } }],
 })) {
-  const check = (it) => it.results[0].id === bees;
-  await call("search", ["bees in Lisbon", { filters: test }], { needs: "operator", label: `filter ${operator}`, check });
+  const none = { label: `filter ${operator}, unmet`, check: (it) => it.results.length === 0 };
+  await call("search", ["bees in Lisbon", { filters: { AND: [filters, met] } }], {
+    label: `filter ${operator}`,
+    check: (it) => it.results[0].id === bees,
+  });
+  await call("search", ["bees in Lisbon", { filters: { AND: [filters, unmet] } }], none);
+  await call("getAll", [{ filters: { AND: [filters, unmet] } }], none);
 }
+await call("search", ["bees", { filters: { OR: [filters, { team: "blue" }] } }], { needs: "users", label: "user_id in OR" });
 await call("search", ["bees", { filters, categories: ["food"] }], { needs: "model", label: "categories" });
 await call("update", [boat, { text: "Ada has a canoe", metadata: { team: "red" } }], {
   check: (it) => it.memory === "Ada has a canoe" && it.metadata.team === "red",

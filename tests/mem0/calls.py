@@ -88,16 +88,28 @@ async def memories(calls: Calls) -> None:
     await call("search", "bees", filters={"AND": [ada, {"metadata": {"team": "blue"}}]}, top_k=3, threshold=0.0,
                rerank=True, latest_only=True, label="metadata, top_k, threshold",
                check=lambda it: texts(it) == ["Ada keeps bees in Lisbon"])
-    for operator, filters in {
-        "AND": {"AND": [ada]}, "OR": {"AND": [ada, {"OR": [{"team": "red"}, {"team": "blue"}]}]},
-        "NOT": {"AND": [ada, {"NOT": [{"team": "red"}]}]}, "eq": {**ada, "team": {"eq": "blue"}},
-        "ne": {**ada, "team": {"ne": "red"}}, "in": {**ada, "team": {"in": ["blue"]}}, "gt": {**ada, "team": {"gt": "a"}},
-        "gte": {**ada, "team": {"gte": "a"}}, "lt": {**ada, "team": {"lt": "z"}}, "lte": {**ada, "team": {"lte": "z"}},
-        "contains": {**ada, "team": {"contains": "lu"}}, "icontains": {**ada, "team": {"icontains": "LU"}}, "*": {**ada, "team": "*"},
-        "created_at": {**ada, "created_at": {"lt": "2024-01-01"}},
+    # Each operator with a filter that the bees meet and one that no memory meets.
+    for operator, (met, unmet) in {
+        "AND": ({"AND": [{"team": "blue"}]}, {"AND": [{"team": "blue"}, {"team": "red"}]}),
+        "OR": ({"OR": [{"team": "red"}, {"team": "blue"}]}, {"OR": [{"team": "red"}, {"team": "green"}]}),
+        "NOT": ({"NOT": [{"team": "red"}], "team": "*"}, {"NOT": [{"team": "red"}, {"team": "blue"}], "team": "*"}),
+        "eq": ({"team": {"eq": "blue"}}, {"team": {"eq": "red"}}),
+        "ne": ({"team": {"ne": "red"}}, {"team": {"ne": "blue"}, "agent_id": "nurse"}),
+        "in": ({"team": {"in": ["red", "blue"]}}, {"team": {"in": ["red"]}}),
+        "gt": ({"team": {"gt": "a"}}, {"team": {"gt": "blue"}}), "gte": ({"team": {"gte": "blue"}}, {"team": {"gte": "c"}}),
+        "lt": ({"team": {"lt": "z"}}, {"team": {"lt": "blue"}}), "lte": ({"team": {"lte": "blue"}}, {"team": {"lte": "b"}}),
+        "contains": ({"team": {"contains": "lu"}}, {"team": {"contains": "LU"}}),
+        "icontains": ({"team": {"icontains": "LU"}}, {"team": {"icontains": "x"}}),
+        "*": ({"team": "*"}, {"flavour": "*"}), "run_id": ({"run_id": {"ne": "s1"}}, {"run_id": "s2"}),
+        "created_at": ({"created_at": {"lt": "2024-01-01"}}, {"created_at": {"lt": "2023-01-01"}}),
     }.items():
-        await call("search", "bees in Lisbon", filters=filters, needs="operator", label=f"filter {operator}",
+        await call("search", "bees in Lisbon", filters={"AND": [ada, met]}, label=f"filter {operator}",
                    check=lambda it: it["results"][0]["id"] == bees)
+        await call("search", "bees in Lisbon", filters={"AND": [ada, unmet]}, label=f"filter {operator}, unmet",
+                   check=lambda it: it["results"] == [])
+        await call("get_all", filters={"AND": [ada, unmet]}, label=f"filter {operator}, unmet",
+                   check=lambda it: it["count"] == 0 and it["results"] == [])
+    await call("search", "bees", filters={"OR": [ada, {"team": "blue"}]}, needs="users", label="user_id in OR")
     await call("search", "bees", filters=ada, categories=["food"], needs="model", label="categories")
     await call("update", boat, text="Ada has a canoe", metadata={"team": "red"},
                check=lambda it: it["memory"] == "Ada has a canoe" and it["metadata"] == {"team": "red"})

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Drives the unchanged clients of mem0's hosted service, in Python and in TypeScript, through their whole
 # API against a gateway, and prints how each call ends: answered, refused by name, or failed. Exit 1: a
-# call failed, or fewer than 90 % of the calls that need neither mem0's language model nor its platform
-# are answered. Exit 4: a package is missing.
+# call failed, or fewer than 90 % of the calls that need neither mem0's language model nor its platform nor
+# memories of several users are answered. Exit 4: a package is missing.
 #
 # KEEPSAKE names the program, by default the debug build.
 set -euo pipefail

@@ -4,7 +4,7 @@ import json
 import sys
 
 SHARE = 0.9
-NEEDS = {"model": "a language model", "platform": "mem0's platform"}
+NEEDS = {"model": "a language model", "platform": "mem0's platform", "users": "memories of several users"}
 
 
 def main() -> int:
@@ -22,13 +22,10 @@ def main() -> int:
         answered = sum(call["ended"] == "answered" for call in counted)
         share = answered / len(counted)
         is_short |= share < SHARE
-        operators = [call for call in own if call["needs"] == "operator"]
-        known = sum(call["ended"] == "answered" for call in operators)
-        others = {need: sum(call["needs"] == need for call in own) for need in ("model", "platform")}
+        others = {need: sum(call["needs"] == need for call in own) for need in NEEDS}
         print(
-            f"{client}: {answered} of {len(counted)} calls answered that need neither ({share:.0%}); refused by name: "
-            f"{others['model']} that need a language model, {others['platform']} that need mem0's platform; {known} of {len(operators)} operators of filters answered, the "
-            "others refused by name"
+            f"{client}: {answered} of {len(counted)} calls answered that need none of these ({share:.0%}); refused by "
+            "name: " + ", ".join(f"{others[need]} that need {what}" for need, what in NEEDS.items())
         )
     if len({call["client"] for call in calls}) != 3:
         print("a client is missing", file=sys.stderr)

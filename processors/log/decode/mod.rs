@@ -54,6 +54,9 @@ pub struct Options {
     pub token_budget: usize,
     pub queries_max: usize,
     pub kinds_max: usize,
+    /// Conditions of one `where`, at all levels.
+    pub conditions_max: usize,
+    pub conditions_depth_max: usize,
     /// Latest deadline, in milliseconds after the timestamp of the request.
     pub deadline_ms_max: i64,
     /// Memories that one feedback event may name.

@@ -35,6 +35,8 @@ impl Options {
             token_budget: 2_000,
             queries_max: 16,
             kinds_max: 4,
+            conditions_max: 8,
+            conditions_depth_max: 3,
             deadline_ms_max: 60_000,
             feedback_max: 3,
             history_turns_max: 8,
@@ -427,10 +429,12 @@ fn decoded(record: &Record) -> Result<Event, Reject> {
 fn lists_in_a_message_are_bounded() {
     let kinds = ["a", "b", "c", "d", "e"];
     let filter = json!({"a": "y".repeat(2_048)});
+    let many = json!({"$or": vec![json!({"a": "b"}); 8]});
     for (message, field) in [
         (json!({"type": "list", "user": "zoe", "kinds": kinds}), "kinds"),
         (json!({"type": "recall", "user": "zoe", "query": "x", "kinds": kinds}), "kinds"),
         (json!({"type": "recall", "user": "zoe", "query": "x", "where": filter}), "where"),
+        (json!({"type": "list", "user": "zoe", "where": many}), "where"),
     ] {
         check_request(message, &[], too_large(field));
     }
@@ -513,6 +517,9 @@ fn every_request_becomes_its_question() {
 
 #[test]
 fn a_bad_request_is_rejected_with_code_and_field() {
+    fn where_of(conditions: Value) -> Value {
+        json!({"type": "list", "user": "zoe", "where": conditions})
+    }
     for (value, wrong) in [
         (
             json!({"type": "turn", "user": "zoe", "content": "x"}),
@@ -534,6 +541,21 @@ fn a_bad_request_is_rejected_with_code_and_field() {
         (
             json!({"type": "recall", "user": "zoe", "query": "x", "where": {"n": 2}}),
             field("where.n"),
+        ),
+        (where_of(json!({"n": {}})), field("where.n")),
+        (where_of(json!({"n": {"$exists": "yes"}})), field("where.n")),
+        (where_of(json!({"$created_at": {"$contains": "2026"}})), field("where.$created_at")),
+        (where_of(json!({"$or": []})), field("where.$or")),
+        (where_of(json!({"$or": {"n": "2"}})), field("where.$or")),
+        (where_of(json!({"$and": [{"n": "2"}, {}]})), field("where.$and[1]")),
+        (where_of(json!({"$not": "n"})), field("where.$not")),
+        (
+            where_of(json!({"$not": [{"$or": [{"n": {"$nin": ["2"]}}]}]})),
+            field("where.$not[0].$or[0].n"),
+        ),
+        (
+            where_of(json!({"$not": {"$not": {"$not": {"$not": {"n": "2"}}}}})),
+            field("where.$not[0].$not[0].$not[0].$not"),
         ),
         (
             json!({"type": "recall", "user": "zoe", "queries": vec!["x"; 17]}),

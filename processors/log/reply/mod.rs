@@ -75,6 +75,8 @@ pub enum Answer {
     Listed {
         memories: Vec<Memory>,
         after: Option<Cursor>,
+        /// Memories that meet the conditions, on all pages.
+        total: usize,
     },
     Memory {
         memory: Memory,
@@ -139,10 +141,11 @@ pub fn answer(to: &ReplyTo, answer: &Answer, freshness: &Freshness) -> OutgoingR
             };
             ok(to, "recalled", body, freshness)
         }
-        Answer::Listed { memories, after } => {
+        Answer::Listed { memories, after, total } => {
             let body = wire::Listed {
                 memories: memories.iter().map(view::memory).collect(),
                 after: after.as_ref().map(view::cursor),
+                total: *total,
             };
             ok(to, "listed", body, freshness)
         }

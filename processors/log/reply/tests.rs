@@ -235,10 +235,11 @@ fn list_get_and_stats_are_answered() {
     fn ask(question: Answer) -> OutgoingRecord {
         answer(&reply_to(), &question, &freshness())
     }
-    let last = ask(Answer::Listed { memories: vec![a_memory()], after: None });
-    check(&last, "ok", json!({"type": "listed"}));
+    let last = ask(Answer::Listed { memories: vec![a_memory()], after: None, total: 3 });
+    check(&last, "ok", json!({"type": "listed", "total": 3}));
     assert!(value(&last).get("after").is_none());
-    let page = ask(Answer::Listed { memories: vec![], after: Some(a_memory().cursor()) });
+    let after = Some(a_memory().cursor());
+    let page = ask(Answer::Listed { memories: vec![], after, total: 0 });
     check(&page, "ok", json!({"memories": [], "after": format!("1767323045678.{}", memory_id(0))}));
     let one = ask(Answer::Memory { memory: a_memory(), history: true });
     check(

@@ -13,7 +13,7 @@ use crate::rank::frame::xml_text;
 use crate::rank::{admitted, admitted_unfiltered, better_first, is_of_kind};
 use crate::shared::wording::stems;
 use crate::shared::{days_since_access, summed};
-use domain::{Assembly, Condition, Memory, MemoryId, Test, Time};
+use domain::{Assembly, Comparison, Memory, MemoryId, Test, Time};
 use memory::ranking::{Hit, PromptBlock, Question, Ranked};
 use serde::Deserialize;
 use std::cmp::Reverse;
@@ -157,15 +157,15 @@ fn is_candidate(rank: &Rank, hit: &Hit, question: &Question) -> bool {
 
 /// True if the episode has the metadata that the question names. One of several topics is enough.
 fn has_topics(memory: &Memory, question: &Question) -> bool {
-    question.filter.0.iter().all(|condition| {
-        let is_topic = match condition {
-            Condition::Metadata(name, Test::Equals(value)) if name == TOPICS => {
+    question.filter.holds_by(&|comparison| {
+        let is_topic = match comparison {
+            Comparison::Metadata(name, Test::Equals(value)) if name == TOPICS => {
                 let value = value.trim().to_lowercase();
                 topics_of(memory).any(|topic| topic.to_lowercase() == value)
             }
             _ => false,
         };
-        is_topic || condition.holds(memory)
+        is_topic || comparison.holds(memory)
     })
 }
 

@@ -72,7 +72,7 @@ fn was_known(memory: &Memory, question: &Question) -> bool {
 mod tests {
     use super::super::samples::{ask, memory, nothing};
     use super::*;
-    use domain::{Condition, Filter, Kind, MemoryId, Metadata, Test, Time};
+    use domain::{Comparison, Condition, Filter, Kind, MemoryId, Metadata, Test, Time};
 
     fn check(edit: impl Fn(&mut Memory), question: &Question, expected: bool) {
         let mut subject = memory(1, "I live in Berlin");
@@ -109,8 +109,8 @@ mod tests {
             true,
         );
         let chat = || Metadata::from([("app".into(), "chat".into())]);
-        let equals = Condition::Metadata("app".into(), Test::Equals("chat".into()));
-        let wanted = Filter(vec![equals]);
+        let equals = Comparison::Metadata("app".into(), Test::Equals("chat".into()));
+        let wanted = Filter(vec![Condition::One(equals)]);
         check(|_| (), &ask("q", &wanted), false);
         check(
             |memory| memory.metadata = Metadata::from([("app".into(), "mail".into())]),

@@ -214,6 +214,7 @@ pub struct Gateway {
     pub idle_ms: u64,
     pub requests_per_second: f64,
     pub remembered_max: usize,
+    pub listed_max: usize,
     pub streams_max: usize,
 }
 
@@ -268,6 +269,8 @@ pub struct Recall {
     pub queries_max: usize,
     pub terms_max: usize,
     pub kinds_max: usize,
+    pub conditions_max: usize,
+    pub conditions_depth_max: usize,
     pub words_encoded_max: usize,
     pub word_vectors_max: usize,
     pub deadline_ms: i64,

@@ -268,6 +268,7 @@ impl Recall {
                 })
                 .map_err(broken)?;
         }
+        let total = memories.len();
         memories.sort_by_key(|memory| Reverse((memory.created_at, memory.id)));
         if let Some(after) = &list.after {
             memories.retain(|memory| (memory.created_at, memory.id) < (after.created_at, after.id));
@@ -276,7 +277,7 @@ impl Recall {
         let more = memories.len() > list.limit;
         memories.truncate(list.limit);
         let after = if more { memories.last().map(|memory| memory.cursor()) } else { None };
-        Ok((Answer::Listed { memories, after }, ShardState::of(shard)))
+        Ok((Answer::Listed { memories, after, total }, ShardState::of(shard)))
     }
 
     pub(super) fn get(

@@ -187,6 +187,8 @@ pub fn decode(config: &Config) -> decode::Options {
         token_budget: config.recall.token_budget,
         queries_max: config.recall.queries_max,
         kinds_max: config.recall.kinds_max,
+        conditions_max: config.recall.conditions_max,
+        conditions_depth_max: config.recall.conditions_depth_max,
         deadline_ms_max: config.recall.deadline_ms_max,
         feedback_max: config.limits.feedback_max,
         history_turns_max: 10,

@@ -5,14 +5,14 @@ The dictionaries are the JSON as it came, so fields that a later version adds ar
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
 Role = Literal["user", "assistant", "system", "tool"]
 Scope = Literal["user", "session", "tenant"]
 Signal = Literal["used", "confirmed", "wrong", "irrelevant"]
-# A condition of `where`: a text that must be equal, or operators such as {"$gte": 3}.
-Where = Mapping[str, str | Mapping[str, object]]
+# Conditions: a text that must be equal, operators such as {"$gte": 3}, or `$or`, `$and`, `$not` with more.
+Where = Mapping[str, "str | Mapping[str, object] | Sequence[Where]"]
 Format = Literal["markdown", "xml", "compact", "json", "template", "none"]
 
 

@@ -5,8 +5,8 @@ export type Scope = "user" | "session" | "tenant";
 export type Signal = "used" | "confirmed" | "wrong" | "irrelevant";
 export type Format = "markdown" | "xml" | "compact" | "json" | "template" | "none";
 export type Metadata = Record<string, string>;
-/** Conditions: a text that must be equal, or operators such as { $gte: 3 }. */
-export type Where = Record<string, string | Record<string, unknown>>;
+/** Conditions: a text that must be equal, operators such as { $gte: 3 }, or $or, $and, $not with more. */
+export type Where = { [name: string]: string | Record<string, unknown> | Where[] };
 /** RFC 3339 with an offset, or a Date. */
 export type Time = string | Date;
 
