@@ -43,6 +43,9 @@ const WITHIN: Duration = Duration::from_secs(5);
 const ENDED_WITHIN: Duration = Duration::from_secs(10);
 /// Time to open a new epoch. The caller then tries again.
 const RENEWED_WITHIN: Duration = Duration::from_secs(10);
+/// Timeout of a transaction on which no reader waits. It is longer than the steps above together, because
+/// the broker ends an expired transaction as if another writer had begun.
+const UNHURRIED: Duration = Duration::from_secs(60);
 /// Clients at a time that were given up and do not come back. Each holds threads and connections.
 const STUCK_MAX: usize = 4;
 
@@ -151,7 +154,9 @@ impl ChangelogWriter {
 
 impl Connection {
     pub fn changelog_writer(&self, id: &str, topic: &str) -> ChangelogWriter {
-        let config = self.finished(self.transactional(id));
+        let mut config = self.transactional(id);
+        config.set("transaction.timeout.ms", UNHURRIED.as_millis().to_string());
+        let config = self.finished(config);
         ChangelogWriter(KafkaTransactor::new(config, topic, topic))
     }
 }

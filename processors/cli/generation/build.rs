@@ -41,7 +41,7 @@ use storage::rekeying::Rekeying;
 use storage::restore::{Progress, Span, each, each_whole};
 use storage::store::Identity;
 
-/// Records and bytes of one transaction: some tenths of a second, of the three that it may take.
+/// Records and bytes of one transaction: some tenths of a second.
 const BATCH_RECORDS: usize = 2000;
 const BATCH_BYTES: usize = 4 << 20;
 /// Records and bytes whose texts are encoded together: some seconds with the default encoder.
