@@ -145,7 +145,7 @@ export async function exportLines(user) {
  */
 export async function decisions(user, signal, heard, opened) {
   const response = await send(address('decisions', { user }), { signal });
-  const reader = /** @type {ReadableStream<Uint8Array>} */ (response.body).pipeThrough(new TextDecoderStream()).getReader();
+  const reader = /** @type {ReadableStream<BufferSource>} */ (response.body).pipeThrough(new TextDecoderStream()).getReader();
   opened();
   let rest = '';
   for (;;) {

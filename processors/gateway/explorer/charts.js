@@ -19,7 +19,7 @@ export function bar(value, { low = 0, high = 1, line, look = '' } = {}) {
   const [from, end] = [at(Math.min(0, value)), at(Math.max(0, value))];
   return html`<svg class=${`bar ${look}`} viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">
     <rect class="track" width="100" height="10"></rect>
-    <rect class=${value < 0 ? 'minus' : 'plus'} x=${from} width=${Math.max(0.4, end - from)} height="10"></rect>
+    <rect class=${value < 0 ? 'minus' : 'plus'} x=${from} width=${value ? Math.max(0.4, end - from) : 0} height="10"></rect>
     ${line === undefined ? nothing : svg`<line class="limit" x1=${at(line)} x2=${at(line)} y1="0" y2="10"></line>`}
   </svg>`;
 }
@@ -55,7 +55,7 @@ export function factors(caption, rows, { total, line } = {}) {
 export function fadeCurve(fade) {
   const [width, height, left, bottom] = [640, 220, 40, 26];
   const times = fade.points.map(([at]) => Date.parse(at));
-  const now = Date.parse(fade.at);
+  const now = Date.parse(fade.at) || Date.now();
   const [first, last] = [Math.min(...times, now), Math.max(...times, now)];
   const x = (/** @type {number} */ at) => left + ((at - first) / (last - first || 1)) * (width - left - 12);
   const y = (/** @type {number} */ value) => 10 + (1 - value) * (height - bottom - 10);
@@ -96,8 +96,8 @@ export function spans(user, memories) {
     const [from, end] = [Date.parse(memory.valid_from), memory.valid_to ? Date.parse(memory.valid_to) : now];
     const begins = memory.session !== undefined && memory.session !== session;
     session = memory.session ?? '';
-    return html`<li class=${begins ? 'begins' : ''}>
-      <span class="when">${time(memory.created_at)}${begins ? html`<span class="session">${memory.session}</span>` : nothing}</span>
+    return html`<li class=${begins ? 'begins' : ''}>${begins ? html`<span class="session">${memory.session}</span>` : nothing}
+      <span class="when">${time(memory.created_at)}</span>
       <a class="words" href=${to('u', user, 'm', memory.id)}>${memory.content}</a>
       <svg class="span" viewBox="0 0 100 10" preserveAspectRatio="none" role="img" aria-label=${memory.valid_to ? `until ${dayOf(memory.valid_to)}` : 'still holds'}>
         <rect class="track" y="4" width="100" height="2"></rect>
@@ -111,25 +111,24 @@ export function spans(user, memories) {
 /**
  * How many memories begin in which stretch of time: the area of a bar is their number.
  *
- * @param {{from: number, to: number, memories: number}[]} slices in the order of time
+ * @param {import('./lifetime.js').Lifetime | undefined} life
  * @param {(slice: {from: number, to: number}) => string} link
  * @param {number} [chosen] a time that a line marks
  */
-export function density(slices, link, chosen) {
-  if (!slices.length) return nothing;
+export function density(life, link, chosen) {
+  if (!life) return nothing;
+  const { first, last, slices } = life;
   const [width, height] = [1000, 70];
-  const first = /** @type {{from: number}} */ (slices[0]).from;
-  const last = /** @type {{to: number}} */ (slices.at(-1)).to;
   const x = (/** @type {number} */ at) => ((at - first) / (last - first || 1)) * width;
   const rate = (/** @type {{from: number, to: number, memories: number}} */ slice) => slice.memories / Math.max(1, slice.to - slice.from);
   const most = Math.max(...slices.map(rate)) || 1;
   return html`<figure class="density"><svg viewBox="0 0 ${width} ${height}" preserveAspectRatio="none" role="group" aria-label="Memories over time">
-    ${slices.map((slice) => {
+    ${slices.filter(({ memories }) => memories).map((slice) => {
       const tall = Math.max(slice.memories ? 3 : 0, (rate(slice) / most) * (height - 2));
       return svg`<a href=${link(slice)} aria-label=${`${slice.memories} from ${dayOf(slice.from)} to ${dayOf(slice.to)}`}>
         <title>${`${slice.memories} memories, ${dayOf(slice.from)} to ${dayOf(slice.to)}`}</title>
-        <rect class="hit" x=${x(slice.from)} width=${Math.max(1, x(slice.to) - x(slice.from))} height=${height}></rect>
-        <rect class="slice" x=${x(slice.from)} width=${Math.max(1, x(slice.to) - x(slice.from) - 2)} y=${height - tall} height=${tall}></rect></a>`;
+        <rect class="hit" x=${x(slice.from)} width=${Math.max(2, x(slice.to) - x(slice.from))} height=${height}></rect>
+        <rect class="slice" x=${x(slice.from)} width=${Math.max(2, x(slice.to) - x(slice.from) - 2)} y=${height - tall} height=${tall}></rect></a>`;
     })}
     ${chosen === undefined ? nothing : svg`<line class="today" x1=${x(chosen)} x2=${x(chosen)} y1="0" y2=${height}></line>`}
   </svg><figcaption><span>${dayOf(first)}</span><span>${dayOf(last)}</span></figcaption></figure>`;

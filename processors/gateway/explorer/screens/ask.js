@@ -90,7 +90,7 @@ function answer(user, reply, other) {
       <span>${(reply.took_us / 1000).toFixed(1)} ms</span>${reply.stale ? html`<span class="mark">behind: the newest events are missing</span>` : nothing}${reply.partial ? html`<span class="mark">cut short by the deadline</span>` : nothing}</p>
     ${memories.length ? html`<ol class="hits">${memories.map((memory, index) => html`<li><details ?open=${index === 0}>
       <summary><span class="place">${index + 1}</span><span class="words">${memory.content}</span>
-        <span class="about">${kindChip(memory.kind)}${marks(memory)}${time(memory.created_at)}${other ? html`<span class="mark">${places.has(memory.id) ? `beside: ${places.get(memory.id)}` : 'only here'}</span>` : nothing}</span>
+        <span class="about">${kindChip(memory.kind)}${marks(memory)}${time(memory.created_at)}${above(memory, memories.slice(index + 1))}${other ? html`<span class="mark">${places.has(memory.id) ? `beside: ${places.get(memory.id)}` : 'only here'}</span>` : nothing}</span>
         <span class="score">${bar(memory.score ?? 0, { high: best || 1 })}<span class="number">score ${fixed(memory.score ?? 0)}</span></span>
         ${memory.relevance === undefined ? nothing : html`<span class="score">${bar(memory.relevance, { line: 0.5, look: 'relevance' })}<span class="number">relevance ${fixed(memory.relevance)}</span></span>`}</summary>
       <div class="more">${memory.note ? html`<p>${memory.note}</p>` : nothing}${terms(memory.explain ?? {})}<p><a href=${to('u', user, 'm', memory.id)}>Open this memory</a></p></div></details></li>`)}</ol>
@@ -98,6 +98,17 @@ function answer(user, reply, other) {
       : empty('No memory is returned', html`<p>None is above the floor. Lower the smallest relevance, or ask in other words.</p>`)}
     <section class="card"><h3>What the model gets</h3><p class="quiet">${reply.tokens} tokens, ${Math.round(reply.budget_used * 100)} % of the budget</p>${bar(reply.budget_used)}
       ${reply.prompt ? html`<pre class="prompt" tabindex="0" aria-label="The prompt block">${reply.prompt}</pre>` : html`<p>Nothing: the block is empty.</p>`}</section>`;
+}
+
+/**
+ * Versions of one fact stay together, the newest first, whatever their scores.
+ *
+ * @param {Memory} memory
+ * @param {Memory[]} below
+ */
+function above(memory, below) {
+  const older = [...(memory.supersedes ?? []), ...(memory.revises ?? [])];
+  return below.some(({ id, score = 0 }) => older.includes(id) && score > (memory.score ?? 0)) ? html`<span class="mark">above the older version that it changes</span>` : nothing;
 }
 
 /** @param {Record<string, number>} explain */

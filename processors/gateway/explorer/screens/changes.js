@@ -84,7 +84,7 @@ export async function open(page) {
     const doubles = duplicates([...known.values()]);
     page.draw(html`${userHead(user, 'changes')}
       ${!isLoaded ? loading('Looking for changes') : html`
-      <section><h2>To look at</h2>${open.length ? html`<p class="quiet">${counted(open.length, 'memory changes', 'memories change')} or contradicts an earlier one. Nothing is lost: what is replaced can be asked for as of its time.</p><ul class="changes">${open.map(change)}</ul>`
+      <section><h2>To look at</h2>${open.length ? html`<p class="quiet">${counted(open.length, 'pair')} of memories, of which the newer changes or contradicts the older. Nothing is lost: what is replaced can be asked for as of its time.</p><ul class="changes">${open.map(change)}</ul>`
         : empty('No change waits for you')}</section>
       ${doubles.length ? html`<section><h2>Duplicates</h2><p class="quiet">Pairs that share at least four fifths of their words. Nothing goes before you have seen it.</p><ul class="changes">${doubles.map(double)}</ul></section>` : nothing}
       ${settled.length ? html`<section><h2>Confirmed</h2><ul class="changes">${settled.map(change)}</ul></section>` : nothing}

@@ -12,6 +12,8 @@ import { act, empty, failed, kindChip, loading, outcomeChip, time, to, userHead,
 
 const OUTCOMES = ['kept', 'dropped', 'superseded', 'merged', 'revised', 'refused', 'forgotten', 'updated', 'noted', 'duplicate', 'pruned', 'summarised', 'outdated'];
 const LIMIT = 50;
+/** Answers that are asked for at once. */
+const ANSWERS_MAX = 5;
 /** Live decisions on the page; above, the oldest leave it, because a service can make thousands a second. */
 const SHOWN_MAX = 500;
 const AGAIN_MS = 2_000;
@@ -39,12 +41,17 @@ export async function open(page) {
   let isDue = false;
 
   const older = async () => {
-    const asked = await get('decisions/past', { user, outcome, limit: LIMIT, before }, page.signal);
-    const known = new Set(live.map(place));
-    past.push(...asked.decisions.filter((/** @type {Decision} */ each) => !known.has(place(each))));
-    before = asked.before;
-    isLoaded = true;
-    draw();
+    // One answer reads a bounded part of the topic, so it may have few although there are more.
+    for (let answers = 0, found = 0; answers < ANSWERS_MAX && found < LIMIT; answers += 1) {
+      const asked = await get('decisions/past', { user, outcome, limit: LIMIT, before }, page.signal);
+      const known = new Set(live.map(place));
+      past.push(...asked.decisions.filter((/** @type {Decision} */ each) => !known.has(place(each))));
+      found += asked.decisions.length;
+      before = asked.before;
+      isLoaded = true;
+      draw();
+      if (!before) break;
+    }
   };
   // Many decisions in one frame are drawn once.
   const soon = () => {

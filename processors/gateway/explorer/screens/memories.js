@@ -28,8 +28,8 @@ export async function open(page) {
   /** @type {any} */
   let stats;
   let isMore = false;
-  /** @type {{from: number, to: number, memories: number}[]} */
-  let slices = [];
+  /** @type {import('../lifetime.js').Lifetime | undefined} */
+  let life;
   /** @type {unknown} */
   let fault;
   const isFiltered = Boolean(asked.find || asked.kind || asked.session || asked.from || asked.to || asked.label);
@@ -56,7 +56,7 @@ export async function open(page) {
 
   const draw = () => page.draw(html`${userHead(user, view)}
     ${stats ? summary(stats) : nothing}
-    ${density(slices, (slice) => link({ from: new Date(slice.from).toISOString().slice(0, 10), to: new Date(slice.to + 86_400_000).toISOString().slice(0, 10) }))}
+    ${density(life, (slice) => link({ from: new Date(slice.from).toISOString().slice(0, 10), to: new Date(slice.to + 86_400_000).toISOString().slice(0, 10) }))}
     <form class="filters" role="search" aria-label="Filter the memories" @submit=${change}>
       <label>Find<input type="search" name="find" .value=${asked.find ?? ''} placeholder="by meaning and words" maxlength="1000"></label>
       <label>Kind<select name="kind"><option value="">all</option>${kinds().map((kind) => html`<option value=${kind} ?selected=${kind === asked.kind}>${kind}</option>`)}</select></label>
@@ -94,7 +94,7 @@ export async function open(page) {
     draw();
     if (!isFiltered && !skip) {
       for await (const found of lifetime(user, stats, page.signal)) {
-        slices = found;
+        life = found;
         draw();
       }
     }

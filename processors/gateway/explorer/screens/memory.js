@@ -15,9 +15,9 @@ import { action, counted, kindChip, marks, memoryRow, minuteOf, outcomeChip, tim
 /** @param {string[]} path */
 export const title = ([user = '']) => `A memory of ${user}`;
 
-/** Nothing instead of a fault where a thing is gone. @template T @param {Promise<T>} asked */
+/** Nothing instead of a fault: the page stands without this part. @template T @param {Promise<T>} asked */
 const ifThere = (asked) => asked.catch((error) => {
-  if (error instanceof Refused && ['not_found', 'invalid', 'forbidden'].includes(error.code)) return undefined;
+  if (error instanceof Refused && error.code !== 'unauthorized') return undefined;
   throw error;
 });
 
@@ -77,36 +77,31 @@ export async function open(page) {
               if (await forget(user, { memory: memory.id }, html`<blockquote>${memory.content}</blockquote>`)) location.hash = to('u', user);
             }, 'danger')}</p></header>
 
-        <section class="card"><h2>Why it was kept</h2>
+        <div><section class="card"><h2>Why it was kept</h2>
           ${decision ? html`<p>${outcomeChip(decision.outcome)} ${decision.reason}</p>` : html`<p>${memory.reason ?? 'The decision is no longer held by the shard.'}</p>`}
           ${surprise ? html`${factors('Points that add up to the total', Object.entries(surprise.points ?? {}), { total: ['total', surprise.total], ...(memory.threshold !== undefined && { line: ['kept from', memory.threshold] }) })}
             ${factors('Factors, 0 to 1', [['novelty', surprise.novelty, 'Unlike the earlier statements of this user'], ['contradiction', surprise.contradiction, 'Another value of an earlier fact'],
               ['specificity', surprise.specificity, 'Rare words'], ['emphasis', surprise.emphasis], ['context switch', surprise.context_switch, 'Away from the topic of the session']])}`
             : html`<p class="quiet">It was stored without being judged, so it has no factors.</p>`}
-          <p class="quiet">Profile ${memory.profile ?? decision?.profile}. A statement about the speaker is kept whatever its total.</p></section>
-
-        <section class="card"><h2>How it fades</h2>${explained?.fade ? fadeCurve(explained.fade) : nothing}
-          ${factors('Strength is their product with the time since the last use', [['importance', memory.importance], ['confidence', memory.confidence]])}
-          <dl class="facts"><div><dt>Uses</dt><dd>${memory.uses ?? 0}</dd></div><div><dt>Confirmed</dt><dd>${memory.confirmed ?? 0}</dd></div>
-            <div><dt>Last use or confirmation</dt><dd>${memory.fresh_at && (memory.uses || memory.confirmed) ? time(memory.fresh_at, 'ago') : 'never'}</dd></div><div><dt>Version</dt><dd>${memory.version}</dd></div></dl></section>
-
+          <p class="quiet">${surprise && memory.threshold !== undefined && surprise.total < memory.threshold ? 'The total is below the line: here the reason decides by itself. ' : nothing}Profile ${memory.profile ?? decision?.profile}.</p></section>
         <section class="card"><h2>Where it came from</h2>
           ${rest?.source ? html`<figure class="turn"><figcaption>${rest.source.event.speaker ?? rest.source.event.role ?? rest.source.event.type}, ${time(rest.source.at, 'minute')}</figcaption><blockquote>${rest.source.event.content}</blockquote></figure>`
             : rest ? html`<p class="quiet">The events topic has the turn no longer, or this key may not read it.</p>` : nothing}
           ${context.length ? html`<h3>Beside it in the conversation</h3><ul class="turns">${context.map(({ speaker, words }) => html`<li><b>${speaker}</b> ${words}</li>`)}</ul>` : nothing}
           <dl class="facts"><div><dt>Event</dt><dd><code>${memory.source.topic} ${memory.source.partition}:${memory.source.offset}</code></dd></div><div><dt>Memory</dt><dd><code>${memory.id}</code></dd></div>
-            ${Object.entries(memory.metadata ?? {}).map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl></section>
-
+            ${Object.entries(memory.metadata ?? {}).map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl></section></div>
+        <div><section class="card"><h2>How it fades</h2>${explained?.fade ? fadeCurve(explained.fade) : nothing}
+          ${factors('Strength is their product with the time since the last use', [['importance', memory.importance], ['confidence', memory.confidence]])}
+          <dl class="facts"><div><dt>Uses</dt><dd>${memory.uses ?? 0}</dd></div><div><dt>Confirmed</dt><dd>${memory.confirmed ?? 0}</dd></div>
+            <div><dt>Last use or confirmation</dt><dd>${memory.fresh_at && (memory.uses || memory.confirmed) ? time(memory.fresh_at, 'ago') : 'never'}</dd></div><div><dt>Version</dt><dd>${memory.version}</dd></div></dl></section>
+        <section class="card"><h2>Links</h2>${links.some((each) => each !== nothing) ? links : html`<p class="quiet">No other memory replaces, changes or contradicts it.</p>`}</section>
         <section class="card"><h2>Versions and history</h2><ol class="history">
           <li>${time(memory.created_at, 'minute')} <span>made${history[0] ? html`: <q>${history[0].content}</q>` : nothing}</span></li>
           ${history.map(({ until }, index) => html`<li>${time(until, 'minute')} <span>changed to <q>${history[index + 1]?.content ?? memory.content}</q></span></li>`)}
           ${(explained?.since ?? []).filter((/** @type {any} */ each) => each.what !== 'updated').map((/** @type {any} */ each) => html`<li>${each.at ? time(each.at, 'minute') : html`<span class="quiet">no time noted</span>`} <span>${each.what.replaceAll('_', ' ')}${each.count ? `, ${counted(each.count, 'time')}` : ''}</span></li>`)}
           </ol></section>
-
-        <section class="card"><h2>Links</h2>${links.some((each) => each !== nothing) ? links : html`<p class="quiet">No other memory replaces, changes or contradicts it.</p>`}</section>
-
         <section class="card"><h2>Neighbours</h2>${rest ? rest.near.length ? html`<p class="quiet">The nearest by meaning and words.</p><ul class="memories">${rest.near.map((other) => memoryRow(user, other, html`<span class="number" title="Score for the text of this memory">${fixed(other.score ?? 0)}</span>`))}</ul>`
-          : html`<p class="quiet">No other memory is near.</p>` : html`<p class="quiet">…</p>`}</section>
+          : html`<p class="quiet">No other memory is near.</p>` : html`<p class="quiet">…</p>`}</section></div>
         ${memory.expires_at ? html`<p class="quiet">Erased by itself on ${minuteOf(memory.expires_at)}.</p>` : nothing}
       </article>`);
   }

@@ -39,8 +39,8 @@ export async function open(page) {
   /** @type {Memory[] | undefined} */
   let answers;
   let isMore = false;
-  /** @type {{from: number, to: number, memories: number}[]} */
-  let slices = [];
+  /** @type {import('../lifetime.js').Lifetime | undefined} */
+  let life;
   /** @type {unknown} */
   let fault;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
@@ -84,9 +84,9 @@ export async function open(page) {
   const draw = () => page.draw(html`${userHead(user, 'then')}
     <section class="scrub card" aria-label="Time">
       <p class="at">As of <b>${dayOf(at)}</b></p>
-      ${density(slices, (slice) => link((slice.from + slice.to) / 2), at)}
+      ${density(life, (slice) => link((slice.from + slice.to) / 2), at)}
       <input type="range" aria-label="Time" aria-valuetext=${dayOf(at)} min=${first} max=${last} step=${Math.max(60_000, Math.min(DAY_MS, (last - first) / 500))} .value=${String(at)} @input=${scrub}>
-      <nav class="choices" aria-label="Months">${steps(first, last).map(([words, time]) => html`<a href=${link(time)} aria-current=${Math.abs(time - at) < DAY_MS ? 'true' : nothing}>${words}</a>`)}<a href=${link(last)}>now</a></nav>
+      <nav class="choices" aria-label="The end of a month"><span class="quiet">End of</span>${steps(first, last).map(([words, time]) => html`<a href=${link(time)} aria-current=${Math.abs(time - at) < DAY_MS ? 'true' : nothing}>${words}</a>`)}<a href=${link(last)}>now</a></nav>
       <form class="search" role="search" @submit=${ask}><label class="wide"><span class="hidden">Question as of then</span><input type="search" name="q" .value=${question} placeholder="Ask as of then" maxlength="4000"></label><button>Ask</button></form>
     </section>
     ${fault ? failed(fault, load) : known === undefined ? loading('Going back in time') : html`
@@ -100,7 +100,7 @@ export async function open(page) {
   draw();
   await load();
   for await (const found of lifetime(user, stats, page.signal)) {
-    slices = found;
+    life = found;
     draw();
   }
 }
@@ -122,5 +122,5 @@ function steps(first, last) {
   }
   const few = months.length <= MONTHS_MAX ? months : months.filter((end) => new Date(end).getUTCMonth() === 11);
   const name = new Intl.DateTimeFormat('en-GB', { timeZone: 'UTC', year: 'numeric', ...(few === months && { month: 'short' }) });
-  return few.map((end) => [`end of ${name.format(end)}`, end]);
+  return few.map((end) => [name.format(end), end]);
 }
