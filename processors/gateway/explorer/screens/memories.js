@@ -59,13 +59,14 @@ export async function open(page) {
     ${density(life, (slice) => link({ from: new Date(slice.from).toISOString().slice(0, 10), to: new Date(slice.to + 86_400_000).toISOString().slice(0, 10) }))}
     <form class="filters" role="search" aria-label="Filter the memories" @submit=${change}>
       <label>Find<input type="search" name="find" .value=${asked.find ?? ''} placeholder="by meaning and words" maxlength="1000"></label>
+      <button>Show</button>${isFiltered || asked.all ? html`<a href=${withQuery(link({}).split('?')[0] ?? '', {})}>Clear</a>` : nothing}
+      <details ?open=${isFiltered || Boolean(asked.all)}><summary>Filters</summary><div class="row">
       <label>Kind<select name="kind"><option value="">all</option>${kinds().map((kind) => html`<option value=${kind} ?selected=${kind === asked.kind}>${kind}</option>`)}</select></label>
       <label>Session<input name="session" .value=${asked.session ?? ''} maxlength="128" size="10"></label>
       <label>From<input type="date" name="from" .value=${asked.from ?? ''}></label>
       <label>Until<input type="date" name="to" .value=${asked.to ?? ''}></label>
       <label>Label<input name="label" .value=${asked.label ?? ''} placeholder="name=value" pattern="[^=]+=.*" title="name=value of the metadata" size="12"></label>
-      <label class="check"><input type="checkbox" name="all" value="no" ?checked=${asked.all === 'no'}>only what counts now</label>
-      <button>Show</button>${isFiltered || asked.all ? html`<a href=${withQuery(link({}).split('?')[0] ?? '', {})}>Clear</a>` : nothing}
+      <label class="check"><input type="checkbox" name="all" value="no" ?checked=${asked.all === 'no'}>only what counts now</label></div></details>
     </form>
     ${fault ? failed(fault, again) : memories === undefined ? loading('Reading the memories') : body(memories)}`);
 
