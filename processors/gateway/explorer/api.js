@@ -21,7 +21,7 @@
  * @typedef {{memories: Memory[], match?: string, prompt: string, tokens: number,
  *   budget_used: number, took_us: number, stale: boolean, partial?: boolean}} Recalled
  * @typedef {{tenant: string, user: string | null, rights: string[], keys: boolean, version: string,
- *   profiles: string[], prefix: string}} Session
+ *   profiles: string[]}} Session
  */
 
 const KEY = 'keepsake-key';

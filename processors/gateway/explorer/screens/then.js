@@ -11,7 +11,7 @@ import { counted, dayOf, empty, failed, field, loading, memoryRow, submitted, ti
  * @typedef {import('../api.js').Memory} Memory
  */
 
-const LIMIT = 100;
+const LIMIT = 50;
 const DAY_MS = 86_400_000;
 /** A pause in the scrubbing, after which the service is asked. */
 const PAUSE_MS = 120;
@@ -55,10 +55,10 @@ export async function open(page) {
     const as_of = new Date(at).toISOString();
     try {
       const [listed, recalled] = await Promise.all([
-        call('list', { user, as_of, limit: LIMIT }, signal),
+        held(user, at, signal),
         question ? call('recall', { user, query: question, as_of, format: 'none', purpose: 'prompt' }, signal) : undefined,
       ]);
-      [known, isMore, answers, fault] = [listed.memories, Boolean(listed.after), recalled?.memories, undefined];
+      [known, isMore, answers, fault] = [listed.memories, listed.isMore, recalled?.memories, undefined];
     } catch (error) {
       if (signal.aborted) return;
       fault = error;
@@ -103,6 +103,41 @@ export async function open(page) {
     life = found;
     draw();
   }
+}
+
+/**
+ * The newest memories that held at a time, in the words that they had then.
+ *
+ * @param {string} user
+ * @param {number} at
+ * @param {AbortSignal} signal
+ * @returns {Promise<{memories: Memory[], isMore: boolean}>}
+ */
+async function held(user, at, signal) {
+  /** @type {Memory[]} */
+  const memories = [];
+  let after;
+  do {
+    const where = { $created_at: { $lte: new Date(at).toISOString() } };
+    const listed = await call('list', { user, everything: true, limit: LIMIT, where, after }, signal);
+    memories.push(...listed.memories.filter((/** @type {Memory} */ memory) => !memory.valid_to || Date.parse(memory.valid_to) > at));
+    after = listed.after;
+  } while (after && memories.length < LIMIT);
+  const shown = memories.slice(0, LIMIT);
+  return { memories: await Promise.all(shown.map((memory) => inWordsOf(user, memory, at, signal))), isMore: Boolean(after) || memories.length > LIMIT };
+}
+
+/**
+ * @param {string} user
+ * @param {Memory} memory
+ * @param {number} at
+ * @param {AbortSignal} signal
+ * @returns {Promise<Memory>}
+ */
+async function inWordsOf(user, memory, at, signal) {
+  const { history = [] } = await call('get', { user, memory: memory.id, history: true }, signal);
+  const then = history.find((/** @type {{until: string}} */ each) => Date.parse(each.until) > at);
+  return then ? { ...memory, content: then.content } : memory;
 }
 
 /**

@@ -5,7 +5,7 @@ import { get } from '../api.js';
 import { counted, count, empty, failed, field, submitted, time, to, withQuery } from '../parts.js';
 
 /** @typedef {import('../parts.js').Page} Page */
-/** @typedef {{user: string, memories: number, first: string, last: string}} User */
+/** @typedef {{user: string, memories: number, first: string, changed: string, active: number}} User */
 
 const LIMIT = 50;
 
@@ -41,8 +41,8 @@ export async function open(page) {
       <form class="search" @submit=${go}><label><span class="hidden">Exact name</span><input name="user" placeholder="Open by exact name" maxlength="128" required></label><button>Open</button></form>
     </div>
     ${fault ? failed(fault) : nothing}
-    ${users.length ? html`<table class="list users"><thead><tr><th scope="col">User</th><th scope="col" class="number">Memories</th><th scope="col">First</th><th scope="col">Last</th></tr></thead>
-      <tbody>${users.map((each) => html`<tr><th scope="row"><a href=${to('u', each.user)}>${each.user}</a></th><td class="number">${count(each.memories)}</td><td>${time(each.first)}</td><td>${time(each.last, 'ago')}</td></tr>`)}</tbody></table>`
+    ${users.length ? html`<table class="list users"><thead><tr><th scope="col">User</th><th scope="col" class="number">Memories</th><th scope="col" class="number">Recalled now</th><th scope="col">First</th><th scope="col">Changed</th></tr></thead>
+      <tbody>${users.map((each) => html`<tr><th scope="row"><a href=${to('u', each.user)}>${each.user}</a></th><td class="number">${count(each.memories)}</td><td class="number">${count(each.active)}</td><td>${time(each.first)}</td><td>${time(each.changed, 'ago')}</td></tr>`)}</tbody></table>`
       : fault ? nothing : wanted ? empty('No user has this in the name', html`<p><a href="#/">Show all users</a></p>`)
         : empty('Nothing is remembered yet', html`<p>Send a turn, by Kafka, HTTP or MCP, and its user appears here.</p>
           <pre>curl -X POST ${location.origin}/memories -H 'content-type: application/json' \
