@@ -24,7 +24,7 @@ const questions = [
   ['What did we know in May?', async (shown, click) => {
     await click(shown.getByRole('link', { name: 'mira' }));
     await click(shown.getByRole('link', { name: 'As of' }));
-    await click(shown.getByRole('link', { name: 'May 2026' }));
+    await click(shown.getByRole('link', { name: 'May 2026', exact: true }));
     await shown.getByText('I cancelled the gym.').waitFor();
     assert.equal(await shown.getByText('My bike was stolen').count(), 0);
   }],

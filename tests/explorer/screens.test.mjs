@@ -27,10 +27,10 @@ after(close);
 const screens = {
   users: ['#/', ['mira', 'tobias', '3 users']],
   memories: ['#/u/mira', ['My gym is FitBox at the harbour.', 'since 12 Jan 2026', 'in conflict']],
-  timeline: ['#/u/mira/timeline', ['My gym is FitBox at the harbour.', 'session s-2026-03', /until 18 Nov 2026|holds/]],
+  timeline: ['#/u/mira/timeline', ['My gym is FitBox at the harbour.', 's-2026-03', /until 18 Nov 2026|holds/]],
   memory: ['#/u/mira/m/GYM', ['a statement about the speaker', 'novelty', 'half-life', 'Probably changed by', 'I cancelled the gym.', 'I ride my bike to work', 'The nearest by meaning']],
   decisions: ['#/decisions', ['only a greeting', 'kept', 'dropped', 'live']],
-  ask: ['#/u/mira/ask?q=What+is+my+gym%3F&beside=lynkr', ['My gym is FitBox', 'dense', 'What the model gets', /\d+ tokens/, 'lynkr']],
+  ask: ['#/u/mira/ask?q=What+is+my+gym%3F&beside=lynkr', ['My gym is FitBox', 'dense', 'What the model gets', /\d+ tokens/, 'Profile of the tenant']],
   then: ['#/u/mira/then?at=2026-03-31', ['31 Mar 2026', 'My monthly rent is 1,450 euros.', 'Known then']],
   changes: ['#/u/mira/changes', ['I cancelled the gym.', 'probably changes', 'contradicts', 'replaces', 'Undo']],
   service: ['#/service', ['It keeps up', '6 shards', 'could not be processed', 'invalid']],
@@ -79,6 +79,7 @@ test('the first page is there at once and small', async () => {
     await shown.goto(url);
     await shown.getByRole('link', { name: 'mira' }).waitFor();
     times.push(performance.now() - began);
+    await shown.waitForLoadState('networkidle');
     await shown.context().close();
   }
   const median = /** @type {number} */ (times.sort((a, b) => a - b)[1]);
