@@ -6,9 +6,12 @@ use ::gateway::calls::{Calls, TopicNames};
 use ::gateway::keys::Caller;
 use ::gateway::mcp::{self, Bound, Server};
 use clap::Args;
+use client::import::Rules;
+use client::letter::SourceTopics;
 use domain::fault::{Fault, Result, StopName};
 use lab::demo::OpenDoor;
 use service::config::Config;
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -127,9 +130,18 @@ fn connect(config: &Config, options: &Options) -> Result<Arc<Calls>> {
         memories: config.topics.memories(),
         decisions: config.topics.decisions(),
         erasures: config.topics.erasures(),
+        dead_letters: config.topics.dead_letters(),
     };
     let tenants = config.auth.keys().expect("the keys were checked at start");
     Calls::connect(client::connection(config)?, topics, tenants, options)
+}
+
+/// The profiles that a recall of the gateway's tenants may name, in the order of a list to choose from.
+fn profiles(config: &Config) -> Vec<String> {
+    let own = std::iter::once(config.profile.clone()).chain(config.tenant_profiles().into_values());
+    let named = own.filter(|name| !name.contains('/')).chain(config.recall.profiles.clone());
+    let mut seen = BTreeSet::new();
+    named.filter(|name| seen.insert(name.clone())).collect()
 }
 
 fn options(config: &Config) -> Options {
@@ -138,6 +150,7 @@ fn options(config: &Config) -> Options {
         listen: gateway.listen.clone(),
         keys: Some(&gateway.keys).filter(|keys| !keys.is_empty()).map(PathBuf::from),
         tenant: gateway.tenant.clone(),
+        profiles: profiles(config),
         hosts: gateway.hosts.clone(),
         connections_max: gateway.connections_max,
         in_flight_max: gateway.in_flight_max,
@@ -148,6 +161,13 @@ fn options(config: &Config) -> Options {
         requests_per_second: gateway.requests_per_second,
         remembered_max: gateway.remembered_max,
         streams_max: gateway.streams_max,
+        page_records_max: gateway.page_records_max,
+        followed_max: gateway.followed_max,
+        redriven_max: gateway.redriven_max,
+        import_bytes_max: gateway.import_bytes_max,
+        group: config.kafka.group_id.clone(),
+        sources: SourceTopics::of(config),
+        import: Rules::of(config),
         drain_within: Duration::from_millis(config.limits.shutdown_ms),
     }
 }

@@ -7,7 +7,7 @@ use crate::refusal::{Refusal, Result};
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use axum::{Extension, Json};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::sync::Arc;
 
 pub async fn call(
@@ -46,6 +46,21 @@ pub async fn call(
         calls.ask(&user, message).await
     };
     Ok(Json(reply?))
+}
+
+/// `GET /v1/keepsake/session`: who the caller is, and what the caller may do. Any key may ask.
+pub async fn session(
+    State(gateway): State<Arc<Gateway>>,
+    Extension(caller): Extension<Caller>,
+) -> Json<Value> {
+    Json(json!({
+        "tenant": caller.tenant,
+        "user": caller.user,
+        "rights": caller.rights,
+        "keys": gateway.keys.is_some(),
+        "profiles": gateway.options.profiles,
+        "version": env!("CARGO_PKG_VERSION"),
+    }))
 }
 
 /// The key of a call that may come twice. It becomes the id of the event, and an event with an id that

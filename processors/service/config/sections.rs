@@ -215,6 +215,10 @@ pub struct Gateway {
     pub requests_per_second: f64,
     pub remembered_max: usize,
     pub streams_max: usize,
+    pub page_records_max: usize,
+    pub followed_max: usize,
+    pub redriven_max: usize,
+    pub import_bytes_max: usize,
 }
 
 #[derive(Clone, Debug, Deserialize)]
