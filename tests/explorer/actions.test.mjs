@@ -118,7 +118,7 @@ action('forget a memory, with its receipt', async () => {
   await shown.getByRole('dialog').getByRole('button', { name: 'Forget' }).click();
   await shown.getByText('Where bytes may remain').waitFor();
   await shown.getByText('1 digest of erased texts').click();
-  await shown.getByText('Salt').waitFor();
+  await shown.getByText(/^Salt /).waitFor();
   await shown.getByRole('button', { name: 'Close' }).click();
   assert.equal(await one('My car'), undefined);
   await decided('forgotten', id);
@@ -149,7 +149,7 @@ action('settle a conflict for the older memory', async () => {
   assert.ok(newer.conflicts_with.includes(older.id));
   await go(shown, `#/u/${user}/changes`);
   await shown.locator('.changes li', { hasText: 'contradicts' }).filter({ hasText: '1,180' }).getByRole('button', { name: 'The older is right' }).click();
-  await said(/^Undone/);
+  await said(/^Confirmed/);
   assert.ok((await whole(newer.id)).memory.confidence < newer.confidence);
   assert.equal((await whole(older.id)).memory.confirmed, 1);
 });
@@ -197,16 +197,18 @@ action('as of then, by the scrubber', async () => {
   for (const [at, content] of [['2026-02-01T10:00:00Z', 'I live in Graz.'], ['2026-06-01T10:00:00Z', 'Actually, I moved to Vienna last week.']]) await call('turn', { user: early, session: 's', content, at });
   await go(shown, `#/u/${early}/then?at=2026-06-20`);
   await shown.getByText('I moved to Vienna').waitFor();
-  const { memories } = await call('list', { user: early, as_of: '2026-02-10T00:00:00Z' });
   const range = shown.getByRole('slider', { name: 'Time' });
   await range.focus();
   await range.press('Home');
   await shown.getByText('I moved to Vienna').waitFor({ state: 'detached' });
   await shown.getByText('I live in Graz.').waitFor();
-  assert.deepEqual(memories.map((/** @type {any} */ memory) => memory.content), ['I live in Graz.']);
   await shown.getByPlaceholder('Ask as of then').fill('Where do I live?');
   await shown.keyboard.press('Enter');
   await shown.getByRole('heading', { name: 'The answer then' }).waitFor();
+  const answers = await shown.locator('ol.memories li').allTextContents();
+  const { memories } = await call('recall', { user: early, query: 'Where do I live?', as_of: '2026-02-01T10:00:00Z' });
+  assert.equal(answers.length, memories.length);
+  assert.ok(answers[0]?.includes('I live in Graz.'));
 });
 
 action('send a dead letter again', async () => {
@@ -217,7 +219,8 @@ action('send a dead letter again', async () => {
   await shown.getByLabel(`Choose ${letter.partition}:${letter.offset}`).check();
   await shown.getByRole('button', { name: 'Send 1 again' }).click();
   await said(/^1 letter sent again/);
-  await until(async () => (await letters()).some((/** @type {any} */ each) => each.partition === letter.partition && each.offset === letter.offset && each.redriven), 'the mark');
+  // It is as bad as before, so it comes back, counted.
+  await until(async () => (await letters()).some((/** @type {any} */ each) => each.value === letter.value && each.redriven > letter.redriven), 'the letter that comes back');
 });
 
 action('export, preview of an import, import', async () => {

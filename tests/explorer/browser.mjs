@@ -61,7 +61,7 @@ export async function page(options = {}) {
   shown.on('request', (request) => {
     if (!request.url().startsWith('blob:') && !request.url().startsWith('http://127.0.0.1:')) faults.push(`a request to ${request.url()}`);
   });
-  shown.setDefaultTimeout(10_000);
+  shown.setDefaultTimeout(15_000);
   return { shown, faults };
 }
 

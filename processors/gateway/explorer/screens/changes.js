@@ -79,8 +79,9 @@ export async function open(page) {
 
   const draw = () => {
     const all = changes();
-    const open = all.filter(({ newer }) => !whole.get(newer.id)?.confirmed);
-    const settled = all.filter(({ newer }) => whole.get(newer.id)?.confirmed);
+    const isSettled = (/** @type {Change} */ { how, newer, older }) => Boolean(whole.get(newer.id)?.confirmed || (how === 'contradicts' && whole.get(older.id)?.confirmed));
+    const open = all.filter((each) => !isSettled(each));
+    const settled = all.filter(isSettled);
     const doubles = duplicates([...known.values()]);
     page.draw(html`${userHead(user, 'changes')}
       ${!isLoaded ? loading('Looking for changes') : html`
@@ -97,7 +98,7 @@ export async function open(page) {
     const { how, newer, older } = found;
     return html`<li><p class="how" data-how=${how}>${how}</p>${side('newer', newer)}${side('older', older)}
       <span class="actions">${action(page.session, 'write', 'Confirm', async () => { if (await feedback(user, newer, 'confirmed')) again(found); })}
-      ${how === 'contradicts' ? action(page.session, 'write', 'The older is right', async () => { if (await feedback(user, newer, 'wrong') && await holdsStill(user, older)) again(found); })
+      ${how === 'contradicts' ? action(page.session, 'write', 'The older is right', async () => { if (await feedback(user, newer, 'wrong') && await feedback(user, older, 'confirmed')) again(found); })
         : action(page.session, 'write', 'Undo', async () => { if (await holdsStill(user, older)) again(found); })}</span></li>`;
   };
   const double = (/** @type {[Memory, Memory]} */ [newer, older]) => html`<li><p class="how">same words</p>${side('newer', newer)}${side('older', older)}

@@ -10,7 +10,7 @@ import { act, action, ago, count, counted, empty, failed, may, time } from '../p
  * @typedef {{partition: number, begin: number, end: number, applied: number, lag: number, dead_letters: number,
  *   oldest_waiting_at?: string, member?: {client: string, host: string}}} Shard
  * @typedef {{partition: number, offset: number, at: string, from?: {topic: string, partition: number, offset: number},
- *   stage?: string, reason?: string, message?: string, redriven?: boolean, key?: string, value?: string | null, value_bytes?: number, truncated?: boolean}} Letter
+ *   stage?: string, reason?: string, message?: string, redriven: number, key?: string, value?: string | null, value_bytes?: number, truncated?: boolean}} Letter
  */
 
 const AGAIN_MS = 3_000;
@@ -30,6 +30,8 @@ export async function open(page) {
   let last;
   /** @type {Set<string>} */
   const chosen = new Set();
+  /** The letters stay on their topic when they are sent again. @type {Set<string>} */
+  const sent = new Set();
   /** @type {unknown} */
   let fault;
 
@@ -61,8 +63,9 @@ export async function open(page) {
     draw();
   };
   const redrive = () => act(async () => {
-    const some = letters.filter((letter) => chosen.has(place(letter))).map(({ partition, offset }) => ({ partition, offset }));
-    const { redriven, refused } = await call('dead-letters/redrive', { letters: some });
+    const some = letters.filter((letter) => chosen.has(place(letter)));
+    for (const letter of some) sent.add(place(letter));
+    const { redriven, refused } = await call('dead-letters/redrive', { letters: some.map(({ partition, offset }) => ({ partition, offset })) });
     await again();
     if (refused.length) throw new Error(`${counted(redriven, 'letter')} sent again, ${refused.length} not: ${refused[0].why}`);
     return `${counted(redriven, 'letter')} sent again: watch the decisions.`;
@@ -83,8 +86,8 @@ export async function open(page) {
         <tbody>${shards.map((shard) => html`<tr><th scope="row" class="number">${shard.partition}</th><td class="number">${count(shard.applied)}</td><td class="number">${count(shard.end)}</td><td class="number">${count(shard.lag)}</td>
           <td class="chart">${bar(shard.lag, { high: most })}</td><td>${shard.oldest_waiting_at ? ago(shard.oldest_waiting_at) : '–'}</td><td class="number">${count(shard.dead_letters)}</td>${service.state ? html`<td>${shard.member ? html`${shard.member.client} <span class="quiet">${shard.member.host}</span>` : html`<span class="mark">none</span>`}</td>` : nothing}</tr>`)}</tbody></table>` : nothing}
       ${may(page.session, 'admin') ? html`<section><h2>Dead letters</h2>${letters.length ? html`<p class="quiet">${letterCount ? `${letterCount.complete ? '' : 'More than '}${counted(letterCount.count, 'record')}` : counted(letters.length, 'record')} could not be processed. Sending one again helps when its cause is gone.</p>
-        <ul class="letters">${letters.map((letter) => html`<li class=${letter.redriven ? 'quiet' : ''}><label><input type="checkbox" .checked=${chosen.has(place(letter))} ?disabled=${letter.redriven} @change=${() => choose(letter)}><span class="hidden">Choose ${place(letter)}</span></label>
-          <details><summary><b>${letter.reason}</b> <span class="reason">${letter.message}</span> <span class="about">${letter.redriven ? html`<span class="mark">sent again</span>` : nothing}${letter.at ? time(letter.at, 'ago') : nothing}</span></summary>
+        <ul class="letters">${letters.map((letter) => html`<li class=${sent.has(place(letter)) ? 'quiet' : ''}><label><input type="checkbox" .checked=${chosen.has(place(letter))} @change=${() => choose(letter)}><span class="hidden">Choose ${place(letter)}</span></label>
+          <details><summary><b>${letter.reason}</b> <span class="reason">${letter.message}</span> <span class="about">${sent.has(place(letter)) ? html`<span class="mark">sent again</span>` : nothing}${letter.redriven ? html`<span class="mark">failed again, ${counted(letter.redriven, 'time')}</span>` : nothing}${letter.at ? time(letter.at, 'ago') : nothing}</span></summary>
             <dl class="facts"><div><dt>Letter</dt><dd><code>${place(letter)}</code></dd></div>${letter.from ? html`<div><dt>From</dt><dd><code>${letter.from.topic} ${letter.from.partition}:${letter.from.offset}</code></dd></div>` : nothing}<div><dt>Stage</dt><dd>${letter.stage}</dd></div><div><dt>Key</dt><dd><code>${letter.key}</code></dd></div></dl>
             <pre tabindex="0" aria-label="The record">${letter.value === null ? 'bytes that are no text' : letter.value?.slice(0, SHOWN)}</pre>${letter.truncated || (letter.value?.length ?? 0) > SHOWN ? html`<p class="quiet">The beginning of ${count(letter.value_bytes ?? 0)} bytes.</p>` : nothing}</details></li>`)}</ul>
         <p class="buttons">${action(page.session, 'admin', `Send ${chosen.size || 'chosen ones'} again`, () => { if (chosen.size) redrive(); }, 'first')}
