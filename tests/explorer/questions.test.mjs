@@ -61,7 +61,7 @@ for (const [question, answer] of questions) {
       clicks += 1;
       await what.click();
     });
-    figure(question, `${clicks} clicks`, `≤ ${CLICKS_MAX}`);
+    figure(`clicks: ${question}`, clicks, `≤ ${CLICKS_MAX}`);
     assert.ok(clicks <= CLICKS_MAX, `${clicks} clicks`);
     assert.deepEqual(faults, []);
     await shown.context().close();

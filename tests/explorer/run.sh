@@ -79,16 +79,23 @@ mkdir -p "$scratch/keyed"
 key() { (cd "$scratch/keyed" && "$KEEPSAKE" keys new --tenant acme --set "gateway.keys=$scratch/keyed/keys.toml" "$@" | grep -oE 'ksk_[0-9a-f]+_[0-9a-f]+'); }
 KEEPSAKE_KEY=$(key --rights read,write,forget,admin)
 KEEPSAKE_READ_KEY=$(key --rights read --user wren)
+serve many
 serve keyed --set "gateway.keys=$scratch/keyed/keys.toml"
 KEEPSAKE_URL=$(address open)
 KEEPSAKE_KEYED_URL=$(address keyed)
-export KEEPSAKE_KEY KEEPSAKE_READ_KEY KEEPSAKE_URL KEEPSAKE_KEYED_URL EXPLORER_SHOTS="$shots" EXPLORER_FIGURES="$scratch/figures"
+KEEPSAKE_MANY_URL=$(address many)
+export KEEPSAKE_KEY KEEPSAKE_READ_KEY KEEPSAKE_URL KEEPSAKE_KEYED_URL KEEPSAKE_MANY_URL EXPLORER_SHOTS="$shots" EXPLORER_FIGURES="$scratch/figures"
 
 mkdir -p "$work/tests"
 cp "$here"/*.mjs "$work/tests/"
 : >"$EXPLORER_FIGURES"
 cd "$work/tests"
-node --test --test-concurrency=1 --test-reporter=spec *.test.mjs || code=$?
+# Memories that take minutes to store are stored meanwhile; what is timed comes after them.
+node fill.mjs &
+fill=$!
+services+=("$fill")
+node --test --test-concurrency=1 --test-reporter=spec {actions,markup,questions,screens}.test.mjs || code=$?
+wait "$fill" && node --test --test-reporter=spec figures.test.mjs || code=$?
 printf '\n'
 column -t -s '|' "$EXPLORER_FIGURES"
 exit "$code"

@@ -1,5 +1,5 @@
 // Every screen with real data, light and dark, on a desk and on a phone: it shows what it must, has no
-// fault and no serious finding of axe. Also the time and the bytes of the first page.
+// fault and no serious finding of axe.
 
 import { after, before, test } from 'node:test';
 import assert from 'node:assert/strict';
@@ -65,27 +65,6 @@ for (const [name, [hash, texts]] of Object.entries(screens)) {
     });
   }
 }
-
-test('the first page is there at once and small', async () => {
-  const times = [];
-  let bytes = 0;
-  for (let tries = 0; tries < 3; tries += 1) {
-    const { shown } = await page();
-    const began = performance.now();
-    await shown.goto(url);
-    await shown.getByRole('link', { name: 'mira' }).waitFor();
-    times.push(performance.now() - began);
-    await shown.waitForLoadState('networkidle');
-    bytes = await shown.evaluate(() => [...performance.getEntriesByType('navigation'), ...performance.getEntriesByType('resource')]
-      .reduce((sum, entry) => sum + /** @type {PerformanceResourceTiming} */ (entry).decodedBodySize, 0));
-    await shown.context().close();
-  }
-  const median = /** @type {number} */ (times.sort((a, b) => a - b)[1]);
-  figure('first page useful', `${median.toFixed(0)} ms`, '≤ 1,000 ms');
-  figure('bytes of the first page', bytes, '≤ 300,000');
-  assert.ok(median <= 1_000, `${median} ms`);
-  assert.ok(bytes <= 300_000 && bytes > 10_000, `${bytes} bytes`);
-});
 
 test('by keyboard alone: to the content, a user, a memory', async () => {
   const { shown, faults } = await page();

@@ -1,37 +1,46 @@
-// A user with 20,000 memories: the list and the timeline come at once, scroll, turn pages and jump.
+// Figures of time: the first page; and a user with 20,000 memories, whose list and timeline come at once,
+// scroll, turn pages and jump.
 
 import { after, before, test } from 'node:test';
 import assert from 'node:assert/strict';
-import { call, close, figure, go, page, until } from './browser.mjs';
+import { call, close, figure, go, page, until, url } from './browser.mjs';
+import { MEMORIES, base, user } from './fill.mjs';
+import { tell } from './story.mjs';
 
-const MEMORIES = 20_000;
 const WITHIN_MS = 1_000;
-const user = 'many';
-const nouns = 'bridge lemon harbour violin ticket garden invoice teacher river kitchen'.split(' ');
-const FROM = Date.UTC(2024, 0, 1);
-const STEP_MS = (1_000 * 86_400_000) / MEMORIES;
 
 before(async () => {
-  let next = 0;
-  const send = async () => {
-    while (next < MEMORIES) {
-      const index = next++;
-      await call('remember', {
-        user, session: `s-${Math.floor(index / 20)}`, at: new Date(FROM + index * STEP_MS).toISOString(), kind: ['fact', 'event', 'preference'][index % 3],
-        content: `Bought the ${nouns[index % 10]} number ${index}`, metadata: { shop: `shop-${index % 7}` },
-      });
-    }
-  };
-  await Promise.all(Array.from({ length: 250 }, send));
-  await until(async () => (await call('stats', { user })).memories.total === MEMORIES, 'all memories');
+  await tell(call);
+  await until(async () => (await call('stats', { user }, base)).memories.total === MEMORIES, 'all memories');
 });
 after(close);
+
+test('the first page is there at once and small', async () => {
+  const times = [];
+  let bytes = 0;
+  for (let tries = 0; tries < 3; tries += 1) {
+    const { shown } = await page();
+    const began = performance.now();
+    await shown.goto(url);
+    await shown.getByRole('link', { name: 'mira' }).waitFor();
+    times.push(performance.now() - began);
+    await shown.waitForLoadState('networkidle');
+    bytes = await shown.evaluate(() => [...performance.getEntriesByType('navigation'), ...performance.getEntriesByType('resource')]
+      .reduce((sum, entry) => sum + /** @type {PerformanceResourceTiming} */ (entry).decodedBodySize, 0));
+    await shown.context().close();
+  }
+  const median = /** @type {number} */ (times.sort((a, b) => a - b)[1]);
+  figure('first page useful', `${median.toFixed(0)} ms`, '≤ 1,000 ms');
+  figure('bytes of the first page', bytes, '≤ 300,000');
+  assert.ok(median <= 1_000, `${median} ms`);
+  assert.ok(bytes <= 300_000 && bytes > 10_000, `${bytes} bytes`);
+});
 
 for (const [view, rows] of [['', 'li.memory'], ['timeline', '.spans li']]) {
   test(`20,000 memories as a ${view || 'list'}`, async () => {
     const { shown, faults } = await page();
     // The pages of the explorer are there before, as for a person who comes from the list of users.
-    await go(shown, '#/');
+    await go(shown, '#/', base);
     const began = performance.now();
     await shown.goto(shown.url().replace(/#.*/, `#/u/${user}${view ? `/${view}` : ''}`));
     await shown.getByText('number 19999').waitFor();
