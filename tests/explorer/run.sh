@@ -94,7 +94,7 @@ cd "$work/tests"
 node fill.mjs &
 fill=$!
 services+=("$fill")
-node --test --test-concurrency=1 --test-reporter=spec {actions,markup,questions,screens}.test.mjs || code=$?
+node --test --test-concurrency=1 --test-reporter=spec {screens,questions,actions,markup}.test.mjs || code=$?
 wait "$fill" && node --test --test-reporter=spec figures.test.mjs || code=$?
 printf '\n'
 column -t -s '|' "$EXPLORER_FIGURES"

@@ -25,7 +25,7 @@ after(close);
 
 /** Each screen with texts that only its data can have brought there. @type {Record<string, [string, (string | RegExp)[]]>} */
 const screens = {
-  users: ['#/', ['mira', 'tobias', '3 users']],
+  users: ['#/', ['mira', 'tobias', /\d+ users/]],
   memories: ['#/u/mira', ['My gym is FitBox at the harbour.', 'since 12 Jan 2026', 'in conflict']],
   timeline: ['#/u/mira/timeline', ['My gym is FitBox at the harbour.', 's-2026-03', /until 18 Nov 2026|holds/]],
   memory: ['#/u/mira/m/GYM', ['a statement about the speaker', 'novelty', 'half-life', 'Probably changed by', 'I cancelled the gym.', 'I ride my bike to work', 'The nearest by meaning']],

@@ -76,7 +76,7 @@ export function fadeCurve(fade) {
     <circle class="today" cx=${x(now)} cy=${y(fade.strength)} r="5"></circle>
     <text class="today" x=${x(now) + (x(now) > width * 0.75 ? -9 : 9)} y=${Math.max(22, y(fade.strength) - 9)} text-anchor=${x(now) > width * 0.75 ? 'end' : 'start'}>today ${fixed(fade.strength)}</text>
     ${[first, (first + last) / 2, last].map((at, index) => svg`<text class="tick" x=${x(at)} y=${height - 6} text-anchor=${['start', 'middle', 'end'][index]}>${dayOf(at)}</text>`)}
-  </svg><figcaption>${words} ${fade.shape === 'power-law' ? 'It fades by a power law, as people forget: a quarter is left after five half-lives.' : fade.shape === 'exponential' ? 'It halves with each half-life.' : 'It does not fade.'} A use or a confirmation renews it.</figcaption></figure>`;
+  </svg><figcaption>${words} ${!fade.half_life_days ? 'It does not fade.' : fade.shape === 'exponential' ? 'It halves with each half-life.' : 'It fades by a power law, as people forget: a quarter is left after five half-lives.'}</figcaption></figure>`;
 }
 
 /**
