@@ -27,13 +27,14 @@ export async function get(/** @type {string} */ path) {
 }
 
 /** Waits until `holds` returns something true. */
-export async function until(/** @type {() => Promise<unknown> | unknown} */ holds, what = 'it') {
-  for (let tries = 0; tries < 100; tries += 1) {
+export async function until(/** @type {() => Promise<unknown> | unknown} */ holds, what = 'it', seconds = 10) {
+  const began = performance.now();
+  while (performance.now() - began < seconds * 1_000) {
     const found = await holds();
     if (found) return found;
     await new Promise((again) => setTimeout(again, 50));
   }
-  throw new Error(`${what} did not come true within 5 s`);
+  throw new Error(`${what} did not come true within ${seconds} s`);
 }
 
 let browser;

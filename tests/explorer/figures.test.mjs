@@ -46,7 +46,7 @@ for (const [view, rows] of [['', 'li.memory'], ['timeline', '.spans li']]) {
     await shown.getByText('number 19999').waitFor();
     const first = performance.now() - began;
     await shown.getByText('20,000 memories').waitFor();
-    await until(async () => (await shown.locator('.density .slice').count()) === 12, 'the overview');
+    await until(async () => (await shown.locator('.density .slice').count()) === 12, 'the overview', 60);
 
     const frames = await shown.evaluate(async () => {
       /** @type {number[]} */

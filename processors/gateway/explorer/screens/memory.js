@@ -85,7 +85,7 @@ export async function open(page) {
             : html`<p class="quiet">It was stored without being judged, so it has no factors.</p>`}
           <p class="quiet">${surprise && memory.threshold !== undefined && surprise.total < memory.threshold ? 'The total is below the line: here the reason decides by itself. ' : nothing}Profile ${memory.profile ?? decision?.profile}.</p></section>
         <section class="card"><h2>Where it came from</h2>
-          ${rest?.source ? html`<figure class="turn"><figcaption>${rest.source.event.speaker ?? rest.source.event.role ?? rest.source.event.type}, ${time(new Date(rest.source.timestamp_ms).toISOString(), 'minute')}</figcaption><blockquote>${rest.source.event.content}</blockquote></figure>`
+          ${rest?.source ? html`<figure class="turn"><figcaption>${rest.source.event.speaker ?? rest.source.event.role ?? 'user'}, ${time(rest.source.event.at ?? new Date(rest.source.timestamp_ms).toISOString(), 'minute')}</figcaption><blockquote>${rest.source.event.content}</blockquote></figure>`
             : rest ? html`<p class="quiet">The events topic has the turn no longer, or this key may not read it.</p>` : nothing}
           ${context.length ? html`<h3>Beside it in the conversation</h3><ul class="turns">${context.map(({ speaker, words }) => html`<li><b>${speaker}</b> ${words}</li>`)}</ul>` : nothing}
           <dl class="facts"><div><dt>Event</dt><dd><code>${memory.source.topic} ${memory.source.partition}:${memory.source.offset}</code></dd></div><div><dt>Memory</dt><dd><code>${memory.id}</code></dd></div>
