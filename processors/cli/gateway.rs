@@ -33,7 +33,7 @@ pub fn run(config: &Config) -> Result<ExitCode> {
         signals.map_err(|e| Fault::retry(format!("listen for signals: {e}")))?;
     let calls = connect(config, &options)?;
     tracing::info!(http = %bound.address, "the gateway serves");
-    anstream::eprintln!("gateway: http://{}", bound.address);
+    announce(bound.address);
     let stopped = async {
         tokio::select! {
             _ = terminate.recv() => {}
@@ -42,6 +42,11 @@ pub fn run(config: &Config) -> Result<ExitCode> {
     };
     runtime.block_on(::gateway::serve::run(bound, calls, &options, stopped))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Prints the address, and the page that shows the memories.
+pub fn announce(address: SocketAddr) {
+    anstream::eprintln!("gateway: http://{address}\nexplorer: http://{address}/ in a browser");
 }
 
 /// A gateway on a thread of the process that runs the service.
@@ -83,8 +88,7 @@ pub fn beside(config: &Config) -> Result<Beside> {
     Ok(Beside { address, stop, thread })
 }
 
-/// Starts the gateway of a demo, on another port if the one of the configuration is in use. Returns
-/// its address, and what stops it.
+/// Starts the gateway of a demo, on another port if the one of the configuration is in use.
 pub fn of_demo(config: &Config) -> Result<OpenDoor> {
     let running = beside(config).or_else(|fault| match fault {
         Fault::Stop(stop) if stop.name == StopName::AddressTaken => {
@@ -94,7 +98,25 @@ pub fn of_demo(config: &Config) -> Result<OpenDoor> {
         }
         other => Err(other),
     })?;
-    Ok((running.address, Box::new(move || running.stop())))
+    Ok(OpenDoor {
+        address: running.address,
+        wait: Box::new(signalled),
+        stop: Box::new(move || running.stop()),
+    })
+}
+
+/// Returns with SIGTERM or SIGINT.
+fn signalled() -> Result<()> {
+    let signals = async {
+        let (mut terminate, mut interrupt) =
+            (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        std::io::Result::Ok(())
+    };
+    runtime()?.block_on(signals).map_err(|e| Fault::retry(format!("listen for signals: {e}")))
 }
 
 #[derive(Args)]

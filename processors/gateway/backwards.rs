@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// The records that were asked for, newest first, and the cursor of the next page.
-pub struct Page<T> {
+pub struct TopicPage<T> {
     pub rows: Vec<T>,
     pub before: Option<String>,
 }
@@ -28,7 +28,7 @@ pub struct Page<T> {
 /// The next offset to read, backwards, of each partition.
 type Cursor = BTreeMap<i32, i64>;
 
-pub struct Asked {
+pub struct AskedPage {
     topic: String,
     /// Only the partition of this user.
     user: Option<UserKey>,
@@ -37,20 +37,25 @@ pub struct Asked {
     before: Cursor,
 }
 
-impl Asked {
-    pub fn new(topic: &str, limit: usize, read_max: usize, before: Option<&str>) -> Result<Asked> {
+impl AskedPage {
+    pub fn new(
+        topic: &str,
+        limit: usize,
+        read_max: usize,
+        before: Option<&str>,
+    ) -> Result<AskedPage> {
         let before = match before {
             None => Cursor::new(),
             Some(text) => cursor(text).ok_or_else(|| {
                 Refusal::invalid("before", "is not a cursor of an earlier reply: leave it out")
             })?,
         };
-        Ok(Asked { topic: topic.to_owned(), user: None, limit, read_max, before })
+        Ok(AskedPage { topic: topic.to_owned(), user: None, limit, read_max, before })
     }
 
     /// Reads only the partition of this user, if there is one.
-    pub fn of(self, user: Option<UserKey>) -> Asked {
-        Asked { user, ..self }
+    pub fn of(self, user: Option<UserKey>) -> AskedPage {
+        AskedPage { user, ..self }
     }
 
     /// Reads the page on a thread that may block. `wanted` makes a row of a record, or leaves it out.
@@ -58,7 +63,7 @@ impl Asked {
         self,
         calls: &Arc<Calls>,
         wanted: impl Fn(Record) -> Option<T> + Send + 'static,
-    ) -> Result<Page<T>> {
+    ) -> Result<TopicPage<T>> {
         let calls = calls.clone();
         let read = tokio::task::spawn_blocking(move || {
             let windows = self.windows(&calls)?;
@@ -114,7 +119,7 @@ fn page<T>(
     mut records: Vec<Record>,
     limit: usize,
     wanted: impl Fn(Record) -> Option<T>,
-) -> Page<T> {
+) -> TopicPage<T> {
     records.sort_by_key(|record| (record.partition, record.offset));
     // A record counts as no older than the one before it in its partition: a page must not leave a
     // record behind that the next page would not read.
@@ -152,7 +157,7 @@ fn page<T>(
         }
     }
     let has_older = windows.iter().any(|window| reached[&window.partition] > window.begin);
-    Page { rows, before: has_older.then(|| text_of(&reached)) }
+    TopicPage { rows, before: has_older.then(|| text_of(&reached)) }
 }
 
 fn text_of(cursor: &Cursor) -> String {
@@ -198,12 +203,10 @@ mod tests {
                     end: *end,
                 })
                 .collect();
-            let in_window = |partition: i32, offset: i64| {
-                let window = &windows[partition as usize];
-                (window.from..window.end).contains(&offset)
-            };
-            let records =
-                LOG.iter().filter(|(partition, offset, _)| in_window(*partition, *offset));
+            let records = LOG.iter().filter(|(partition, offset, _)| {
+                let window = &windows[*partition as usize];
+                (window.from..window.end).contains(offset)
+            });
             let records = records.map(|(partition, offset, timestamp_ms)| Record {
                 partition: *partition,
                 offset: *offset,

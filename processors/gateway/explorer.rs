@@ -41,17 +41,17 @@ const HEADERS: [(HeaderName, &str); 8] = [
 const PERMISSIONS_POLICY: &str = "camera=(), display-capture=(), geolocation=(), microphone=(), \
     midi=(), payment=(), usb=(), browsing-topics=()";
 
-struct File {
+struct EmbeddedFile {
     bytes: &'static [u8],
     kind: &'static str,
     etag: String,
 }
 
-static BY_PATH: LazyLock<HashMap<&str, File>> = LazyLock::new(|| {
+static BY_PATH: LazyLock<HashMap<&str, EmbeddedFile>> = LazyLock::new(|| {
     let files = FILES.iter().map(|(path, bytes)| {
         let digest = hex::encode(Sha256::digest(bytes));
         let etag = format!("\"{}\"", &digest[..32]);
-        (*path, File { bytes, kind: kind(path), etag })
+        (*path, EmbeddedFile { bytes, kind: kind(path), etag })
     });
     files.collect()
 });
@@ -97,7 +97,7 @@ fn file(path: &str, asked: &HeaderMap) -> Response {
 }
 
 fn found(path: &str, asked: &HeaderMap) -> Result<Response> {
-    let Some(File { bytes, kind, etag }) = BY_PATH.get(path) else {
+    let Some(EmbeddedFile { bytes, kind, etag }) = BY_PATH.get(path) else {
         return Err(Refusal::not_found("the explorer has no such file"));
     };
     let known = asked.get(header::IF_NONE_MATCH).and_then(|known| known.to_str().ok());

@@ -78,7 +78,7 @@ fn refuse_others(caller: &Caller, batch: &mut UserBatch, report: &mut Imported) 
     let (tenant, user) = (batch.key.tenant(), batch.key.user());
     let is_own_tenant = tenant == caller.tenant;
     let is_own = is_own_tenant && caller.user.as_ref().is_none_or(|own| own == user);
-    let scope = |event: &Value| event["scope"] == "tenant" && caller.user.is_some();
+    let is_bound = caller.user.is_some();
     let why = match (is_own, is_own_tenant) {
         (true, _) => "is a memory of the whole tenant, and this key is for one user".to_owned(),
         (false, true) => format!("is of user {user}, and this key is for another"),
@@ -87,7 +87,9 @@ fn refuse_others(caller: &Caller, batch: &mut UserBatch, report: &mut Imported) 
     if !is_own {
         (batch.superseded, batch.summaries) = (0, 0);
     }
-    for wish in batch.wishes.extract_if(.., |wish| !is_own || scope(&wish.event)) {
+    for wish in
+        batch.wishes.extract_if(.., |wish| !is_own || is_bound && wish.event["scope"] == "tenant")
+    {
         report.refuse(wish.line, why.clone());
     }
 }

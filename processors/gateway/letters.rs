@@ -4,7 +4,7 @@
 //! With keys an administrator sees the letters of one tenant: those whose value names it or, if the
 //! value cannot be read, whose key does.
 
-use crate::backwards::{Asked, Page};
+use crate::backwards::{AskedPage, TopicPage};
 use crate::calls::Calls;
 use crate::door::Gateway;
 use crate::keys::{Caller, Right};
@@ -43,13 +43,14 @@ pub async fn list(
     let limit = query.limit.unwrap_or(ROWS).min(ROWS_MAX);
     let read_max = gateway.options.page_records_max;
     let topic = &gateway.calls.topics.dead_letters;
-    let asked = Asked::new(topic, limit, read_max, query.before.as_deref())?;
+    let asked = AskedPage::new(topic, limit, read_max, query.before.as_deref())?;
     let visible = Visible::to(&gateway, &caller);
-    let wanted = move |record| {
-        let letter = DeadLetter(record);
-        visible.has(&letter).then(|| letter.json())
-    };
-    let Page { rows, before } = asked.page(&gateway.calls, wanted).await?;
+    let TopicPage { rows, before } = asked
+        .page(&gateway.calls, move |record| {
+            let letter = DeadLetter(record);
+            visible.has(&letter).then(|| letter.json())
+        })
+        .await?;
     let mut reply = json!({"letters": rows});
     if let Some(before) = before {
         reply["before"] = before.into();
@@ -73,11 +74,10 @@ impl Visible {
 fn tenant_of(record: &Record) -> Option<String> {
     let value = record.value.as_deref().unwrap_or_default();
     if let Ok(Value::Object(fields)) = serde_json::from_slice(value) {
-        let text = |field: &str| fields.get(field).and_then(Value::as_str);
-        match (text("tenant"), text("user")) {
+        match (fields.get("tenant").and_then(Value::as_str), fields.contains_key("user")) {
             (Some(tenant), _) => return Some(tenant.to_owned()),
-            (None, Some(_)) => return Some("default".to_owned()),
-            (None, None) => {}
+            (None, true) => return Some("default".to_owned()),
+            (None, false) => {}
         }
     }
     let key = std::str::from_utf8(record.key.as_deref()?).ok()?;
@@ -176,11 +176,6 @@ mod tests {
 
     #[test]
     fn a_letter_belongs_to_the_tenant_of_its_value_or_else_of_its_key() {
-        let of = |key: &str, value: &str| {
-            let record =
-                Record { key: Some(key.into()), value: Some(value.into()), ..Record::default() };
-            tenant_of(&record)
-        };
         for (key, value, expected) in [
             ("acme/ada", r#"{"tenant": "else", "user": "eve"}"#, Some("else")),
             ("acme/ada", r#"{"user": "eve"}"#, Some("default")),
@@ -188,11 +183,15 @@ mod tests {
             ("acme/ada", "no JSON", Some("acme")),
             ("acme", "no JSON", None),
         ] {
-            assert_eq!(of(key, value).as_deref(), expected, "{key}: {value}");
+            let record =
+                Record { key: Some(key.into()), value: Some(value.into()), ..Record::default() };
+            assert_eq!(tenant_of(&record).as_deref(), expected, "{key}: {value}");
         }
-        let letter = |key: &str| DeadLetter(Record { key: Some(key.into()), ..Record::default() });
-        assert!(Visible(None).has(&letter("")));
         let acme = Visible(Some("acme".to_owned()));
-        assert!(acme.has(&letter("acme/ada")) && !acme.has(&letter("else/ada")));
+        for (key, is_visible) in [("acme/ada", true), ("else/ada", false)] {
+            let letter = DeadLetter(Record { key: Some(key.into()), ..Record::default() });
+            assert!(Visible(None).has(&letter));
+            assert_eq!(acme.has(&letter), is_visible, "{key}");
+        }
     }
 }

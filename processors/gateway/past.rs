@@ -1,6 +1,6 @@
 //! What was: the decisions of the past, newest first, and an event as it was sent.
 
-use crate::backwards::{Asked, Page};
+use crate::backwards::{AskedPage, TopicPage};
 use crate::door::Gateway;
 use crate::keys::{Caller, Right};
 use crate::refusal::{Refusal, Result};
@@ -47,19 +47,20 @@ pub async fn decisions(
     let calls = &gateway.calls;
     let read_max = gateway.options.page_records_max;
     let limit = query.limit.unwrap_or(ROWS).min(ROWS_MAX);
-    let asked = Asked::new(&calls.topics.decisions, limit, read_max, query.before.as_deref())?;
+    let asked = AskedPage::new(&calls.topics.decisions, limit, read_max, query.before.as_deref())?;
     let asked = asked.of(user.clone());
     let tenant = caller.tenant;
     let outcomes: Vec<String> =
         query.outcome.split(',').filter(|it| !it.is_empty()).map(str::to_owned).collect();
-    let wanted = move |record: Record| {
-        let decision: Value = serde_json::from_slice(&record.value?).ok()?;
-        let is_asked = decision["tenant"] == *tenant
-            && user.as_ref().is_none_or(|user| decision["user"] == *user.user())
-            && (outcomes.is_empty() || outcomes.iter().any(|it| decision["outcome"] == **it));
-        is_asked.then_some(decision)
-    };
-    let Page { rows, before } = asked.page(calls, wanted).await?;
+    let TopicPage { rows, before } = asked
+        .page(calls, move |record| {
+            let decision: Value = serde_json::from_slice(&record.value?).ok()?;
+            let is_asked = decision["tenant"] == *tenant
+                && user.as_ref().is_none_or(|user| decision["user"] == *user.user())
+                && (outcomes.is_empty() || outcomes.iter().any(|it| decision["outcome"] == **it));
+            is_asked.then_some(decision)
+        })
+        .await?;
     let mut reply = json!({"decisions": rows});
     if let Some(before) = before {
         reply["before"] = before.into();

@@ -4,7 +4,7 @@
 //! The offsets behind the last event may hold only markers of transactions, which nobody reads. So a
 //! partition is behind only if there is a record to be read, and the first one gives the age.
 
-use crate::backwards::{Asked, Page};
+use crate::backwards::{AskedPage, TopicPage};
 use crate::calls::Calls;
 use crate::door::Gateway;
 use crate::keys::{Caller, Right};
@@ -35,9 +35,9 @@ pub async fn list(
     caller.may(Right::Admin)?;
     let _place = place(&gateway)?;
     let read_max = gateway.options.page_records_max;
-    let asked = Asked::new(&gateway.calls.topics.dead_letters, usize::MAX, read_max, None)?;
-    let origin = |record: Record| Some(DeadLetter(record).origin());
-    let Page { rows: letters, before } = asked.page(&gateway.calls, origin).await?;
+    let asked = AskedPage::new(&gateway.calls.topics.dead_letters, usize::MAX, read_max, None)?;
+    let TopicPage { rows: letters, before } =
+        asked.page(&gateway.calls, |record| Some(DeadLetter(record).origin())).await?;
     let (calls, group) = (gateway.calls.clone(), gateway.options.group.clone());
     let read = tokio::task::spawn_blocking(move || Shards::read(&calls, &group));
     let read = read.await.unwrap_or_else(|e| Err(Fault::retry(e.to_string())));
@@ -95,14 +95,11 @@ impl Shards {
         let applied = applied(range, &self.committed);
         let oldest = self.oldest.get(&partition);
         let lag = if oldest.is_some() { end - applied } else { 0 };
-        let is_own = |origin: &&Option<(String, i64)>| {
-            origin
-                .as_ref()
-                .is_some_and(|(topic, at)| topic == events && *at == i64::from(partition))
-        };
+        let of_here = Some((events.to_owned(), i64::from(partition)));
+        let dead_letters = letters.iter().filter(|origin| **origin == of_here).count();
         let mut row = json!({"partition": partition, "begin": from, "end": end,
             "applied": applied, "lag": lag,
-            "dead_letters": letters.iter().filter(is_own).count()});
+            "dead_letters": dead_letters});
         if let Some(Oldest::At(ms)) = oldest {
             row["oldest_waiting_at"] = rfc_3339(*ms).into();
         }
@@ -164,21 +161,20 @@ mod tests {
     use super::*;
     use kafka::GroupMember;
 
+    fn member(client: &str, partition: i32) -> GroupMember {
+        let host = "10.0.0.1".to_owned();
+        GroupMember { client: client.to_owned(), host, partitions: vec![partition] }
+    }
+
     #[test]
     fn a_shard_is_behind_only_where_a_record_waits() {
-        let range = |partition: i32| OffsetRange { partition, from: 5, end: 20 };
-        let member = |client: &str, partitions: &[i32]| GroupMember {
-            client: client.to_owned(),
-            host: "10.0.0.1".to_owned(),
-            partitions: partitions.to_vec(),
-        };
         let shards = Shards {
             group: "keepsake".to_owned(),
-            ranges: vec![range(0), range(1), range(2)],
+            ranges: (0..3).map(|partition| OffsetRange { partition, from: 5, end: 20 }).collect(),
             committed: BTreeMap::from([(0, 12), (1, 19)]),
             facts: Some(GroupFacts {
                 state: "Stable".to_owned(),
-                members: vec![member("one", &[0]), member("two", &[2])],
+                members: vec![member("one", 0), member("two", 2)],
             }),
             oldest: BTreeMap::from([(0, Oldest::At(1000)), (2, Oldest::Unknown)]),
         };
