@@ -118,26 +118,11 @@ async function held(user, at, signal) {
   const memories = [];
   let after;
   do {
-    const where = { $created_at: { $lte: new Date(at).toISOString() } };
-    const listed = await call('list', { user, everything: true, limit: LIMIT, where, after }, signal);
+    const listed = await call('list', { user, everything: true, limit: LIMIT, as_of: new Date(at).toISOString(), after }, signal);
     memories.push(...listed.memories.filter((/** @type {Memory} */ memory) => !memory.valid_to || Date.parse(memory.valid_to) > at));
     after = listed.after;
   } while (after && memories.length < LIMIT);
-  const shown = memories.slice(0, LIMIT);
-  return { memories: await Promise.all(shown.map((memory) => inWordsOf(user, memory, at, signal))), isMore: Boolean(after) || memories.length > LIMIT };
-}
-
-/**
- * @param {string} user
- * @param {Memory} memory
- * @param {number} at
- * @param {AbortSignal} signal
- * @returns {Promise<Memory>}
- */
-async function inWordsOf(user, memory, at, signal) {
-  const { history = [] } = await call('get', { user, memory: memory.id, history: true }, signal);
-  const then = history.find((/** @type {{until: string}} */ each) => Date.parse(each.until) > at);
-  return then ? { ...memory, content: then.content } : memory;
+  return { memories: memories.slice(0, LIMIT), isMore: Boolean(after) || memories.length > LIMIT };
 }
 
 /**
