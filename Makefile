@@ -68,7 +68,7 @@ ifeq ($(KEEPSAKE_TEST_KAFKA),skip)
 	@$(skipped)
 endif
 
-test-all: check-build ## the multilingual encoder, after its set-up (91 MB more); the deployment; the dashboards; the clients, and those of mem0
+test-all: check-build ## the multilingual encoder, after its set-up (91 MB more); the deployment; the dashboards; the clients, and those of mem0; the explorer
 	$(call step,model,deploy/model/setup.sh)
 	$(call step,multilingual model,deploy/model/setup.sh --multilingual)
 	$(call step,multilingual tests,KEEPSAKE_TEST_MODEL='$(MODEL)' KEEPSAKE_TEST_MULTILINGUAL='$(MODEL)-multilingual' cargo test --locked multilingual -- --nocapture)
@@ -77,6 +77,7 @@ test-all: check-build ## the multilingual encoder, after its set-up (91 MB more)
 	$(call step,dashboards,deploy/grafana/check.sh)
 	$(call step,clients,tests/clients/run.sh)
 	$(call step,clients of mem0,tests/mem0/run.sh || (($$? == 4)))
+	$(call step,explorer,tests/explorer/run.sh || (($$? == 4)))
 
 sim: check-build ## 10,000 simulated runs with fault injection (KEEPSAKE_SIM_SEEDS sets the number; KEEPSAKE_SIM_SEED repeats one)
 	$(call step,simulator,KEEPSAKE_SIM_SEEDS=$(or $(KEEPSAKE_SIM_SEEDS),10000) cargo test --locked --test integration sim:: -- --nocapture)
@@ -118,7 +119,7 @@ kafka: check-kafka ## fetch Apache Kafka for the tests into .keepsake
 
 clean: ## remove builds and downloads; a store in .keepsake stays
 	cargo clean
-	rm -rf .keepsake/cache .keepsake/clients .keepsake/tools .keepsake/model .keepsake/model-multilingual .keepsake/kafka-*
+	rm -rf .keepsake/cache .keepsake/clients .keepsake/explorer .keepsake/tools .keepsake/model .keepsake/model-multilingual .keepsake/kafka-*
 
 release:
 	$(call step,build,cargo build --release --locked)

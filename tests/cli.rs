@@ -508,6 +508,7 @@ fn the_demo_runs_to_its_end() {
         "summarised",
         "/metrics",
         "/mcp/ada/",
+        "/ in a browser",
     ] {
         assert!(stdout.contains(word), "the demo does not show {word:?}: {stdout}");
     }

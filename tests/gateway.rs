@@ -1,5 +1,6 @@
 //! The gateway: MCP and HTTP over the topics, with keys and without, and what it refuses.
 
+mod explorer;
 mod hosted;
 
 use crate::support::program::{Printed, command, parsed, run};

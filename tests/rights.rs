@@ -123,7 +123,12 @@ impl Stage {
 
     /// Starts the gateway and makes the call that needs the right to this topic or group. Returns what
     /// it said, unless that names the right that is missing.
-    fn gateway_without(&self, name: &str, denied: &dyn Fn(&str) -> bool) -> Result<(), String> {
+    fn gateway_without(
+        &self,
+        name: &str,
+        operation: &str,
+        denied: &dyn Fn(&str) -> bool,
+    ) -> Result<(), String> {
         let place = &self.places["gateway"];
         let mut gateway = command(place);
         gateway.args(["--set", "gateway.listen=127.0.0.1:0", "--set", "gateway.reply_ms=3000"]);
@@ -137,7 +142,7 @@ impl Stage {
                 return Ok(());
             }
             match address_in(&log) {
-                Some(address) => said = self.call_that_needs(name, &address),
+                Some(address) => said = self.call_that_needs(name, operation, &address),
                 None if child.ended().is_some() => break,
                 None => std::thread::sleep(Duration::from_millis(20)),
             }
@@ -145,10 +150,15 @@ impl Stage {
         Err(child.log() + &said)
     }
 
-    fn call_that_needs(&self, name: &str, address: &str) -> String {
+    fn call_that_needs(&self, name: &str, operation: &str, address: &str) -> String {
         let user = user_of_partition_0();
         let end = name.rsplit(['.', '-']).next().unwrap_or_default();
         let path = match end {
+            "events" if operation == "Read" => "/v1/keepsake/event?partition=0&offset=0".to_owned(),
+            "letters" => "/v1/keepsake/dead-letters".to_owned(),
+            _ if name == self.places["gateway"].config().kafka.group_id => {
+                "/v1/keepsake/shards".to_owned()
+            }
             "events" | "recalls" | "replies" | "gateway" => {
                 let (kind, content) =
                     if end == "events" { ("remember", "Red.") } else { ("stats", "") };
@@ -289,7 +299,7 @@ fn is_missed(stage: &Stage, right: &Value) -> Result<(), String> {
             return within(&denied, || stage.note_old());
         }
         "service" => return stage.service_without(&denied),
-        "gateway" => return stage.gateway_without(name, &denied),
+        "gateway" => return stage.gateway_without(name, operation, &denied),
         "asker" => &["recall", "--user", USER, "Where do I live?"],
         _ => operators_command(name, operation),
     };
@@ -332,7 +342,7 @@ fn suffice(stage: &Stage) {
             commands.push(arguments);
         }
     }
-    let told = stage.gateway_without("memories", &|said| said.contains("404"));
+    let told = stage.gateway_without("memories", "Read", &|said| said.contains("404"));
     assert!(told.is_ok(), "the gateway may do everything: {told:?}");
     for arguments in commands {
         eventually(&format!("{arguments:?} is done"), || {

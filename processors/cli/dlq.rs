@@ -1,15 +1,16 @@
 //! `keepsake dlq list|redrive`: lists dead letters, and sends them again once the reason is gone.
 
-mod letter;
+mod reasons;
 mod redrive;
 
 use super::duration;
 use clap::{Args, Subcommand};
+use client::letter::{DeadLetter, SourceTopics};
 use client::reading;
 use client::show::{self, Output};
 use domain::fault::Result;
 use jiff::Timestamp;
-use letter::{DeadLetter, Reasons, SourceTopics};
+use reasons::Reasons;
 use serde_json::Value;
 use service::config::Config;
 use std::collections::BTreeMap;

@@ -6,9 +6,12 @@ use ::gateway::calls::{Calls, TopicNames};
 use ::gateway::keys::Caller;
 use ::gateway::mcp::{self, Bound, Server};
 use clap::Args;
+use client::import::Rules;
+use client::letter::SourceTopics;
 use domain::fault::{Fault, Result, StopName};
 use lab::demo::OpenDoor;
 use service::config::Config;
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -30,7 +33,7 @@ pub fn run(config: &Config) -> Result<ExitCode> {
         signals.map_err(|e| Fault::retry(format!("listen for signals: {e}")))?;
     let calls = connect(config, &options)?;
     tracing::info!(http = %bound.address, "the gateway serves");
-    anstream::eprintln!("gateway: http://{}", bound.address);
+    announce(bound.address);
     let stopped = async {
         tokio::select! {
             _ = terminate.recv() => {}
@@ -39,6 +42,11 @@ pub fn run(config: &Config) -> Result<ExitCode> {
     };
     runtime.block_on(::gateway::serve::run(bound, calls, &options, stopped))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Prints the address, and the page that shows the memories.
+pub fn announce(address: SocketAddr) {
+    anstream::eprintln!("gateway: http://{address}\nexplorer: http://{address}/ in a browser");
 }
 
 /// A gateway on a thread of the process that runs the service.
@@ -80,8 +88,7 @@ pub fn beside(config: &Config) -> Result<Beside> {
     Ok(Beside { address, stop, thread })
 }
 
-/// Starts the gateway of a demo, on another port if the one of the configuration is in use. Returns
-/// its address, and what stops it.
+/// Starts the gateway of a demo, on another port if the one of the configuration is in use.
 pub fn of_demo(config: &Config) -> Result<OpenDoor> {
     let running = beside(config).or_else(|fault| match fault {
         Fault::Stop(stop) if stop.name == StopName::AddressTaken => {
@@ -91,7 +98,25 @@ pub fn of_demo(config: &Config) -> Result<OpenDoor> {
         }
         other => Err(other),
     })?;
-    Ok((running.address, Box::new(move || running.stop())))
+    Ok(OpenDoor {
+        address: running.address,
+        wait: Box::new(signalled),
+        stop: Box::new(move || running.stop()),
+    })
+}
+
+/// Returns with SIGTERM or SIGINT.
+fn signalled() -> Result<()> {
+    let signals = async {
+        let (mut terminate, mut interrupt) =
+            (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        std::io::Result::Ok(())
+    };
+    runtime()?.block_on(signals).map_err(|e| Fault::retry(format!("listen for signals: {e}")))
 }
 
 #[derive(Args)]
@@ -127,9 +152,18 @@ fn connect(config: &Config, options: &Options) -> Result<Arc<Calls>> {
         memories: config.topics.memories(),
         decisions: config.topics.decisions(),
         erasures: config.topics.erasures(),
+        dead_letters: config.topics.dead_letters(),
     };
     let tenants = config.auth.keys().expect("the keys were checked at start");
     Calls::connect(client::connection(config)?, topics, tenants, options)
+}
+
+/// The profiles that a recall of the gateway's tenants may name, in the order of a list to choose from.
+fn profiles(config: &Config) -> Vec<String> {
+    let own = std::iter::once(config.profile.clone()).chain(config.tenant_profiles().into_values());
+    let named = own.filter(|name| !name.contains('/')).chain(config.recall.profiles.clone());
+    let mut seen = BTreeSet::new();
+    named.filter(|name| seen.insert(name.clone())).collect()
 }
 
 fn options(config: &Config) -> Options {
@@ -138,6 +172,7 @@ fn options(config: &Config) -> Options {
         listen: gateway.listen.clone(),
         keys: Some(&gateway.keys).filter(|keys| !keys.is_empty()).map(PathBuf::from),
         tenant: gateway.tenant.clone(),
+        profiles: profiles(config),
         hosts: gateway.hosts.clone(),
         connections_max: gateway.connections_max,
         in_flight_max: gateway.in_flight_max,
@@ -149,6 +184,13 @@ fn options(config: &Config) -> Options {
         remembered_max: gateway.remembered_max,
         listed_max: gateway.listed_max,
         streams_max: gateway.streams_max,
+        page_records_max: gateway.page_records_max,
+        followed_max: gateway.followed_max,
+        redriven_max: gateway.redriven_max,
+        import_bytes_max: gateway.import_bytes_max,
+        group: config.kafka.group_id.clone(),
+        sources: SourceTopics::of(config),
+        import: Rules::of(config),
         drain_within: Duration::from_millis(config.limits.shutdown_ms),
     }
 }

@@ -1,8 +1,6 @@
 //! `keepsake import`: publishes the memories of an export as `remember` events, each once.
 //!
-//! The file is read user by user. A user's memories are sorted by their age, because a later one may
-//! replace an earlier one, and those that the service has are left out: by the id of the memory, or
-//! by the id of the event that an earlier import sent.
+//! `client/import.rs` reads the lines.
 //!
 //! Limit: the memories of one user are held at a time. The service recognises the last 1,000 ids of a
 //! user by itself; the comparison with what it has covers the others.
@@ -10,16 +8,13 @@
 use super::export::Memories;
 use clap::Args;
 use client::Client;
+use client::import::{Imported, Lines, Rules, UserBatch, ids_of};
 use client::show::{self, Output};
 use domain::UserKey;
 use domain::fault::{Fault, Result, StopName};
-use log::broker::{OutgoingRecord, Record};
-use log::clock::{Clock, SystemClock};
-use log::decode;
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 use service::config::Config;
-use service::run::options;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::PathBuf;
@@ -51,9 +46,6 @@ Examples:
 
 /// Events that wait for their receipts at once.
 const TOGETHER: usize = 200;
-/// Refused lines that are shown; all are counted.
-const SHOWN_MAX: usize = 20;
-
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ImportCommand {
@@ -68,111 +60,25 @@ pub struct ImportCommand {
     timeout: f32,
 }
 
-#[derive(Default)]
-struct Imported {
-    lines: u64,
-    memories: u64,
-    /// Memories that are not published: superseded ones, summaries, those that are there.
-    superseded: u64,
-    summaries: u64,
-    there: u64,
-    /// Outcomes of the published ones.
-    outcomes: BTreeMap<String, u64>,
-    refused: u64,
-    first_refused: Vec<(u64, String)>,
-    is_complete: bool,
-}
-
-impl Imported {
-    fn refuse(&mut self, line: u64, why: String) {
-        self.refused += 1;
-        if self.first_refused.len() < SHOWN_MAX {
-            self.first_refused.push((line, why));
-        }
-    }
-}
-
-/// A memory of the file on its way to the service.
-struct Wish {
-    line: u64,
-    event: Value,
-    /// Id of the memory in the old service.
-    memory: String,
-}
-
 impl ImportCommand {
     pub fn run(self, config: &Config, output: Output) -> Result<ExitCode> {
         let mut service = match self.dry_run {
             true => None,
             false => Some(Memories { client: Client::connect(config)?, timeout: self.timeout }),
         };
-        let decode = options::decode(config);
-        let mut report = Imported::default();
-        let mut wishes: Vec<Wish> = Vec::new();
-        let mut of: Option<UserKey> = None;
-        let mut default_user: Option<UserKey> = None;
+        let rules = Rules::of(config);
+        let mut reading = Lines::new(&rules);
         for line in self.lines()? {
             let line = line.map_err(|error| unreadable(&self.file, &error))?;
-            report.lines += 1;
-            if line.trim().is_empty() {
-                continue;
-            }
-            let number = report.lines;
-            let value: Value = match serde_json::from_str(&line) {
-                Ok(value) => value,
-                Err(error) => {
-                    report.refuse(number, format!("is not JSON: {error}"));
-                    continue;
-                }
-            };
-            match value["part"].as_str() {
-                Some("memory") => {}
-                Some("user") => {
-                    default_user = owner(&value).ok();
-                    continue;
-                }
-                part => {
-                    report.is_complete |= part == Some("end");
-                    if part.is_none() {
-                        report.refuse(number, "has no part: it is not of an export".to_owned());
-                    }
-                    continue;
-                }
-            }
-            report.memories += 1;
-            let key = match (owner(&value), &default_user) {
-                (Ok(key), _) => key,
-                (Err(_), Some(key)) => key.clone(),
-                (Err(why), None) => {
-                    report.refuse(number, why);
-                    continue;
-                }
-            };
-            if of.as_ref() != Some(&key) {
-                self.publish(&mut service, of.take(), &mut wishes, &mut report)?;
-                of = Some(key.clone());
-            }
-            let memory = &value["memory"];
-            if !memory["superseded_by"].is_null() {
-                report.superseded += 1;
-                continue;
-            }
-            if memory["covers"].as_array().is_some_and(|covers| !covers.is_empty()) {
-                report.summaries += 1;
-                continue;
-            }
-            let event = event_of(&key, memory);
-            match refusal(&key, &event, config, &decode) {
-                Some(why) => report.refuse(number, why),
-                None => wishes.push(Wish {
-                    line: number,
-                    event,
-                    memory: memory["id"].as_str().unwrap_or_default().to_owned(),
-                }),
+            if let Some(batch) = reading.line(&line) {
+                self.publish(&mut service, batch, &mut reading.report)?;
             }
         }
-        self.publish(&mut service, of, &mut wishes, &mut report)?;
-        report.print(self.dry_run, output);
+        if let Some(batch) = reading.end() {
+            self.publish(&mut service, batch, &mut reading.report)?;
+        }
+        let report = reading.report;
+        self.print(&report, output);
         Ok(if report.refused == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
@@ -188,26 +94,18 @@ impl ImportCommand {
     fn publish(
         &self,
         service: &mut Option<Memories>,
-        key: Option<UserKey>,
-        wishes: &mut Vec<Wish>,
+        mut batch: UserBatch,
         report: &mut Imported,
     ) -> Result<()> {
-        let mut wishes = std::mem::take(wishes);
-        let (Some(key), false) = (key, wishes.is_empty()) else { return Ok(()) };
+        if batch.wishes.is_empty() {
+            return Ok(());
+        }
         let Some(service) = service else {
-            *report.outcomes.entry("to publish".to_owned()).or_default() += wishes.len() as u64;
+            report.would_publish(batch.wishes.len());
             return Ok(());
         };
-        let there = ids_there(service, &key)?;
-        let before = wishes.len();
-        wishes.retain(|wish| {
-            !there.contains(&wish.memory)
-                && !there.contains(wish.event["id"].as_str().unwrap_or_default())
-        });
-        report.there += (before - wishes.len()) as u64;
-        wishes.sort_by_cached_key(|wish| {
-            (wish.event["at"].as_str().unwrap_or_default().to_owned(), wish.memory.clone())
-        });
+        report.there += batch.leave_out(&ids_there(service, &batch.key)?);
+        let UserBatch { key, wishes, .. } = batch;
         for together in wishes.chunks(TOGETHER) {
             let events: Vec<Value> = together.iter().map(|wish| wish.event.clone()).collect();
             let within = Duration::from_secs_f32(self.timeout.max(0.1));
@@ -220,57 +118,29 @@ impl ImportCommand {
         }
         Ok(())
     }
-}
 
-impl Imported {
-    fn note(&mut self, wish: &Wish, receipt: &Value) {
-        let decision = &receipt["decisions"][0];
-        let Some(outcome) = decision["outcome"].as_str() else {
-            let message = receipt["error"]["message"].as_str().unwrap_or("no decision");
-            return self.refuse(wish.line, message.to_owned());
-        };
-        if matches!(outcome, "refused" | "dropped") {
-            let reason = decision["reason"].as_str().unwrap_or_default();
-            return self.refuse(wish.line, reason.to_owned());
-        }
-        *self.outcomes.entry(outcome.to_owned()).or_default() += 1;
-    }
-
-    fn print(&self, dry_run: bool, output: Output) {
+    fn print(&self, report: &Imported, output: Output) {
         if output == Output::Json {
-            let refused: Vec<Value> = (self.first_refused.iter())
-                .map(|(line, why)| json!({"line": line, "reason": why}))
-                .collect();
-            let report = json!({
-                "dry_run": dry_run,
-                "complete": self.is_complete,
-                "lines": self.lines,
-                "memories": self.memories,
-                "superseded": self.superseded,
-                "summaries": self.summaries,
-                "there": self.there,
-                "outcomes": self.outcomes,
-                "refused": self.refused,
-                "first_refused": refused,
-            });
-            println!("{report}");
+            let mut json = report.json();
+            json["dry_run"] = self.dry_run.into();
+            println!("{json}");
             return;
         }
         println!(
             "{} lines with {} memories: {} there already, {} superseded and {} summaries left out",
-            self.lines, self.memories, self.there, self.superseded, self.summaries
+            report.lines, report.memories, report.there, report.superseded, report.summaries
         );
-        anstream::print!("{}", show::tally(&self.outcomes));
-        for (line, why) in &self.first_refused {
+        anstream::print!("{}", show::tally(&report.outcomes));
+        for (line, why) in &report.first_refused {
             anstream::println!("  {}line {line}{} {why}", show::BAD, show::PLAIN);
         }
-        if self.refused > 0 {
-            println!("{} lines were refused", self.refused);
+        if report.refused > 0 {
+            println!("{} lines were refused", report.refused);
         }
-        if !self.is_complete {
+        if !report.is_complete {
             println!("the file has no last line with the part \"end\": it is incomplete");
         }
-        if dry_run {
+        if self.dry_run {
             println!("a dry run: nothing was published");
         }
     }
@@ -280,80 +150,16 @@ fn unreadable(file: &str, error: &io::Error) -> Fault {
     Fault::stop(StopName::ConfigInvalid, format!("{file}: {error}"))
 }
 
-fn owner(line: &Value) -> std::result::Result<UserKey, String> {
-    let tenant = line["tenant"].as_str().unwrap_or_default();
-    let user = line["user"].as_str().unwrap_or_default();
-    UserKey::new(tenant, user).map_err(|e| format!("{}: {}", e.field, e.why))
-}
-
 /// The ids of the user's memories, and of the events that they came from.
 fn ids_there(service: &mut Memories, key: &UserKey) -> Result<BTreeSet<String>> {
     let mut ids = BTreeSet::new();
     let mut after: Option<String> = None;
     loop {
         let page = service.page(key, after.as_deref())?;
-        for memory in page["memories"].as_array().into_iter().flatten() {
-            let of = [&memory["id"], &memory["source"]["event_id"]];
-            ids.extend(of.into_iter().filter_map(Value::as_str).map(str::to_owned));
-        }
+        ids.extend(ids_of(&page));
         after = page["after"].as_str().map(str::to_owned);
         if after.is_none() {
             return Ok(ids);
         }
     }
-}
-
-fn event_of(key: &UserKey, memory: &Value) -> Value {
-    let mut event = Map::new();
-    event.insert("type".into(), "remember".into());
-    event.insert("tenant".into(), key.tenant().into());
-    event.insert("user".into(), key.user().into());
-    let id = format!("import-{}", memory["id"].as_str().unwrap_or_default());
-    event.insert("id".into(), id.into());
-    event.insert("at".into(), memory["created_at"].clone());
-    let fields = [
-        "content",
-        "kind",
-        "importance",
-        "confidence",
-        "stability",
-        "scope",
-        "session",
-        "expires_at",
-        "metadata",
-    ];
-    for field in fields {
-        if !memory[field].is_null() {
-            event.insert(field.into(), memory[field].clone());
-        }
-    }
-    Value::Object(event)
-}
-
-/// Why the service would not accept the event, by its own rules.
-fn refusal(
-    key: &UserKey,
-    event: &Value,
-    config: &Config,
-    decode: &decode::Options,
-) -> Option<String> {
-    if event["at"].is_null() || event["id"] == "import-" {
-        return Some("the memory has no id or no created_at".to_owned());
-    }
-    let mut signed = OutgoingRecord {
-        topic: config.topics.events(),
-        key: Some(key.as_str().as_bytes().to_vec()),
-        value: Some(event.to_string().into_bytes()),
-        ..OutgoingRecord::default()
-    };
-    client::sign(&mut signed, &decode.tenants);
-    let record = Record {
-        topic: signed.topic,
-        timestamp_ms: SystemClock.wall().0,
-        key: signed.key,
-        value: signed.value,
-        headers: signed.headers,
-        ..Record::default()
-    };
-    decode::event(&record, decode).outcome.err().map(|reject| reject.to_string())
 }

@@ -48,7 +48,7 @@ fn run(config: &Config, with_gateway: bool) -> Result<ExitCode> {
     let shared = service.handle();
     let gateway = with_gateway.then(|| gateway::beside(config)).transpose()?;
     if let Some(gateway) = &gateway {
-        anstream::eprintln!("gateway: http://{}", gateway.address);
+        gateway::announce(gateway.address);
     }
     let cause = runtime.block_on(async {
         loop {

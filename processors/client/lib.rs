@@ -2,6 +2,8 @@
 //! correlation id. Uses only Kafka, like the client of any other program.
 
 pub mod describe;
+pub mod import;
+pub mod letter;
 pub mod reading;
 pub mod show;
 pub mod tools;

@@ -144,6 +144,8 @@ pub struct List {
     pub after: Option<Cursor>,
     /// Memories behind the cursor that are left out.
     pub offset: usize,
+    /// Only memories that were known then, in their words of then, archived since or not.
+    pub as_of: Option<Time>,
 }
 
 /// The last memory of a page of a list; the next page holds older memories. The cursor stays valid

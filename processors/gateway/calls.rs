@@ -45,6 +45,7 @@ pub struct TopicNames {
     pub memories: String,
     pub decisions: String,
     pub erasures: String,
+    pub dead_letters: String,
 }
 
 type Waiting = Mutex<HashMap<[u8; 16], oneshot::Sender<Vec<u8>>>>;
@@ -57,7 +58,7 @@ pub struct Calls {
     places: Semaphore,
     reply_partition: i32,
     reply_within: Duration,
-    tenants: TenantKeys,
+    pub tenants: TenantKeys,
     /// Offset of the last event that the gateway wrote for a user. The next answer to the user
     /// includes that event, whichever process gives the answer.
     written: Mutex<LruCache<UserKey, i64>>,
@@ -115,6 +116,10 @@ impl Calls {
 
     pub fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)
+    }
+
+    pub fn reply_within(&self) -> Duration {
+        self.reply_within
     }
 
     /// A fault once a reading that began then has taken as long as a caller waits.

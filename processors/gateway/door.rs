@@ -6,10 +6,14 @@ use crate::keys::{Caller, Keys};
 use crate::owners::Owners;
 use crate::refusal::{Refusal, Result};
 use crate::streams::{self, Decisions};
-use crate::{Options, entities, hosted, mcp, mem0, own, pages};
+use crate::users::Users;
+use crate::{
+    Options, entities, explorer, hosted, import, letters, mcp, mem0, own, pages, past, shards,
+    users,
+};
 use axum::Router;
 use axum::body::{Body, to_bytes};
-use axum::extract::{Path, Request, State};
+use axum::extract::{DefaultBodyLimit, Path, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
@@ -28,8 +32,14 @@ use tokio::sync::{Semaphore, watch};
 const USER: &str = "x-keepsake-user";
 const REQUEST_ID: &str = "x-request-id";
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
-/// Paths that need no key.
+/// The path whose body may be longer than those of the others.
+const IMPORT: &str = "/v1/keepsake/import";
+/// Paths that need no key, besides the explorer's files.
 const OPEN: [&str; 5] = ["/", "/openapi.json", "/livez", "/readyz", "/metrics"];
+
+fn is_open(path: &str) -> bool {
+    OPEN.contains(&path) || path.starts_with(explorer::FOLDER)
+}
 
 type Mcp = StreamableHttpService<mcp::Server, NeverSessionManager>;
 
@@ -40,11 +50,12 @@ pub struct Gateway {
     pub options: Options,
     /// The gateway listens on loopback, where the pages of a browser on this machine can reach it.
     is_local: bool,
-    keys: Option<Keys>,
+    pub keys: Option<Keys>,
     mcp: Mcp,
     /// Requests that each key may still send, and when that was so.
     left: Mutex<HashMap<String, (f64, Instant)>>,
     pub decisions: Decisions,
+    pub users: Users,
     /// Places of the streams that may run at once.
     pub streams: Arc<Semaphore>,
     pub draining: watch::Sender<bool>,
@@ -88,6 +99,7 @@ impl Gateway {
             mcp: Mcp::new(move || Ok(server.clone()), Arc::default(), config),
             left: Mutex::default(),
             decisions: Decisions::default(),
+            users: Users::default(),
             streams: Arc::new(Semaphore::new(options.streams_max)),
             draining: watch::Sender::new(false),
             requests,
@@ -188,14 +200,18 @@ impl Gateway {
     }
 
     /// Reads the body within the limits of size and time.
-    async fn whole(&self, body: Body) -> Result<Body> {
-        let read = to_bytes(body, self.options.body_bytes_max);
+    async fn whole(&self, body: Body, path: &str) -> Result<Body> {
+        let max = match path {
+            IMPORT => self.options.import_bytes_max,
+            _ => self.options.body_bytes_max,
+        };
+        let read = to_bytes(body, max);
         match tokio::time::timeout(self.options.body_within, read).await {
             Ok(Ok(bytes)) => Ok(Body::from(bytes)),
             Ok(Err(_)) => Err(Refusal::new(
                 StatusCode::PAYLOAD_TOO_LARGE,
                 "too_large",
-                format!("the body is longer than {} bytes", self.options.body_bytes_max),
+                format!("the body is longer than {max} bytes"),
             )),
             Err(_) => Err(Refusal::new(
                 StatusCode::REQUEST_TIMEOUT,
@@ -209,13 +225,14 @@ impl Gateway {
         check_path(request.uri().path())?;
         let (mut parts, body) = request.into_parts();
         self.check_names(&parts.uri, &parts.headers)?;
-        if OPEN.contains(&parts.uri.path()) {
+        if is_open(parts.uri.path()) {
             return Ok(Request::from_parts(parts, Body::empty()));
         }
         let caller = self.caller(&parts.headers)?;
         self.take_turn(&caller.key)?;
         parts.extensions.insert(caller);
-        Ok(Request::from_parts(parts, self.whole(body).await?))
+        let body = self.whole(body, parts.uri.path()).await?;
+        Ok(Request::from_parts(parts, body))
     }
 }
 
@@ -236,7 +253,8 @@ fn check_path(path: &str) -> Result<()> {
 /// All paths behind the door.
 pub fn app(gateway: Arc<Gateway>) -> Router {
     Router::new()
-        .route("/", get(pages::root))
+        .route("/", get(explorer::root))
+        .route("/explorer/{*path}", get(explorer::below))
         .route("/openapi.json", get(pages::openapi))
         .route("/livez", get(pages::livez))
         .route("/readyz", get(pages::readyz))
@@ -246,9 +264,17 @@ pub fn app(gateway: Arc<Gateway>) -> Router {
         .route("/mcp/{user}", any(mcp_by_path))
         .route("/mcp/{user}/", any(mcp_by_path))
         .route("/v1/keepsake/{type}", post(own::call))
+        .route("/v1/keepsake/session", get(own::session))
         .route("/v1/keepsake/decisions", get(streams::decisions))
         .route("/v1/keepsake/erasures", get(streams::erasures))
         .route("/v1/keepsake/export", get(streams::export))
+        .route(IMPORT, post(import::import))
+        .route("/v1/keepsake/users", get(users::list))
+        .route("/v1/keepsake/decisions/past", get(past::decisions))
+        .route("/v1/keepsake/event", get(past::event))
+        .route("/v1/keepsake/shards", get(shards::list))
+        .route("/v1/keepsake/dead-letters", get(letters::list))
+        .route("/v1/keepsake/dead-letters/redrive", post(letters::redrive))
         .merge(mem0::routes())
         .merge(hosted::routes())
         .merge(entities::routes())
@@ -257,6 +283,8 @@ pub fn app(gateway: Arc<Gateway>) -> Router {
             let status = StatusCode::METHOD_NOT_ALLOWED;
             Refusal::new(status, "method_refused", "this path takes other methods")
         })
+        // The door has bounded the body.
+        .layer(DefaultBodyLimit::disable())
         .layer(from_fn_with_state(gateway.clone(), enter))
         .with_state(gateway)
 }
@@ -266,7 +294,7 @@ async fn enter(State(gateway): State<Arc<Gateway>>, request: Request, next: Next
     let door = match request.uri().path() {
         path if path.starts_with("/mcp") => "mcp",
         path if path.starts_with("/v1/keepsake/") => "keepsake",
-        path if OPEN.contains(&path) => "pages",
+        path if is_open(path) => "pages",
         _ => "mem0",
     };
     let id = request.headers().get(REQUEST_ID).filter(|id| id.len() <= 128).cloned();

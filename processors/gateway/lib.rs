@@ -2,15 +2,19 @@
 //! requests like any other client, and holds no state that a restart would lose.
 //!
 //! `calls.rs` is the Kafka client, `door.rs` admits or refuses an HTTP request, `mem0.rs`, `hosted.rs`,
-//! `own.rs`, `streams.rs` and `mcp.rs` translate, `serve.rs` listens. No module here knows shards or
+//! `own.rs`, `streams.rs` and `mcp.rs` translate, `explorer.rs` has the web pages, `serve.rs` listens. No module here knows shards or
 //! policies.
 
+mod backwards;
 pub mod calls;
 mod door;
 mod entities;
+mod explorer;
 mod filters;
 mod hosted;
+mod import;
 pub mod keys;
+mod letters;
 mod listing;
 pub mod mcp;
 mod mem0;
@@ -18,11 +22,16 @@ mod openapi;
 mod own;
 mod owners;
 mod pages;
+mod past;
 mod refusal;
 pub mod serve;
+mod shards;
 mod streams;
 mod tools;
+mod users;
 
+use client::import::Rules;
+use client::letter::SourceTopics;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -32,6 +41,8 @@ pub struct Options {
     pub listen: String,
     pub keys: Option<PathBuf>,
     pub tenant: String,
+    /// Names of profiles that a recall may ask for.
+    pub profiles: Vec<String>,
     pub hosts: Vec<String>,
     pub connections_max: usize,
     pub in_flight_max: usize,
@@ -43,5 +54,14 @@ pub struct Options {
     pub remembered_max: usize,
     pub listed_max: usize,
     pub streams_max: usize,
+    pub page_records_max: usize,
+    pub followed_max: usize,
+    pub redriven_max: usize,
+    pub import_bytes_max: usize,
+    /// The service's consumer group of the events topic.
+    pub group: String,
+    /// The topics that a dead letter is sent back to.
+    pub sources: SourceTopics,
+    pub import: Rules,
     pub drain_within: Duration,
 }

@@ -38,6 +38,36 @@ const STREAMS: [(&str, &str, &str); 3] = [
     ("export", "The memories of a user, in the form of `keepsake import`", "application/jsonl"),
 ];
 
+/// Names of a query with their types.
+type Names = &'static [(&'static str, &'static str)];
+
+/// Path below `/v1/keepsake/`, purpose and query of each call that only the explorer needs.
+const EXPLORER: [(&str, &str, Names); 6] = [
+    ("session", "The caller: tenant, user, rights; and the profiles that a recall may name", &[]),
+    (
+        "users",
+        "The users of the tenant with their numbers of memories, by name; query is a part of the name",
+        &[("query", "string"), ("limit", "integer"), ("after", "string")],
+    ),
+    (
+        "decisions/past",
+        "Decisions of a user, newest first, or of the whole tenant with the right admin; outcome lists \
+         those that are wanted, with commas",
+        &[("user", "string"), ("outcome", "string"), ("limit", "integer"), ("before", "string")],
+    ),
+    (
+        "event",
+        "An event as it was sent, while the topic has it",
+        &[("partition", "integer"), ("offset", "integer")],
+    ),
+    ("shards", "How far each shard has come, and who serves it; needs the right admin", &[]),
+    (
+        "dead-letters",
+        "Dead letters, newest first; needs the right admin",
+        &[("limit", "integer"), ("before", "string")],
+    ),
+];
+
 /// Method, path and purpose of each path of mem0's server, and the names that it takes: those of a
 /// body for POST and PUT, of the query otherwise; an asterisk marks the required ones.
 const MEM0: [(&str, &str, &str, &[&str]); 8] = [
@@ -175,6 +205,17 @@ pub fn document() -> Value {
         get["responses"]["200"]["content"] = json!({kind: {}});
         paths.insert(format!("/v1/keepsake/{name}"), json!({"get": get}));
     }
+    for (path, summary, names) in EXPLORER {
+        let parameters = names.iter().map(|(name, kind)| {
+            json!({"name": name, "in": "query", "required": path == "event",
+                "schema": {"type": kind}})
+        });
+        let get = json!({"summary": summary, "operationId": path.replace('/', "-"),
+            "parameters": parameters.collect::<Vec<_>>(), "responses": responses(json!({}))});
+        paths.insert(format!("/v1/keepsake/{path}"), json!({"get": get}));
+    }
+    paths.insert("/v1/keepsake/dead-letters/redrive".to_owned(), json!({"post": redrive()}));
+    paths.insert("/v1/keepsake/import".to_owned(), json!({"post": import()}));
     for (method, path, summary, names) in MEM0.into_iter().chain(HOSTED) {
         let paths = paths.entry(path).or_insert_with(|| json!({}));
         paths[method] = mem0(method, path, summary, names);
@@ -197,6 +238,31 @@ fn idempotency() -> Value {
     json!({"name": "Idempotency-Key", "in": "header", "schema": {"type": "string"},
         "description": "Becomes the id of the event: a call that comes twice has one effect. Entry n of \
             a batch has the id key/n. Not for an erasure by agent, or of an app or a run of all users"})
+}
+
+fn redrive() -> Value {
+    let integer = json!({"type": "integer", "minimum": 0});
+    let place = json!({"type": "object", "required": ["partition", "offset"],
+        "additionalProperties": false, "properties": {"partition": integer, "offset": integer}});
+    json!({
+        "summary": "Send the original records of dead letters again; needs the right admin",
+        "operationId": "redrive",
+        "requestBody": {"required": true, "content": {"application/json": {"schema":
+            {"type": "object", "required": ["letters"], "additionalProperties": false,
+                "properties": {"letters": {"type": "array", "minItems": 1, "items": place}}}}}},
+        "responses": responses(json!({})),
+    })
+}
+
+fn import() -> Value {
+    json!({
+        "summary": "Take the memories of an export, or say with preview what that would do; needs the \
+                    right admin, or write with a key for one user",
+        "operationId": "import",
+        "parameters": [{"name": "preview", "in": "query", "schema": {"type": "boolean"}}],
+        "requestBody": {"required": true, "content": {"application/jsonl": {}}},
+        "responses": responses(json!({})),
+    })
 }
 
 fn responses(good: Value) -> Value {

@@ -8,7 +8,7 @@ use crate::tools::By;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::{Extension, Json};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::sync::Arc;
 
 pub async fn call(
@@ -70,6 +70,21 @@ async fn check_scopes(by: &By<'_>, message: &Value, max: usize) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// `GET /v1/keepsake/session`: who the caller is, and what the caller may do. Any key may ask.
+pub async fn session(
+    State(gateway): State<Arc<Gateway>>,
+    Extension(caller): Extension<Caller>,
+) -> Json<Value> {
+    Json(json!({
+        "tenant": caller.tenant,
+        "user": caller.user,
+        "rights": caller.rights,
+        "keys": gateway.keys.is_some(),
+        "profiles": gateway.options.profiles,
+        "version": env!("CARGO_PKG_VERSION"),
+    }))
 }
 
 /// The key of a call that may come twice. It becomes the id of the event, and an event with an id that

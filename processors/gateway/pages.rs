@@ -11,7 +11,8 @@ use std::sync::{Arc, LazyLock};
 
 static DOCUMENT: LazyLock<Value> = LazyLock::new(openapi::document);
 
-pub async fn root() -> Html<&'static str> {
+/// The list of doors, for programs that ask for `/`.
+pub fn doors() -> Html<&'static str> {
     Html(concat!(
         "<!doctype html><title>Keepsake</title><h1>Keepsake</h1><p>Long-term memory for chat and ",
         "agent applications.</p><ul><li>MCP: <code>/mcp/{user}/</code><li>HTTP: <code>POST ",

@@ -136,13 +136,13 @@ pub fn ranges(
 }
 
 /// A stream's place among those that may run at once, held until the stream ends.
-fn place(gateway: &Gateway) -> Result<OwnedSemaphorePermit> {
+pub fn place(gateway: &Gateway) -> Result<OwnedSemaphorePermit> {
     gateway.streams.clone().try_acquire_owned().map_err(|_| {
         Refusal::overloaded("as many streams run as gateway.streams_max allows: try again")
     })
 }
 
-fn unavailable(fault: &Fault) -> Refusal {
+pub fn unavailable(fault: &Fault) -> Refusal {
     Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", fault.to_string())
 }
 

@@ -34,10 +34,18 @@ pub struct DemoCommand {
     /// Exit after the script instead of continuing as a chat
     #[arg(long)]
     exit: bool,
+    /// Stay up after the script until a signal, for the explorer, instead of continuing as a chat
+    #[arg(long, conflicts_with = "exit")]
+    gateway: bool,
 }
 
-/// The address of a gateway that runs, and what stops it.
-pub type OpenDoor = (SocketAddr, Box<dyn FnOnce()>);
+/// A gateway that runs.
+pub struct OpenDoor {
+    pub address: SocketAddr,
+    /// Returns with a signal to stop.
+    pub wait: Box<dyn FnOnce() -> Result<()>>,
+    pub stop: Box<dyn FnOnce()>,
+}
 
 impl DemoCommand {
     pub fn run(
@@ -55,13 +63,17 @@ impl DemoCommand {
             pace: if is_watched { PACE } else { Duration::ZERO },
         };
         let played = play.script().and_then(|()| {
-            let (address, stop) = open_gateway(&play.stage.config)?;
+            let OpenDoor { address, wait, stop } = open_gateway(&play.stage.config)?;
             let topics = &play.stage.config.topics;
             let topics = [&*topics.events(), &*topics.recalls()];
             play.screen.doors(&play.stage.service.servers, topics, address);
-            let chatted = if is_interactive { chat::chat(&mut play) } else { Ok(()) };
+            let done = match (self.gateway, is_interactive) {
+                (true, _) => wait(),
+                (false, true) => chat::chat(&mut play),
+                (false, false) => Ok(()),
+            };
             stop();
-            chatted
+            done
         });
         // Order matters: the fault that stopped the service explains a missing reply, and is
         // reported first.

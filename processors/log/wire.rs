@@ -322,6 +322,7 @@ pub struct List {
     pub filter: Option<Map<String, Value>>,
     pub after: Option<String>,
     pub offset: Option<i64>,
+    pub as_of: Option<Moment>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -631,6 +632,23 @@ pub struct Explained<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<Memory<'a>>,
     pub since: Vec<HistoryEntry>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fade: Option<Fade>,
+}
+
+/// The loss of strength of a memory with time.
+#[derive(Debug, Serialize)]
+pub struct Fade {
+    pub at: Moment,
+    pub strength: Number,
+    pub shape: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub half_life_days: Option<Number>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prune_below: Option<Number>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prune_after_days: Option<Number>,
+    pub points: Vec<(Moment, Number)>,
 }
 
 #[derive(Debug, Serialize)]

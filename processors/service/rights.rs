@@ -138,11 +138,14 @@ fn gateway(config: &Config, list: &mut List<'_>) {
     use Operation::{Describe, Read, Write};
     let topics = &config.topics;
     list.topic(topics.events(), Write, "publish events");
+    list.topic(topics.events(), Read, "show an event, and the age of the oldest that waits");
     list.topic(topics.recalls(), Write, "ask");
     list.topic(topics.replies(), Read, "read the answers");
     list.topic(topics.decisions(), Read, "stream decisions");
     list.topic(topics.erasures(), Read, "show receipts of what was erased");
-    list.topic(topics.memories(), Read, "find the user of a memory by its id alone");
+    list.topic(topics.memories(), Read, "find the user of a memory by its id alone, count users");
+    list.topic(topics.dead_letters(), Read, "list dead letters and send them again");
+    list.group(config.kafka.group_id.clone(), Describe, "show how far each shard has come");
     list.group("keepsake-gateway", Describe, "read answers and decisions");
     list.group("keepsake-reading", Describe, "show receipts, find the user of a memory");
 }

@@ -396,8 +396,8 @@ fn a_call_that_comes_twice_with_one_key_is_applied_once() {
     let read = |id: &str| gateway.call("GET", &format!("/v1/memories/{id}/"), Value::Null);
     for (n, add) in ["/memories", "/memories/", "/v3/memories/add/"].into_iter().enumerate() {
         let user = format!("eve{n}");
-        let body = json!({"messages": ["I row.", "I sail."].map(|text| json!({"role": "user",
-            "content": text})), "user_id": user, "infer": false});
+        let messages = ["I row.", "I sail."].map(|text| json!({"role": "user", "content": text}));
+        let body = json!({"messages": messages, "user_id": user, "infer": false});
         let first = call("a", "POST", add, body.clone());
         assert_eq!(call("a", "POST", add, body)["results"][1]["id"], first["results"][1]["id"]);
         assert_eq!(gateway.count(json!({"user_id": user})), 2, "{add}");

@@ -1,7 +1,9 @@
 //! A generation with another encoder: all vectors are made anew while the service goes on, and the
 //! encoder before comes back in one step. And generations that are not as they should be.
 
-use super::{Growing, SILENCE_MAX, SMALL, Size, TENANT, Texts, Traffic, await_applied, lost_and_twice, must};
+use super::{
+    Growing, SILENCE_MAX, SMALL, Size, TENANT, Texts, Traffic, await_applied, lost_and_twice, must,
+};
 use crate::support::client::{memory_id, outcome};
 use crate::support::program::{self, command};
 use crate::support::service::Place;

@@ -1,8 +1,9 @@
 //! `keepsake dlq redrive`: sends dead letters back to their original topic, and commits how far a
 //! run has come, so that a later run does not send them again.
 
-use super::letter::{DeadLetter, Reasons, SourceTopics};
+use super::reasons::Reasons;
 use clap::Args;
+use client::letter::{DeadLetter, SourceTopics};
 use client::reading::{self, OffsetRange};
 use client::show::{self, Output};
 use domain::TenantKeys;

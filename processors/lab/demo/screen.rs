@@ -98,6 +98,7 @@ impl Screen {
     pub fn doors(&self, servers: &str, topics: [&str; 2], gateway: SocketAddr) {
         self.chapter("Three doors", "the same memories, while this runs");
         for (door, how) in [
+            ("Look", format!("http://{gateway}/ in a browser: what is remembered, and why")),
             ("Kafka", format!("{servers}, topics {}", topics.join(" and "))),
             ("HTTP", format!("http://{gateway}, described by http://{gateway}/openapi.json")),
             ("MCP", format!("http://{gateway}/mcp/{USER}/ for Claude, Cursor and other agents")),

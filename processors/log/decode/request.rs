@@ -128,6 +128,7 @@ fn list(message: &RequestBody<'_>) -> Result<RequestKind, Reject> {
         filter: filter(list.filter, message.options)?,
         after,
         offset: count("offset", list.offset, 0, 0)?,
+        as_of: list.as_of.map(time),
     }))
 }
 

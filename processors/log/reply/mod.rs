@@ -86,8 +86,22 @@ pub enum Answer {
     Explained {
         decisions: Vec<Decision>,
         memory: Option<Memory>,
+        fade: Option<FadeCurve>,
     },
     Stats(Stats),
+}
+
+/// The loss of strength of a memory with time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FadeCurve {
+    pub at: Time,
+    pub strength: f32,
+    /// power-law, exponential or none.
+    pub shape: &'static str,
+    pub half_life_days: Option<f32>,
+    /// The strength below which the memory is pruned, and the age in days from which on.
+    pub prune: Option<(f32, f32)>,
+    pub points: Vec<(Time, f32)>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -157,8 +171,9 @@ pub fn answer(to: &ReplyTo, answer: &Answer, freshness: &Freshness) -> OutgoingR
             };
             ok(to, "memory", body, freshness)
         }
-        Answer::Explained { decisions, memory } => {
-            ok(to, "explained", view::explained(decisions, memory.as_ref()), freshness)
+        Answer::Explained { decisions, memory, fade } => {
+            let body = view::explained(decisions, memory.as_ref(), fade.as_ref());
+            ok(to, "explained", body, freshness)
         }
         Answer::Stats(stats) => ok(to, "stats", view::stats(stats), freshness),
     }

@@ -292,9 +292,25 @@ fn a_memory_states_its_summary_switch_stability_and_sources_only_if_it_has_them(
 #[test]
 fn an_explanation_lists_the_changes_since() {
     fn explained(decisions: Vec<Decision>) -> Value {
-        let answer_of = Answer::Explained { decisions, memory: Some(a_memory()) };
+        let answer_of = Answer::Explained { decisions, memory: Some(a_memory()), fade: None };
         value(&answer(&reply_to(), &answer_of, &freshness()))
     }
+    let fade = FadeCurve {
+        at: Time(1000),
+        strength: 0.5,
+        shape: "power-law",
+        half_life_days: Some(60.0),
+        prune: Some((0.25, 30.0)),
+        points: vec![(Time(0), 1.0), (Time(2000), 0.5)],
+    };
+    let memory = Some(a_memory());
+    let faded = Answer::Explained { decisions: vec![a_decision()], memory, fade: Some(fade) };
+    assert_eq!(
+        value(&answer(&reply_to(), &faded, &freshness()))["fade"],
+        json!({"at": "1970-01-01T00:00:01Z", "strength": 0.5, "shape": "power-law",
+            "half_life_days": 60.0, "prune_below": 0.25, "prune_after_days": 30.0,
+            "points": [["1970-01-01T00:00:00Z", 1.0], ["1970-01-01T00:00:02Z", 0.5]]})
+    );
     let alone = explained(vec![a_decision()]);
     assert_eq!((&alone["decision"]["outcome"], alone.get("decisions")), (&json!("kept"), None));
     let happened: Vec<&str> = alone["since"]

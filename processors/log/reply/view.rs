@@ -1,7 +1,7 @@
 //! Maps domain values to the structs of `wire.rs`. Each function maps one value and borrows as much
 //! as possible. A new field of the contract is filled here.
 
-use super::{Freshness, RecalledMemory, Stats};
+use super::{FadeCurve, Freshness, RecalledMemory, Stats};
 use crate::wire;
 use domain::{
     Assembly, Cursor, Decision, Erasure, Memory, MemoryId, MemoryVersion, Position, Surprise, Time,
@@ -163,13 +163,30 @@ pub fn history(memory: &Memory) -> Vec<wire::Revision<'_>> {
         .collect()
 }
 
-pub fn explained<'a>(decisions: &'a [Decision], memory: Option<&'a Memory>) -> wire::Explained<'a> {
+pub fn explained<'a>(
+    decisions: &'a [Decision],
+    memory: Option<&'a Memory>,
+    faded: Option<&FadeCurve>,
+) -> wire::Explained<'a> {
     let several = if decisions.len() > 1 { decisions } else { &[] };
     wire::Explained {
         decision: decisions.first().map(|first| decision(first, true)),
         decisions: several.iter().map(|each| decision(each, true)).collect(),
         memory: memory.map(whole_memory),
         since: memory.map(since).unwrap_or_default(),
+        fade: faded.map(fade),
+    }
+}
+
+fn fade(fade: &FadeCurve) -> wire::Fade {
+    wire::Fade {
+        at: moment(fade.at),
+        strength: wire::Number(fade.strength),
+        shape: fade.shape,
+        half_life_days: fade.half_life_days.map(wire::Number),
+        prune_below: fade.prune.map(|(strength, _)| wire::Number(strength)),
+        prune_after_days: fade.prune.map(|(_, days)| wire::Number(days)),
+        points: fade.points.iter().map(|(at, left)| (moment(*at), wire::Number(*left))).collect(),
     }
 }
 

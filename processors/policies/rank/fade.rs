@@ -72,6 +72,33 @@ pub fn recency(memory: &Memory, fade: &Fade, now: Time) -> f32 {
     }
 }
 
+/// The loss of strength of one memory, as `strength` computes it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Curve {
+    /// `None`: the memory never fades.
+    pub half_life_days: Option<f32>,
+    /// From the last time that the memory was created, used or confirmed, to one half-life from now.
+    pub points: Vec<(Time, f32)>,
+}
+
+/// Days after now that the curve of a memory shows which never fades.
+const STEADY_DAYS: f32 = 90.0;
+/// The last point of a curve is at most a hundred years from now.
+const CURVE_DAYS_MAX: f32 = 36_500.0;
+const DAY_MS: f32 = 86_400_000.0;
+
+/// Returns the strength at `count` times, at equal distances.
+pub fn curve(memory: &Memory, fade: &Fade, now: Time, count: usize) -> Curve {
+    let fades = fade.enabled && !fade.exempt.contains(memory.kind.as_str());
+    let half_life_days = fades.then(|| half_life_days(memory, fade));
+    let ahead = half_life_days.unwrap_or(STEADY_DAYS).min(CURVE_DAYS_MAX);
+    let from = memory.fresh_at.0.min(now.0);
+    let until = now.0.saturating_add((ahead * DAY_MS) as i64);
+    let steps = count.max(2) as i64 - 1;
+    let times = (0..=steps).map(|step| Time(from + (until - from) / steps * step));
+    Curve { half_life_days, points: times.map(|at| (at, strength(memory, fade, at))).collect() }
+}
+
 /// A confirmation counts as two uses. The logarithm keeps a memory that is used often from lasting
 /// forever.
 fn half_life_days(memory: &Memory, fade: &Fade) -> f32 {
@@ -94,7 +121,7 @@ mod tests {
     use domain::Kind;
     use proptest::prelude::*;
 
-    const DAY_MS: i64 = 86_400_000;
+    const DAY_MS: i64 = super::DAY_MS as i64;
 
     /// The default profile's numbers, with one half-life for all kinds.
     fn fade() -> Fade {
@@ -131,6 +158,25 @@ mod tests {
         let mut lasting = memory(1, "always answer in French");
         lasting.kind = Kind::new("instruction");
         assert_eq!(recency(&lasting, &fade(), Time(i64::MAX)), 1.0);
+    }
+
+    #[test]
+    fn a_curve_begins_at_the_last_use_and_ends_a_half_life_from_now() {
+        let half_life_days = HalfLives { default: 30.0, by_kind: BTreeMap::new() };
+        let fade = Fade { shape: Shape::Exponential, half_life_days, ..fade() };
+        let mut subject = memory(1, "tea");
+        subject.fresh_at = Time(10 * DAY_MS);
+        let found = curve(&subject, &fade, Time(40 * DAY_MS), 7);
+        assert_eq!((found.half_life_days, found.points.len()), (Some(30.0), 7));
+        assert_eq!(found.points[0], (Time(10 * DAY_MS), 0.5));
+        for (day, expected) in [(3, 0.25), (6, 0.125)] {
+            let (at, strength) = found.points[day];
+            assert!((at.0 - (10 + 10 * day as i64) * DAY_MS).abs() < 1000, "{at:?}");
+            assert!((strength - expected).abs() < 1e-3, "{strength}");
+        }
+        let steady = Fade { enabled: false, ..fade };
+        let found = curve(&subject, &steady, Time(40 * DAY_MS), 7);
+        assert!(found.half_life_days.is_none() && found.points.iter().all(|(_, at)| *at == 0.5));
     }
 
     proptest! {

@@ -29,7 +29,7 @@ mod written;
 
 pub use admit::{admitted, admitted_unfiltered, is_of_kind, is_superseded};
 pub use arrange::{annotate, better_first};
-pub use fade::{Fade, Shape, recency, strength};
+pub use fade::{Curve, Fade, Shape, curve, recency, strength};
 pub use prompt::{block, framed};
 pub use relevance::{NoMatchLevels, Relevance};
 pub use rerank::reranked;

@@ -216,6 +216,10 @@ pub struct Gateway {
     pub remembered_max: usize,
     pub listed_max: usize,
     pub streams_max: usize,
+    pub page_records_max: usize,
+    pub followed_max: usize,
+    pub redriven_max: usize,
+    pub import_bytes_max: usize,
 }
 
 #[derive(Clone, Debug, Deserialize)]

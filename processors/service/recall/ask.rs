@@ -15,13 +15,13 @@
 use super::Recall;
 use super::hits::{PreparedQuestion, find_hits};
 use super::rerank::QueryResult;
-use crate::profile::Profile;
+use crate::profile::{Profile, PruneAction};
 use domain::fault::{Fault, Reject, RejectCode};
 use domain::{
     Decision, Explain, Format, List, Match, Memory, MemoryId, Now, Outcome, Request, Scope, Time,
     UserKey, Vector,
 };
-use log::reply::{Answer, RecalledMemory, Stats};
+use log::reply::{Answer, FadeCurve, RecalledMemory, Stats};
 use memory::Reads;
 use memory::policy::Room;
 use memory::ranking::{Hit, PromptBlock, Question, Ranked, is_blank};
@@ -34,6 +34,8 @@ use storage::shard::Shard;
 
 /// Candidates of a request with filters. The best hundred could all be of the wrong kind.
 const FILTERED_CANDIDATES: usize = 10_000;
+/// Points of the curve of a memory: one for every dozen pixels of a wide screen.
+const FADE_POINTS: usize = 100;
 /// A question with fewer content words ("and her sister?") is searched with the turn before.
 const LEANING_TERMS: usize = 3;
 
@@ -258,10 +260,14 @@ impl Recall {
         for owner in [key.clone(), key.tenant_key()] {
             shard
                 .store
-                .memories(&owner, &mut |memory| {
+                .memories(&owner, &mut |mut memory| {
                     // Everything is what is still stored.
                     let is_over = memory.is_expired(now.events) && !list.everything;
                     if !is_over && is_listed(&memory, key, list) {
+                        let earlier = list.as_of.and_then(|time| memory.earlier_content(time));
+                        if let Some(content) = earlier.map(str::to_owned) {
+                            memory.content = content;
+                        }
                         memories.push(memory);
                     }
                     true
@@ -330,7 +336,28 @@ impl Recall {
                 (decisions, memory)
             }
         };
-        Ok((Answer::Explained { decisions, memory }, ShardState::of(shard)))
+        let fade = memory.as_ref().map(|memory| self.fade(now, key, memory));
+        Ok((Answer::Explained { decisions, memory, fade }, ShardState::of(shard)))
+    }
+
+    /// The curve by which the compaction worker prunes.
+    fn fade(&self, now: Now, key: &UserKey, memory: &Memory) -> FadeCurve {
+        let profile = self.profiles.of(key);
+        let at = now.events;
+        let curve = rank::curve(memory, &profile.fade, at, FADE_POINTS);
+        let prunes = profile.prune.action != PruneAction::Off;
+        FadeCurve {
+            at,
+            strength: rank::strength(memory, &profile.fade, at),
+            shape: match (curve.half_life_days, profile.fade.shape) {
+                (None, _) => "none",
+                (_, rank::Shape::PowerLaw) => "power-law",
+                (_, rank::Shape::Exponential) => "exponential",
+            },
+            half_life_days: curve.half_life_days,
+            prune: prunes.then_some((profile.prune.strength, profile.prune.age_days)),
+            points: curve.points,
+        }
     }
 
     pub(super) fn stats(&self, now: Now, shard: &Shard, key: &UserKey) -> AnswerResult {
@@ -453,7 +480,8 @@ fn is_listed(memory: &Memory, key: &UserKey, list: &List) -> bool {
         None => list.everything || memory.scope != Scope::Session,
     };
     of_session
-        && (list.everything || !memory.archived)
+        && (list.everything || !memory.archived || list.as_of.is_some())
+        && list.as_of.is_none_or(|time| memory.created_at <= time && memory.valid_from <= time)
         && (list.kinds.is_empty() || list.kinds.contains(&memory.kind))
         && list.filter.holds(memory)
 }

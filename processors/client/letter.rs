@@ -1,9 +1,7 @@
 //! Reads the headers of a dead letter, and restores the original record from a dead letter.
 //! Pure: uses no broker.
 
-use clap::Args;
-use clap::builder::PossibleValuesParser;
-use client::show;
+use crate::show;
 use domain::fault::RejectCode;
 use domain::{MARK, REDRIVEN, SignedParts, TENANT_SIGNATURE, TenantKeys};
 use log::broker::{Headers, OutgoingRecord, Record, header};
@@ -23,31 +21,10 @@ const FORWARDED: [&str; 4] = ["keepsake-origin", "keepsake-via", "keepsake-hops"
 /// Header of a change of a tenant's memories on its way between partitions.
 const TENANT: &str = "keepsake-tenant";
 
-/// Filter by reason.
-#[derive(Args)]
-pub struct Reasons {
-    /// Only dead letters with this reason; may be repeated
-    #[arg(long = "reason", value_name = "CODE", value_parser = codes())]
-    codes: Vec<String>,
-}
-
-impl Reasons {
-    pub fn is_given(&self) -> bool {
-        !self.codes.is_empty()
-    }
-
-    pub fn match_letter(&self, letter: &DeadLetter) -> bool {
-        self.codes.is_empty() || self.codes.iter().any(|code| *code == letter.reason())
-    }
-}
-
-fn codes() -> PossibleValuesParser {
-    PossibleValuesParser::new(RejectCode::ALL.map(RejectCode::as_str))
-}
-
 pub struct DeadLetter(pub Record);
 
 /// Names of the topics that a dead letter can be sent back to.
+#[derive(Clone, Debug)]
 pub struct SourceTopics {
     pub events: String,
     pub recalls: String,
@@ -85,6 +62,11 @@ impl DeadLetter {
     /// Topic of the original record.
     pub fn topic(&self) -> Cow<'_, str> {
         self.header("topic")
+    }
+
+    /// Topic and partition of the original record, if Keepsake wrote the letter.
+    pub fn origin(&self) -> Option<(String, i64)> {
+        Some((self.topic().into_owned(), self.header("partition").parse().ok()?))
     }
 
     /// Number of times the record was redriven, from the header [`REDRIVEN`]. A record that keeps

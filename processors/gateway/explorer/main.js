@@ -1,0 +1,122 @@
+// Shows the screen that the address names, and keeps the frame around it: navigation, key, faults.
+
+import { html, nothing, render } from './vendor/lit-html.js';
+import { Refused, get, key } from './api.js';
+import { failed, loading, submitted, field } from './parts.js';
+
+/**
+ * @typedef {import('./parts.js').Page} Page
+ * @typedef {import('./api.js').Session} Session
+ * @typedef {{title: (path: string[]) => string, open: (page: Page) => unknown}} Screen
+ */
+
+const main = /** @type {HTMLElement} */ (document.getElementById('main'));
+const nav = /** @type {HTMLElement} */ (document.getElementById('nav'));
+const who = /** @type {HTMLElement} */ (document.getElementById('who'));
+
+/** @type {[string, string][]} */
+const PLACES = [['', 'Users'], ['decisions', 'Decisions'], ['service', 'Service'], ['move', 'Import']];
+const OF_USER = ['timeline', 'ask', 'then', 'changes', 'decisions', 'forgotten', 'export'];
+
+/** @type {AbortController} */
+let leaving = new AbortController();
+/** @type {Session | undefined} */
+let session;
+
+/** The module of the address, and the parts that it gets. @param {string[]} path */
+function module(path) {
+  const [first = '', user, second = '', id] = path;
+  if (first === '') return ['users'];
+  if (first === 'u' && user) {
+    if (second === 'm' && id) return ['memory', user, id];
+    if (second === '' || second === 'timeline') return ['memories', user, second];
+    if (OF_USER.includes(second)) return [second, user];
+  }
+  if (['decisions', 'service', 'move'].includes(first) && path.length === 1) return [first];
+  return undefined;
+}
+
+function address() {
+  const [path = '', query = ''] = location.hash.replace(/^#\/?/, '').split('?', 2);
+  try {
+    return { path: path.split('/').map(decodeURIComponent), query: new URLSearchParams(query) };
+  } catch {
+    return { path: ['?'], query: new URLSearchParams() };
+  }
+}
+
+function frame(/** @type {string} */ here) {
+  render(html`${PLACES.map(([name, words]) => html`<a href=${`#/${name}`} aria-current=${name === here ? 'page' : nothing}>${words}</a>`)}`, nav);
+  if (!session) return;
+  const forget = () => {
+    key.set('');
+    session = undefined;
+    show();
+  };
+  render(html`<span class="tenant" title="Tenant of this page">${session.tenant}</span>
+    ${key.get() ? html`<button type="button" class="plain" @click=${forget}>Sign out</button>` : nothing}`, who);
+}
+
+/** @param {string} why */
+function askForKey(why) {
+  const enter = (/** @type {SubmitEvent} */ event) => {
+    key.set(field(submitted(event), 'key'));
+    show();
+  };
+  render(nothing, who);
+  render(html`<form class="key card" @submit=${enter}>
+    <h1>This gateway asks for a key</h1>
+    <p>${why}</p>
+    <label>Key <input name="key" type="password" autocomplete="off" required autofocus spellcheck="false"></label>
+    <button class="first">Open</button>
+    <p class="quiet">The key stays in this tab and is gone when the tab is closed. “keepsake keys new” makes one.</p>
+  </form>`, main);
+}
+
+async function show() {
+  leaving.abort();
+  const left = (leaving = new AbortController());
+  const { path, query } = address();
+  const [name = '', ...rest] = module(path) ?? [];
+  const draw = (/** @type {unknown} */ view) => {
+    if (!left.signal.aborted) render(view, main);
+  };
+  frame(path[0] === 'u' ? '' : path[0] ?? '');
+  const late = setTimeout(() => draw(loading()), 250);
+  try {
+    if (!name) throw new Refused('not_found', 'No screen has this address.');
+    const [screen, known] = await Promise.all([
+      /** @type {Promise<Screen>} */ (import(`./screens/${name}.js`)),
+      session ?? get('session', {}, left.signal),
+    ]);
+    if (left.signal.aborted) return;
+    session = known;
+    frame(path[0] === 'u' ? '' : path[0] ?? '');
+    document.title = `${screen.title(rest)} · Keepsake`;
+    await screen.open({ path: rest, query, signal: left.signal, session: /** @type {Session} */ (session), draw });
+  } catch (error) {
+    if (left.signal.aborted) return;
+    document.title = 'Keepsake';
+    if (error instanceof Refused && error.code === 'unauthorized') askForKey(error.message);
+    else draw(failed(error, show));
+  } finally {
+    clearTimeout(late);
+  }
+}
+
+/** A new screen begins at its top, also for the keyboard and a screen reader. */
+function moved(/** @type {HashChangeEvent} */ event) {
+  const [before, after] = [event.oldURL, event.newURL].map((url) => url.split('?')[0]);
+  if (before !== after) {
+    scrollTo(0, 0);
+    main.focus({ preventScroll: true });
+  }
+  show();
+}
+
+addEventListener('hashchange', moved);
+document.querySelector('.skip')?.addEventListener('click', (event) => {
+  event.preventDefault();
+  main.focus();
+});
+show();

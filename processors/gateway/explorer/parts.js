@@ -1,0 +1,237 @@
+// Pieces that several screens share: links, times, chips, rows of memories, dialogs and the states
+// empty, loading and failed.
+
+import { html, nothing, render } from './vendor/lit-html.js';
+import { Refused } from './api.js';
+
+/**
+ * @typedef {import('./api.js').Memory} Memory
+ * @typedef {import('./api.js').Session} Session
+ *
+ * @typedef {object} Page What a screen gets.
+ * @property {string[]} path Parts of the address behind the screen's own name.
+ * @property {URLSearchParams} query
+ * @property {AbortSignal} signal Aborts when the screen is left.
+ * @property {Session} session
+ * @property {(view: unknown) => void} draw Shows the screen anew; ignored once it is left.
+ */
+
+/** @param {...string} path */
+export const to = (...path) => `#/${path.map(encodeURIComponent).join('/')}`;
+
+/**
+ * @param {string} link
+ * @param {Record<string, string | undefined>} query
+ */
+export function withQuery(link, query) {
+  const given = Object.entries(query).filter(([, value]) => value);
+  return given.length ? `${link}?${new URLSearchParams(/** @type {[string, string][]} */ (given))}` : link;
+}
+
+const number = new Intl.NumberFormat('en-GB');
+/** @param {number} value */
+export const count = (value) => number.format(value);
+/**
+ * @param {number} value
+ * @param {string} one
+ * @param {string} [many]
+ */
+export const counted = (value, one, many = `${one}s`) => `${count(value)} ${value === 1 ? one : many}`;
+
+const DAY_MS = 86_400_000;
+const day = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short', year: 'numeric' });
+const minute = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short', year: 'numeric', hour: '2-digit', minute: '2-digit' });
+const clock = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit', second: '2-digit' });
+const relative = new Intl.RelativeTimeFormat('en', { numeric: 'auto' });
+
+/** @param {string | number} at */
+export const dayOf = (at) => day.format(new Date(at));
+/** @param {string | number} at */
+export const minuteOf = (at) => minute.format(new Date(at));
+
+/** @param {string | number} at */
+export function ago(at) {
+  const days = (new Date(at).getTime() - Date.now()) / DAY_MS;
+  const size = Math.abs(days);
+  if (size < 1 / 24) return relative.format(Math.round(days * 1440), 'minute');
+  if (size < 1) return relative.format(Math.round(days * 24), 'hour');
+  if (size < 60) return relative.format(Math.round(days), 'day');
+  if (size < 700) return relative.format(Math.round(days / 30.44), 'month');
+  return relative.format(Math.round(days / 365.25), 'year');
+}
+
+/**
+ * @param {string} at
+ * @param {'day' | 'minute' | 'clock' | 'ago'} [form]
+ */
+export function time(at, form = 'day') {
+  const shown = { day: dayOf, minute: minuteOf, ago, clock: (/** @type {string} */ it) => clock.format(new Date(it)) }[form](at);
+  return html`<time datetime=${at} title=${`${minuteOf(at)} (${ago(at)})`}>${shown}</time>`;
+}
+
+/** @param {string | undefined} kind */
+export const kindChip = (kind) => (kind ? html`<span class="kind" data-kind=${kind}>${kind}</span>` : nothing);
+/** @param {string} outcome */
+export const outcomeChip = (outcome) => html`<span class="outcome" data-outcome=${outcome}>${outcome}</span>`;
+
+/**
+ * The state of a memory besides active, in words.
+ *
+ * @param {Memory} memory
+ */
+export function marks(memory) {
+  const found = [];
+  if (memory.superseded_by || memory.valid_to) found.push(['replaced', 'A newer memory took its place']);
+  else if (memory.revised_by) found.push(['revised', 'A newer memory probably changes it']);
+  if (memory.conflicts_with?.length) found.push(['in conflict', 'Another memory contradicts it']);
+  if (memory.state === 'archived') found.push(['archived', 'Faded: recalled only on request']);
+  if (memory.enabled === false) found.push(['switched off', 'In no recall until it is switched on']);
+  if (memory.compressed_by) found.push(['in a summary', 'A summary stands for it']);
+  if (memory.scope && memory.scope !== 'user') found.push([memory.scope === 'tenant' ? 'whole tenant' : 'this session only', 'Who sees it']);
+  if (memory.expires_at) found.push([`expires ${ago(memory.expires_at)}`, minuteOf(memory.expires_at)]);
+  return found.map(([word, why]) => html`<span class="mark" title=${why}>${word}</span>`);
+}
+
+/**
+ * One memory of a list, as a link to its page.
+ *
+ * @param {string} user
+ * @param {Memory} memory
+ * @param {unknown} [more]
+ */
+export const memoryRow = (user, memory, more = nothing) => html`
+  <li class=${memory.valid_to || memory.state === 'archived' || memory.enabled === false ? 'memory past' : 'memory'}>
+    <a class="words" href=${to('u', user, 'm', memory.id)}>${memory.content}</a>
+    <span class="about">${kindChip(memory.kind)}${marks(memory)}${memory.session ? html`<span class="session">${memory.session}</span>` : nothing}
+      ${time(memory.created_at)}</span>
+    ${more}
+  </li>`;
+
+/**
+ * @param {string} title
+ * @param {unknown} [rest]
+ */
+export const empty = (title, rest = nothing) => html`<div class="state"><p class="title">${title}</p>${rest}</div>`;
+
+export const loading = (what = 'Loading') => html`<div class="state" role="status"><span class="dots" aria-hidden="true"></span>${what}…</div>`;
+
+/**
+ * Says who is at fault and what to do.
+ *
+ * @param {unknown} error
+ * @param {(() => void)} [again]
+ */
+export function failed(error, again) {
+  const refused = error instanceof Refused ? error : new Refused('page', error instanceof Error ? error.message : String(error));
+  const fault = refused.code === 'page' ? 'This page has a fault' : refused.fault;
+  const cure = refused.code === 'page' ? 'Please report it with the words above.' : refused.cure;
+  return html`<div class="state failed" role="alert"><p class="title">${fault}</p><p>${refused.message}</p><p class="quiet">${cure}</p>
+    ${again ? html`<button type="button" @click=${again}>Try again</button>` : nothing}</div>`;
+}
+
+/** @type {ReturnType<typeof setTimeout> | undefined} */
+let noteEnds;
+/**
+ * Shows a line that goes by itself; screen readers speak it.
+ *
+ * @param {string} text
+ * @param {'good' | 'bad'} [tone]
+ */
+export function note(text, tone = 'good') {
+  const place = /** @type {HTMLElement} */ (document.getElementById('note'));
+  render(html`<p class=${tone}>${text}</p>`, place);
+  clearTimeout(noteEnds);
+  noteEnds = setTimeout(() => render(nothing, place), tone === 'bad' ? 12_000 : 5_000);
+}
+
+/**
+ * Runs an action and says how it ended. Returns whether it was done.
+ *
+ * @param {() => Promise<string>} action
+ */
+export async function act(action) {
+  try {
+    note(await action());
+    return true;
+  } catch (error) {
+    note(error instanceof Refused ? `${error.fault}: ${error.message} ${error.cure}` : String(error), 'bad');
+    return false;
+  }
+}
+
+/** @param {Session} session @param {string} right */
+export const may = (session, right) => session.rights.includes(right);
+
+/**
+ * A button of an action, switched off with the reason where the key lacks the right.
+ *
+ * @param {Session} session
+ * @param {string} right
+ * @param {string} words
+ * @param {() => void} click
+ * @param {string} [look]
+ */
+export function action(session, right, words, click, look = '') {
+  const allowed = may(session, right);
+  return html`<button type="button" class=${look} ?disabled=${!allowed} title=${allowed ? nothing : `This key has no right to ${right}`} @click=${click}>${words}</button>`;
+}
+
+/**
+ * Opens a dialog. `view` gets `done`, which closes it with an answer; Escape answers nothing.
+ *
+ * @template T
+ * @param {string} title
+ * @param {(done: (answer?: T) => void) => unknown} view
+ * @returns {Promise<T | undefined>}
+ */
+export function dialog(title, view) {
+  return new Promise((answered) => {
+    const element = document.createElement('dialog');
+    element.setAttribute('aria-labelledby', 'dialog-title');
+    /** @type {T | undefined} */
+    let answer;
+    const done = (/** @type {T | undefined} */ given) => {
+      answer = given;
+      element.close();
+    };
+    element.addEventListener('close', () => {
+      element.remove();
+      answered(answer);
+    });
+    render(html`<h2 id="dialog-title">${title}</h2>${view(done)}`, element);
+    document.body.append(element);
+    element.showModal();
+  });
+}
+
+/**
+ * Asks before something that cannot be undone.
+ *
+ * @param {string} title
+ * @param {unknown} body
+ * @param {string} words
+ */
+export const confirmed = (title, body, words) => dialog(title, (/** @type {(answer?: boolean) => void} */ done) => html`
+  <div class="prose">${body}</div>
+  <p class="buttons"><button type="button" autofocus @click=${() => done()}>Keep it</button>
+  <button type="button" class="danger" @click=${() => done(true)}>${words}</button></p>`);
+
+/**
+ * @param {string} user
+ * @param {string} here
+ */
+export const userHead = (user, here) => html`
+  <p class="crumbs"><a href="#/">Users</a></p>
+  <h1>${user}</h1>
+  <nav class="tabs" aria-label=${`Screens of ${user}`}>${[
+    ['Memories', ''], ['Timeline', 'timeline'], ['Ask', 'ask'], ['As of', 'then'], ['Changes', 'changes'], ['Decisions', 'decisions'], ['Forgotten', 'forgotten'], ['Export', 'export'],
+  ].map(([words, name]) => html`<a href=${name ? to('u', user, name) : to('u', user)} aria-current=${here === name ? 'page' : nothing}>${words}</a>`)}</nav>`;
+
+/** @param {SubmitEvent} event @returns {FormData} */
+export function submitted(event) {
+  event.preventDefault();
+  return new FormData(/** @type {HTMLFormElement} */ (event.currentTarget));
+}
+
+/** @param {FormData} form @param {string} name */
+export const field = (form, name) => String(form.get(name) ?? '').trim();

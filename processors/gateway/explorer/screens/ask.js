@@ -1,0 +1,121 @@
+// The recall bench: a question, the terms of each hit, the floor, and the prompt block as a model gets it.
+
+import { html, nothing } from '../vendor/lit-html.js';
+import { call } from '../api.js';
+import { bar, factors, fixed } from '../charts.js';
+import { empty, failed, field, kindChip, loading, marks, submitted, time, to, userHead, withQuery } from '../parts.js';
+
+/**
+ * @typedef {import('../parts.js').Page} Page
+ * @typedef {import('../api.js').Memory} Memory
+ * @typedef {import('../api.js').Recalled} Recalled
+ */
+
+const FORMATS = ['markdown', 'xml', 'compact', 'json'];
+
+/** What the terms of the default profile mean. Terms of other profiles are shown by name. */
+const TERMS = /** @type {Record<string, string>} */ ({
+  dense: 'closeness of meaning, as a share of the best', words: 'common words, as a share of the best', cosine: 'cosine of the two vectors', bm25: 'BM25 of the common words',
+  neighbour: 'from a better turn beside it', answer: 'from the question before it', speaker: 'the question names its speaker', when: 'asks when, and it has a time',
+  month: 'from the month that is named', specificity: 'it is specific', beyond_word: 'closer to the question than to any of its words', literal: 'contains most of the question',
+  question: 'penalty: it only asks', role: 'factor on what an assistant said', superseded: 'factor on what a newer memory replaced', nudge: 'factor of recency, importance and confidence, at most a twentieth',
+  recency: 'what time has left of it', importance: 'how surprising it was', confidence: 'how sure it is', share: 'its share of all scores', whole: 'cosine beyond that of the nearest single word',
+  above: 'cosine beyond the mean of the ten best', shared: 'share of the information of the question', relevance: 'probability that it answers', score: 'the score',
+  rerank: 'probability by the cross-encoder', before_rerank: 'the score before the cross-encoder',
+});
+const ADDED = ['dense', 'words', 'neighbour', 'answer', 'speaker', 'when', 'month', 'specificity', 'beyond_word', 'literal', 'question'];
+const FACTORS = ['role', 'superseded', 'nudge'];
+
+/** @param {string[]} path */
+export const title = ([user = '']) => `Ask about ${user}`;
+
+/** @param {Page} page */
+export async function open(page) {
+  const [user = ''] = page.path;
+  const asked = Object.fromEntries(page.query);
+  /** @type {{profile: string, reply?: Recalled, fault?: unknown}[]} */
+  const sides = [];
+  const submit = (/** @type {SubmitEvent} */ event) => {
+    const form = submitted(event);
+    location.hash = withQuery(to('u', user, 'ask'), Object.fromEntries(['q', 'profile', 'beside', 'format', 'budget', 'limit', 'floor', 'as_of', 'session'].map((name) => [name, field(form, name)])));
+  };
+  const profiles = (/** @type {string} */ name, /** @type {string} */ none) => html`<select name=${name}><option value="">${none}</option>${page.session.profiles.map((each) => html`<option ?selected=${asked[name] === each}>${each}</option>`)}</select>`;
+  const draw = () => page.draw(html`${userHead(user, 'ask')}
+    <form class="ask" role="search" @submit=${submit}>
+      <label class="wide">Question<input type="search" name="q" required maxlength="4000" placeholder=${`What does ${user} like?`} .value=${asked.q ?? ''}></label><button class="first">Ask</button>
+      <details ?open=${Boolean(asked.beside || asked.profile || asked.as_of || asked.floor)}><summary>Options</summary><div class="row">
+        <label>Profile${profiles('profile', 'of the tenant')}</label><label>Beside it${profiles('beside', 'none')}</label>
+        <label>Format<select name="format">${FORMATS.map((each) => html`<option ?selected=${asked.format === each}>${each}</option>`)}</select></label>
+        <label>Memories<input type="number" name="limit" min="1" max="100" .value=${asked.limit ?? '8'}></label>
+        <label>Tokens<input type="number" name="budget" min="0" max="32000" .value=${asked.budget ?? '2000'}></label>
+        <label>Smallest relevance<input type="number" name="floor" min="0" max="1" step="0.05" .value=${asked.floor ?? ''} placeholder="0"></label>
+        <label>As of<input type="date" name="as_of" .value=${asked.as_of ?? ''}></label><label>Session<input name="session" maxlength="128" size="10" .value=${asked.session ?? ''}></label></div></details>
+    </form>
+    ${asked.q ? html`<div class=${sides.length > 1 ? 'sides' : ''}>${sides.map(({ profile, reply, fault }, index) => html`<section aria-label=${`Answer with the profile ${profile || 'of the tenant'}`}>
+      ${sides.length > 1 ? html`<h2>${profile || 'Profile of the tenant'}</h2>` : nothing}
+      ${fault ? failed(fault) : reply ? answer(user, reply, sides[1 - index]?.reply) : loading('Asking')}</section>`)}</div>`
+      : empty('Ask a question', html`<p>You see which memories would reach a model, why in this order, and the block exactly as the model gets it.</p>`)}`);
+
+  if (asked.q) sides.push({ profile: asked.profile ?? '' });
+  if (asked.q && asked.beside) sides.push({ profile: asked.beside });
+  draw();
+  // One after the other: both are answered by the same shard, and the times can be compared.
+  for (const side of sides) {
+    try {
+      side.reply = await call('recall', {
+        user, query: asked.q, explain: true, purpose: 'prompt', limit: Number(asked.limit || 8), token_budget: Number(asked.budget || 2000), format: asked.format || 'markdown',
+        ...(side.profile && { profile: side.profile }), ...(asked.floor && { min_relevance: Number(asked.floor) }),
+        ...(asked.as_of && { as_of: `${asked.as_of}T00:00:00Z` }), ...(asked.session && { session: asked.session }),
+      }, page.signal);
+    } catch (error) {
+      if (page.signal.aborted) return;
+      side.fault = error;
+    }
+    draw();
+  }
+}
+
+const MATCHES = /** @type {Record<string, string>} */ ({ good: 'good: some memory answers with a probability of a half or more', weak: 'weak: near, but no memory surely answers', none: 'none: no memory is about this, so the prompt block is empty' });
+
+/**
+ * @param {string} user
+ * @param {Recalled} reply
+ * @param {Recalled} [other]
+ */
+function answer(user, reply, other) {
+  const { memories } = reply;
+  const best = Math.max(0, ...memories.map((memory) => memory.score ?? 0));
+  const places = new Map(other?.memories.map(({ id }, index) => [id, index + 1]));
+  return html`<p class="summary">${reply.match ? html`<b class="match" data-match=${reply.match}>Match ${MATCHES[reply.match] ?? reply.match}</b>` : html`<b>This profile computes no relevance</b>`}
+      <span>${(reply.took_us / 1000).toFixed(1)} ms</span>${reply.stale ? html`<span class="mark">behind: the newest events are missing</span>` : nothing}${reply.partial ? html`<span class="mark">cut short by the deadline</span>` : nothing}</p>
+    ${memories.length ? html`<ol class="hits">${memories.map((memory, index) => html`<li><details ?open=${index === 0}>
+      <summary><span class="place">${index + 1}</span><span class="words">${memory.content}</span>
+        <span class="about">${kindChip(memory.kind)}${marks(memory)}${time(memory.created_at)}${above(memory, memories.slice(index + 1))}${other ? html`<span class="mark">${places.has(memory.id) ? `beside: ${places.get(memory.id)}` : 'only here'}</span>` : nothing}</span>
+        <span class="score">${bar(memory.score ?? 0, { high: best || 1 })}<span class="number">score ${fixed(memory.score ?? 0)}</span></span>
+        ${memory.relevance === undefined ? nothing : html`<span class="score">${bar(memory.relevance, { line: 0.5, look: 'relevance' })}<span class="number">relevance ${fixed(memory.relevance)}</span></span>`}</summary>
+      <div class="more">${memory.note ? html`<p>${memory.note}</p>` : nothing}${terms(memory.explain ?? {})}<p><a href=${to('u', user, 'm', memory.id)}>Open this memory</a></p></div></details></li>`)}</ol>
+      <p class="quiet">The line at one half marks a good match. Memories that score far below the best one are left out by the floor of the profile.</p>`
+      : empty('No memory is returned', html`<p>None is above the floor. Lower the smallest relevance, or ask in other words.</p>`)}
+    <section class="card"><h3>What the model gets</h3><p class="quiet">${reply.tokens} tokens, ${Math.round(reply.budget_used * 100)} % of the budget</p>${bar(reply.budget_used)}
+      ${reply.prompt ? html`<pre class="prompt" tabindex="0" aria-label="The prompt block">${reply.prompt}</pre>` : html`<p>Nothing: the block is empty.</p>`}</section>`;
+}
+
+/**
+ * Versions of one fact stay together, the newest first, whatever their scores.
+ *
+ * @param {Memory} memory
+ * @param {Memory[]} below
+ */
+function above(memory, below) {
+  const older = [...(memory.supersedes ?? []), ...(memory.revises ?? [])];
+  return below.some(({ id, score = 0 }) => older.includes(id) && score > (memory.score ?? 0)) ? html`<span class="mark">above the older version that it changes</span>` : nothing;
+}
+
+/** @param {Record<string, number>} explain */
+function terms(explain) {
+  const of = (/** @type {string[]} */ names) => /** @type {[string, number, string?][]} */ (names.filter((name) => explain[name]).map((name) => [name, explain[name], TERMS[name]]));
+  const rest = Object.keys(explain).filter((name) => !ADDED.includes(name) && !FACTORS.includes(name) && name !== 'score');
+  const isOurs = 'dense' in explain;
+  return html`<div class="terms">${factors(isOurs ? 'Added up' : 'Terms', of(isOurs ? ADDED : Object.keys(explain)))}
+    ${isOurs ? html`${factors('Then multiplied by', of(FACTORS))}${factors('Measured', of(rest))}` : nothing}</div>`;
+}

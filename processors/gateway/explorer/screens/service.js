@@ -1,0 +1,105 @@
+// Whether the service keeps up: the shards with their lag, and dead letters to send again.
+
+import { html, nothing } from '../vendor/lit-html.js';
+import { get, call } from '../api.js';
+import { bar } from '../charts.js';
+import { act, action, ago, count, counted, empty, failed, may, time } from '../parts.js';
+
+/**
+ * @typedef {import('../parts.js').Page} Page
+ * @typedef {{partition: number, begin: number, end: number, applied: number, lag: number, dead_letters: number,
+ *   oldest_waiting_at?: string, member?: {client: string, host: string}}} Shard
+ * @typedef {{partition: number, offset: number, at: string, from?: {topic: string, partition: number, offset: number},
+ *   stage?: string, reason?: string, message?: string, redriven: number, key?: string, value?: string | null, value_bytes?: number, truncated?: boolean}} Letter
+ */
+
+const AGAIN_MS = 3_000;
+const LIMIT = 50;
+/** Characters of a record. */
+const SHOWN = 2_000;
+
+export const title = () => 'Service';
+
+/** @param {Page} page */
+export async function open(page) {
+  /** @type {any} */
+  let service;
+  /** @type {Letter[]} */
+  let letters = [];
+  /** @type {{before?: string} | undefined} */
+  let last;
+  /** @type {Set<string>} */
+  const chosen = new Set();
+  /** The letters stay on their topic when they are sent again. @type {Set<string>} */
+  const sent = new Set();
+  /** @type {unknown} */
+  let fault;
+
+  const place = (/** @type {Letter} */ letter) => `${letter.partition}:${letter.offset}`;
+  const look = async () => {
+    try {
+      service = await get('shards', {}, page.signal);
+      fault = undefined;
+    } catch (error) {
+      if (page.signal.aborted) return;
+      fault = error;
+    }
+    draw();
+    if (may(page.session, 'admin')) setTimeout(() => page.signal.aborted || look(), AGAIN_MS);
+  };
+  const read = async () => {
+    const asked = await get('dead-letters', { limit: LIMIT, before: last?.before }, page.signal);
+    letters = [...letters, ...asked.letters];
+    last = asked;
+    draw();
+  };
+  const again = async () => {
+    [letters, last] = [[], undefined];
+    chosen.clear();
+    await read();
+  };
+  const choose = (/** @type {Letter} */ letter) => {
+    if (!chosen.delete(place(letter))) chosen.add(place(letter));
+    draw();
+  };
+  const redrive = () => act(async () => {
+    const some = letters.filter((letter) => chosen.has(place(letter)));
+    for (const letter of some) sent.add(place(letter));
+    const { redriven, refused } = await call('dead-letters/redrive', { letters: some.map(({ partition, offset }) => ({ partition, offset })) });
+    await again();
+    if (refused.length) throw new Error(`${counted(redriven, 'letter')} sent again, ${refused.length} not: ${refused[0].why}`);
+    return `${counted(redriven, 'letter')} sent again: watch the decisions.`;
+  });
+
+  const draw = () => {
+    const shards = /** @type {Shard[]} */ (service?.shards ?? []);
+    const lag = shards.reduce((sum, shard) => sum + shard.lag, 0);
+    const most = Math.max(100, ...shards.map((shard) => shard.lag));
+    // The embedded broker has no state of a group.
+    const alone = service?.state ? shards.filter((shard) => !shard.member).length : 0;
+    const letterCount = service?.dead_letters;
+    page.draw(html`<div class="head"><h1>Service</h1><p class="quiet">Shards, their lag, and what could not be processed.</p></div>
+      ${fault ? failed(fault, look) : nothing}
+      ${service ? html`<p class="verdict" data-good=${lag === 0 && !alone} role="status">${alone ? `${counted(alone, 'shard')} without a process: its users get no answers` : lag ? `${counted(lag, 'event')} behind` : 'It keeps up: every event is applied'}</p>
+        <table class="list shards"><caption>${counted(shards.length, 'shard')} of the group ${service.group}${service.state ? `, which is ${service.state.toLowerCase()}` : ''}</caption>
+        <thead><tr><th scope="col" class="number">Shard</th><th scope="col" class="number">Applied</th><th scope="col" class="number">End</th><th scope="col" class="number">Lag</th><th scope="col"><span class="hidden">Lag as a bar</span></th><th scope="col">Oldest waiting</th><th scope="col" class="number">Dead letters</th>${service.state ? html`<th scope="col">Process</th>` : nothing}</tr></thead>
+        <tbody>${shards.map((shard) => html`<tr><th scope="row" class="number">${shard.partition}</th><td class="number">${count(shard.applied)}</td><td class="number">${count(shard.end)}</td><td class="number">${count(shard.lag)}</td>
+          <td class="chart">${bar(shard.lag, { high: most })}</td><td>${shard.oldest_waiting_at ? ago(shard.oldest_waiting_at) : '–'}</td><td class="number">${count(shard.dead_letters)}</td>${service.state ? html`<td>${shard.member ? html`${shard.member.client} <span class="quiet">${shard.member.host}</span>` : html`<span class="mark">none</span>`}</td>` : nothing}</tr>`)}</tbody></table>` : nothing}
+      ${may(page.session, 'admin') ? html`<section><h2>Dead letters</h2>${letters.length ? html`<p class="quiet">${letterCount ? `${letterCount.complete ? '' : 'More than '}${counted(letterCount.count, 'record')}` : counted(letters.length, 'record')} could not be processed. Sending one again helps when its cause is gone.</p>
+        <ul class="letters">${letters.map((letter) => html`<li class=${sent.has(place(letter)) ? 'quiet' : ''}><label><input type="checkbox" .checked=${chosen.has(place(letter))} @change=${() => choose(letter)}><span class="hidden">Choose ${place(letter)}</span></label>
+          <details><summary><b>${letter.reason}</b> <span class="reason">${letter.message}</span> <span class="about">${sent.has(place(letter)) ? html`<span class="mark">sent again</span>` : nothing}${letter.redriven ? html`<span class="mark">failed again, ${counted(letter.redriven, 'time')}</span>` : nothing}${letter.at ? time(letter.at, 'ago') : nothing}</span></summary>
+            <dl class="facts"><div><dt>Letter</dt><dd><code>${place(letter)}</code></dd></div>${letter.from ? html`<div><dt>From</dt><dd><code>${letter.from.topic} ${letter.from.partition}:${letter.from.offset}</code></dd></div>` : nothing}<div><dt>Stage</dt><dd>${letter.stage}</dd></div><div><dt>Key</dt><dd><code>${letter.key}</code></dd></div></dl>
+            <pre tabindex="0" aria-label="The record">${letter.value === null ? 'bytes that are no text' : letter.value?.slice(0, SHOWN)}</pre>${letter.truncated || (letter.value?.length ?? 0) > SHOWN ? html`<p class="quiet">The beginning of ${count(letter.value_bytes ?? 0)} bytes.</p>` : nothing}</details></li>`)}</ul>
+        <p class="buttons">${action(page.session, 'admin', `Send ${chosen.size || 'chosen ones'} again`, () => { if (chosen.size) redrive(); }, 'first')}
+          ${last?.before ? html`<button type="button" @click=${() => act(async () => { await read(); return 'Older ones are below.'; })}>Show older ones</button>` : nothing}</p>`
+        : !last ? nothing : empty('No dead letter', html`<p>Every record could be processed.</p>`)}</section>` : nothing}`);
+  };
+  await look();
+  if (may(page.session, 'admin') && !page.signal.aborted) {
+    await read().catch((error) => {
+      if (page.signal.aborted) return;
+      fault = error;
+      draw();
+    });
+  }
+}

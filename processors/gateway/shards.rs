@@ -1,0 +1,196 @@
+//! The shards as Kafka shows them: the end of each events partition, how far the service's consumer
+//! group has come, the process that serves it, and its dead letters.
+//!
+//! The offsets behind the last event may hold only markers of transactions, which nobody reads. So a
+//! partition is behind only if there is a record to be read, and the first one gives the age.
+
+use crate::backwards::{AskedPage, TopicPage};
+use crate::calls::Calls;
+use crate::door::Gateway;
+use crate::keys::{Caller, Right};
+use crate::refusal::Result;
+use crate::streams::{place, ranges, unavailable};
+use axum::extract::State;
+use axum::{Extension, Json};
+use client::letter::DeadLetter;
+use client::reading::OffsetRange;
+use client::show::rfc_3339;
+use domain::fault::{self, Fault};
+use kafka::GroupFacts;
+use log::broker::{Broker, Polled, Record, Start};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const POLL: Duration = Duration::from_millis(50);
+/// Longest reading of the oldest events that wait. Without an answer their age is left out.
+const OLDEST_WITHIN: Duration = Duration::from_secs(2);
+
+/// `GET /v1/keepsake/shards`.
+pub async fn list(
+    State(gateway): State<Arc<Gateway>>,
+    Extension(caller): Extension<Caller>,
+) -> Result<Json<Value>> {
+    caller.may(Right::Admin)?;
+    let _place = place(&gateway)?;
+    let read_max = gateway.options.page_records_max;
+    let asked = AskedPage::new(&gateway.calls.topics.dead_letters, usize::MAX, read_max, None)?;
+    let TopicPage { rows: letters, before } =
+        asked.page(&gateway.calls, |record| Some(DeadLetter(record).origin())).await?;
+    let (calls, group) = (gateway.calls.clone(), gateway.options.group.clone());
+    let read = tokio::task::spawn_blocking(move || Shards::read(&calls, &group));
+    let read = read.await.unwrap_or_else(|e| Err(Fault::retry(e.to_string())));
+    let shards = read.map_err(|fault| unavailable(&fault))?;
+    let is_complete = before.is_none();
+    Ok(Json(shards.reply(&gateway.calls.topics.events, &letters, is_complete)))
+}
+
+struct Shards {
+    group: String,
+    ranges: Vec<OffsetRange>,
+    committed: BTreeMap<i32, i64>,
+    /// `None`: the broker does not say.
+    facts: Option<GroupFacts>,
+    /// The first record that is not applied, of each partition that has one.
+    oldest: BTreeMap<i32, Oldest>,
+}
+
+#[derive(Clone, Copy)]
+enum Oldest {
+    At(i64),
+    /// The reading took too long.
+    Unknown,
+}
+
+impl Shards {
+    fn read(calls: &Calls, group: &str) -> fault::Result<Shards> {
+        let topic = &calls.topics.events;
+        let ranges = ranges(calls, topic, None)?;
+        let partitions: Vec<i32> = ranges.iter().map(|range| range.partition).collect();
+        let committed = calls.connection.committed(group, topic, &partitions)?;
+        let facts = calls.connection.group_facts(group, topic)?;
+        let behind: Vec<OffsetRange> = ranges
+            .iter()
+            .map(|range| OffsetRange { from: applied(range, &committed), ..*range })
+            .filter(|range| range.from < range.end)
+            .collect();
+        let oldest = oldest(calls, topic, &behind)?;
+        Ok(Shards { group: group.to_owned(), ranges, committed, facts, oldest })
+    }
+
+    fn reply(&self, events: &str, letters: &[Option<(String, i64)>], is_complete: bool) -> Value {
+        let shards: Vec<Value> =
+            self.ranges.iter().map(|range| self.row(range, events, letters)).collect();
+        let mut reply = json!({"group": self.group, "shards": shards,
+            "dead_letters": {"count": letters.len(), "complete": is_complete}});
+        if let Some(facts) = &self.facts {
+            reply["state"] = facts.state.as_str().into();
+        }
+        reply
+    }
+
+    fn row(&self, range: &OffsetRange, events: &str, letters: &[Option<(String, i64)>]) -> Value {
+        let OffsetRange { partition, from, end } = *range;
+        let applied = applied(range, &self.committed);
+        let oldest = self.oldest.get(&partition);
+        let lag = if oldest.is_some() { end - applied } else { 0 };
+        let of_here = Some((events.to_owned(), i64::from(partition)));
+        let dead_letters = letters.iter().filter(|origin| **origin == of_here).count();
+        let mut row = json!({"partition": partition, "begin": from, "end": end,
+            "applied": applied, "lag": lag,
+            "dead_letters": dead_letters});
+        if let Some(Oldest::At(ms)) = oldest {
+            row["oldest_waiting_at"] = rfc_3339(*ms).into();
+        }
+        let members = self.facts.iter().flat_map(|facts| &facts.members);
+        let mut serving = members.filter(|member| member.partitions.contains(&partition));
+        if let Some(member) = serving.next() {
+            row["member"] = json!({"client": member.client, "host": member.host});
+        }
+        row
+    }
+}
+
+/// The offset behind the last event that is applied. Without a committed offset nothing is.
+fn applied(range: &OffsetRange, committed: &BTreeMap<i32, i64>) -> i64 {
+    committed.get(&range.partition).copied().unwrap_or(range.from).clamp(range.from, range.end)
+}
+
+/// Reads the first record of each range.
+fn oldest(
+    calls: &Calls,
+    topic: &str,
+    ranges: &[OffsetRange],
+) -> fault::Result<BTreeMap<i32, Oldest>> {
+    let mut oldest: BTreeMap<i32, Oldest> =
+        ranges.iter().map(|range| (range.partition, Oldest::Unknown)).collect();
+    if ranges.is_empty() {
+        return Ok(oldest);
+    }
+    let mut reader = calls.connection.reader("keepsake-gateway", topic)?;
+    let starts: Vec<(i32, Start)> =
+        ranges.iter().map(|range| (range.partition, Start::At(range.from))).collect();
+    reader.assign(&starts)?;
+    let began = Instant::now();
+    let mut waiting = ranges.len();
+    while waiting > 0 && began.elapsed() < OLDEST_WITHIN {
+        match reader.poll(POLL)? {
+            Polled::Record(Record { partition, timestamp_ms, .. }) => {
+                if let Some(Oldest::Unknown) = oldest.get(&partition) {
+                    oldest.insert(partition, Oldest::At(timestamp_ms));
+                    waiting -= 1;
+                    reader.unassign(&[partition])?;
+                }
+            }
+            Polled::End { partition } => {
+                // Only markers are left.
+                if let Some(Oldest::Unknown) = oldest.get(&partition) {
+                    oldest.remove(&partition);
+                    waiting -= 1;
+                }
+            }
+            Polled::Nothing => {}
+        }
+    }
+    Ok(oldest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kafka::GroupMember;
+
+    fn member(client: &str, partition: i32) -> GroupMember {
+        let host = "10.0.0.1".to_owned();
+        GroupMember { client: client.to_owned(), host, partitions: vec![partition] }
+    }
+
+    #[test]
+    fn a_shard_is_behind_only_where_a_record_waits() {
+        let shards = Shards {
+            group: "keepsake".to_owned(),
+            ranges: (0..3).map(|partition| OffsetRange { partition, from: 5, end: 20 }).collect(),
+            committed: BTreeMap::from([(0, 12), (1, 19)]),
+            facts: Some(GroupFacts {
+                state: "Stable".to_owned(),
+                members: vec![member("one", 0), member("two", 2)],
+            }),
+            oldest: BTreeMap::from([(0, Oldest::At(1000)), (2, Oldest::Unknown)]),
+        };
+        let letters = [Some(("k.events".to_owned(), 0)), Some(("k.recalls".to_owned(), 0)), None];
+        let reply = shards.reply("k.events", &letters, false);
+        assert_eq!(reply["dead_letters"], json!({"count": 3, "complete": false}));
+        assert_eq!(
+            reply["shards"],
+            json!([
+                {"partition": 0, "begin": 5, "end": 20, "applied": 12, "lag": 8, "dead_letters": 1,
+                    "oldest_waiting_at": "1970-01-01T00:00:01Z",
+                    "member": {"client": "one", "host": "10.0.0.1"}},
+                {"partition": 1, "begin": 5, "end": 20, "applied": 19, "lag": 0, "dead_letters": 0},
+                {"partition": 2, "begin": 5, "end": 20, "applied": 5, "lag": 15, "dead_letters": 0,
+                    "member": {"client": "two", "host": "10.0.0.1"}},
+            ])
+        );
+    }
+}

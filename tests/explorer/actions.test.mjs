@@ -1,0 +1,292 @@
+// Every action of the pages, and its effect as the service has it.
+
+import { after, before, test } from 'node:test';
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { call, close, figure, get, go, page, until } from './browser.mjs';
+
+const keyed = /** @type {string} */ (process.env.KEEPSAKE_KEYED_URL);
+const adminKey = /** @type {string} */ (process.env.KEEPSAKE_KEY);
+const readKey = /** @type {string} */ (process.env.KEEPSAKE_READ_KEY);
+const user = 'otto';
+/** @type {import('playwright-core').Page} */
+let shown;
+/** @type {string[]} */
+let faults;
+let done = 0;
+
+/** @param {string} name @param {() => Promise<void>} body */
+const action = (name, body) => test(name, async () => {
+  await body();
+  assert.deepEqual(faults, []);
+  done += 1;
+});
+
+const turn = (/** @type {string} */ content, session = 'one') => call('turn', { user, session, content });
+const all = async () => (await call('list', { user, everything: true, limit: 100 })).memories;
+const one = async (/** @type {string} */ start) => (await all()).find((/** @type {any} */ memory) => memory.content.startsWith(start));
+const whole = async (/** @type {string} */ id) => (await call('get', { user, memory: id, history: true }));
+/** The newest decision on the decisions topic about a memory. */
+const decided = (/** @type {string} */ outcome, /** @type {string} */ id) => until(async () => {
+  const { decisions } = await get(`decisions/past?user=${user}&outcome=${outcome}&limit=50`);
+  return decisions.find((/** @type {any} */ each) => each.memory === id || each.related?.includes(id));
+}, `a decision ${outcome}`);
+const row = (/** @type {string} */ text) => shown.locator('li.memory', { hasText: text });
+const said = (/** @type {string | RegExp} */ text) => shown.locator('#note').getByText(text).waitFor();
+const open = (/** @type {string} */ id) => go(shown, `#/u/${user}/m/${id}`);
+
+before(async () => {
+  for (const content of ['I am allergic to bees.', 'I work as a baker in Bonn.', 'My car is a blue Twingo.', 'My dog is called Bella.', 'I live in Berlin.', 'Actually, I moved to Lisbon last month.', 'My gym is FitBox at the harbour.', 'I cancelled the gym.', 'My monthly rent is 1,450 euros.', 'My monthly rent is 1,180 euros now.']) await turn(content);
+  await call('remember', { user, content: 'The spare key lies below the third flower pot in the yard.' });
+  await call('remember', { user, content: 'The spare key lies below the third flower pot in the back yard.' });
+  ({ shown, faults } = await page({ acceptDownloads: true }));
+});
+after(async () => {
+  figure('actions done and seen in the service', done, 'all');
+  await close();
+});
+
+action('a user is found by a part of the name', async () => {
+  await go(shown, '#/');
+  await shown.getByPlaceholder('Find a user').fill('OTT');
+  await shown.keyboard.press('Enter');
+  await shown.getByRole('link', { name: user }).click();
+  await shown.getByText('My dog is called Bella.').waitFor();
+});
+
+action('filters and search narrow the list', async () => {
+  await go(shown, `#/u/${user}`);
+  await shown.getByLabel('Find').fill('What is the name of my dog?');
+  await shown.getByRole('button', { name: 'Show' }).click();
+  await shown.getByText('Best match first').waitFor();
+  await row('My dog is called Bella.').waitFor();
+  await go(shown, `#/u/${user}?from=2020-01-01&to=2020-02-01`);
+  await shown.getByText('No memory fits these filters').waitFor();
+  await go(shown, `#/u/${user}?kind=instruction`);
+  await shown.getByText('No memory fits these filters').waitFor();
+});
+
+action('confirm', async () => {
+  const { id } = await one('I am allergic');
+  await go(shown, `#/u/${user}`);
+  await row('I am allergic').getByRole('button', { name: 'Confirm' }).click();
+  await said(/^Confirmed/);
+  assert.equal((await whole(id)).memory.confirmed, 1);
+});
+
+action('edit, and the earlier words stay', async () => {
+  const { id } = await one('I work as a baker');
+  await go(shown, `#/u/${user}`);
+  await row('I work as a baker').getByRole('button', { name: 'Edit' }).click();
+  await shown.getByLabel('Text').fill('I work as a baker in Cologne.');
+  await shown.getByLabel('Importance').fill('0.9');
+  await shown.getByRole('button', { name: 'Save' }).click();
+  await row('I work as a baker in Cologne.').waitFor();
+  const { memory, history } = await whole(id);
+  assert.deepEqual([memory.content, memory.importance, history[0].content], ['I work as a baker in Cologne.', 0.9, 'I work as a baker in Bonn.']);
+  await decided('updated', id);
+  await open(id);
+  await shown.getByText('changed to').waitFor();
+});
+
+action('mark as wrong', async () => {
+  const { id, confidence } = await one('My car');
+  await open(id);
+  await shown.getByRole('button', { name: 'Wrong' }).click();
+  await said(/^Marked as wrong/);
+  assert.ok((await whole(id)).memory.confidence < confidence);
+});
+
+action('switch off and on', async () => {
+  const { id } = await one('My car');
+  await open(id);
+  await shown.getByRole('button', { name: 'Switch off' }).click();
+  await shown.getByText('switched off', { exact: true }).waitFor();
+  assert.equal((await whole(id)).memory.enabled, false);
+  await shown.getByRole('button', { name: 'Switch on' }).click();
+  await shown.getByRole('button', { name: 'Switch off' }).waitFor();
+  assert.notEqual((await whole(id)).memory.enabled, false);
+});
+
+action('forget a memory, with its receipt', async () => {
+  const { id } = await one('My car');
+  await open(id);
+  await shown.getByRole('button', { name: 'Forget', exact: true }).click();
+  await shown.getByRole('button', { name: 'Keep it' }).click();
+  assert.ok(await one('My car'), 'a question that is answered no erases nothing');
+  await shown.getByRole('button', { name: 'Forget', exact: true }).click();
+  await shown.getByRole('dialog').getByRole('button', { name: 'Forget' }).click();
+  await shown.getByText('Where bytes may remain').waitFor();
+  await shown.getByText('1 digest of erased texts').click();
+  await shown.getByText(/^Salt /).waitFor();
+  await shown.getByRole('button', { name: 'Close' }).click();
+  assert.equal(await one('My car'), undefined);
+  await decided('forgotten', id);
+  const { erasures } = await get(`erasures?user=${user}`);
+  assert.ok(erasures.some((/** @type {any} */ each) => each.texts.some((/** @type {any} */ text) => text.memory === id)));
+});
+
+action('confirm a change', async () => {
+  const { id } = await one('Actually, I moved');
+  await go(shown, `#/u/${user}/changes`);
+  await shown.locator('.changes li', { hasText: 'Actually, I moved' }).first().getByRole('button', { name: 'Confirm' }).click();
+  await said(/^Confirmed/);
+  assert.equal((await whole(id)).memory.confirmed, 1);
+  await shown.getByRole('heading', { name: 'Confirmed' }).waitFor();
+});
+
+action('undo a change', async () => {
+  const { id } = await one('My gym is');
+  assert.ok((await whole(id)).memory.revised_by, 'the gym is revised before');
+  await go(shown, `#/u/${user}/changes`);
+  await shown.locator('.changes li', { hasText: 'I cancelled the gym.' }).filter({ hasText: 'My gym is' }).getByRole('button', { name: 'Undo' }).click();
+  await said(/^Undone/);
+  assert.equal((await whole(id)).memory.revised_by, undefined);
+});
+
+action('settle a conflict for the older memory', async () => {
+  const [older, newer] = [await one('My monthly rent is 1,450'), await one('My monthly rent is 1,180')];
+  assert.ok(newer.conflicts_with.includes(older.id));
+  await go(shown, `#/u/${user}/changes`);
+  await shown.locator('.changes li', { hasText: 'contradicts' }).filter({ hasText: '1,180' }).getByRole('button', { name: 'The older is right' }).click();
+  await said(/^Confirmed/);
+  assert.ok((await whole(newer.id)).memory.confidence < newer.confidence);
+  assert.equal((await whole(older.id)).memory.confirmed, 1);
+});
+
+action('preview a duplicate and clean it', async () => {
+  await go(shown, `#/u/${user}/changes`);
+  await shown.locator('.changes li', { hasText: 'same words' }).filter({ hasText: 'flower pot' }).getByRole('button', { name: 'Forget the newer' }).click();
+  await shown.getByText('This one goes:').waitFor();
+  await shown.getByRole('dialog').getByRole('button', { name: 'Forget' }).click();
+  await shown.getByRole('button', { name: 'Close' }).click();
+  const left = (await all()).filter((/** @type {any} */ memory) => memory.content.includes('flower pot'));
+  assert.equal(left.length, 1);
+});
+
+action('decisions appear as they are made, the dropped ones too', async () => {
+  await go(shown, '#/decisions');
+  await shown.locator('.live[data-state=live]').waitFor();
+  await turn('Thanks a lot!');
+  await turn('My bicycle number is 4711.');
+  await shown.locator('.decisions li[data-outcome=dropped]', { hasText: 'Thanks a lot!' }).waitFor();
+  const kept = shown.locator('.decisions li[data-outcome=kept]', { hasText: '4711' });
+  await kept.locator('summary').click();
+  await kept.getByText('Points that add up').waitFor();
+  await kept.getByRole('link', { name: 'open it' }).click();
+  await shown.getByRole('heading', { name: 'Why it was kept' }).waitFor();
+});
+
+action('a recall: the terms, the floor, the block, two profiles', async () => {
+  await go(shown, `#/u/${user}/ask`);
+  await shown.getByLabel('Question').fill('What is my dog called?');
+  await shown.getByText('Options').click();
+  await shown.getByLabel('Beside it').selectOption('lynkr');
+  await shown.getByLabel('Format').selectOption('xml');
+  await shown.getByRole('button', { name: 'Ask' }).click();
+  await shown.getByRole('heading', { name: 'lynkr' }).waitFor();
+  const block = await shown.getByLabel('The prompt block').first().textContent();
+  const reply = await call('recall', { user, query: 'What is my dog called?', limit: 8, token_budget: 2000, format: 'xml', explain: true, purpose: 'prompt' });
+  assert.equal(block, reply.prompt);
+  await shown.getByText(`${reply.tokens} tokens`).first().waitFor();
+  await shown.locator('.hits').first().getByText(/score \d/).first().waitFor();
+});
+
+action('as of then, by the scrubber', async () => {
+  const early = 'scrub';
+  for (const [at, content] of [['2026-02-01T10:00:00Z', 'I live in Graz.'], ['2026-06-01T10:00:00Z', 'Actually, I moved to Vienna last week.']]) await call('turn', { user: early, session: 's', content, at });
+  await go(shown, `#/u/${early}/then?at=2026-06-20`);
+  await shown.getByText('I moved to Vienna').waitFor();
+  const range = shown.getByRole('slider', { name: 'Time' });
+  await range.focus();
+  await range.press('Home');
+  await shown.getByText('I moved to Vienna').waitFor({ state: 'detached' });
+  await shown.getByText('I live in Graz.').waitFor();
+  await shown.getByPlaceholder('Ask as of then').fill('Where do I live?');
+  await shown.keyboard.press('Enter');
+  await shown.getByRole('heading', { name: 'The answer then' }).waitFor();
+  const answers = await shown.locator('ol.memories li').allTextContents();
+  const { memories } = await call('recall', { user: early, query: 'Where do I live?', as_of: '2026-02-01T10:00:00Z' });
+  assert.equal(answers.length, memories.length);
+  assert.ok(answers[0]?.includes('I live in Graz.'));
+});
+
+action('send a dead letter again', async () => {
+  await call('turn', { user, content: 'x'.repeat(70_000) }).catch(() => {});
+  const letters = async () => (await get('dead-letters?limit=50')).letters;
+  const [letter] = await until(async () => { const found = await letters(); return found.length && found; }, 'a dead letter');
+  await go(shown, '#/service');
+  await shown.getByLabel(`Choose ${letter.partition}:${letter.offset}`).check();
+  await shown.getByRole('button', { name: 'Send 1 again' }).click();
+  await said(/^1 letter sent again/);
+  // It is as bad as before, so it comes back, counted.
+  await until(async () => (await letters()).some((/** @type {any} */ each) => each.value === letter.value && each.redriven > letter.redriven), 'the letter that comes back');
+});
+
+action('export, preview of an import, import', async () => {
+  await go(shown, `#/u/${user}/export`);
+  const saved = shown.waitForEvent('download');
+  await shown.getByRole('button', { name: 'Save as a file' }).click();
+  const lines = readFileSync(await (await saved).path(), 'utf8');
+  const before = await all();
+  assert.equal(lines.trim().split('\n').length, before.length + 2);
+  const moved = lines.replaceAll(`"${user}"`, '"otto-2"');
+  await go(shown, '#/move');
+  await shown.getByLabel('JSON Lines').setInputFiles({ name: 'otto.jsonl', mimeType: 'application/jsonl', buffer: Buffer.from(moved) });
+  await shown.getByText('2. Look at what it would change').waitFor();
+  assert.equal((await call('list', { user: 'otto-2' })).memories.length, 0, 'a preview changes nothing');
+  await shown.getByRole('button', { name: 'Import', exact: true }).click();
+  await shown.getByText('3. Done').waitFor();
+  assert.ok((await call('list', { user: 'otto-2', everything: true })).memories.length > 0);
+});
+
+action('forget a session, a query, and everything', async () => {
+  await turn('My tutor is Professor Ilse Aumann.', 'two');
+  await turn('My locker code is 8842.', 'two');
+  await go(shown, `#/u/${user}?session=two`);
+  await row('locker').waitFor();
+  await shown.getByRole('button', { name: 'Forget this whole session' }).click();
+  await shown.getByRole('dialog').getByRole('button', { name: 'Forget' }).click();
+  await shown.getByRole('button', { name: 'Close' }).click();
+  assert.equal(await one('My locker'), undefined);
+  await go(shown, `#/u/${user}?find=dog+Bella`);
+  await row('My dog').waitFor();
+  await shown.getByRole('button', { name: 'Forget what this query finds' }).click();
+  await shown.getByRole('dialog').getByRole('button', { name: 'Forget' }).click();
+  await shown.getByRole('button', { name: 'Close' }).click();
+  assert.equal(await one('My dog'), undefined);
+  await go(shown, `#/u/${user}/forgotten`);
+  await shown.getByRole('button', { name: `Forget everything of ${user}` }).click();
+  await shown.getByRole('dialog').getByRole('button', { name: 'Forget' }).click();
+  await shown.getByRole('button', { name: 'Close' }).click();
+  await until(async () => !(await all()).length, 'an empty list');
+  await go(shown, `#/u/${user}`);
+  await shown.getByText(`Nothing is remembered of ${user}`).waitFor();
+});
+
+test('a gateway with keys asks for one, and its rights decide', async () => {
+  await call('turn', { user: 'wren', content: 'I live in Turku.' }, keyed, adminKey);
+  await call('turn', { user: 'rook', content: 'I live in Porto.' }, keyed, adminKey);
+  const { shown } = await page();
+  await shown.goto(`${keyed}/`);
+  await shown.getByLabel('Key').fill('ksk_wrong');
+  await shown.getByRole('button', { name: 'Open' }).click();
+  await shown.getByText('does not exist or was revoked').waitFor();
+  await shown.getByLabel('Key').fill(readKey);
+  await shown.getByRole('button', { name: 'Open' }).click();
+  await shown.getByRole('link', { name: 'wren' }).click();
+  await shown.getByText('I live in Turku.').waitFor();
+  assert.ok(await shown.getByRole('button', { name: 'Forget' }).first().isDisabled());
+  assert.ok(await shown.getByRole('button', { name: 'Confirm' }).first().isDisabled());
+  await shown.goto(`${keyed}/#/u/rook`);
+  await shown.getByText('This key lacks the right').waitFor();
+  await shown.getByRole('button', { name: 'Sign out' }).click();
+  await shown.getByLabel('Key').fill(adminKey);
+  await shown.getByRole('button', { name: 'Open' }).click();
+  await shown.getByText('I live in Porto.').waitFor();
+  assert.equal(await shown.evaluate(() => localStorage.length), 0);
+  const other = await shown.context().newPage();
+  await other.goto(`${keyed}/`);
+  await other.getByText('This gateway asks for a key').waitFor();
+  done += 1;
+});
