@@ -5,11 +5,13 @@
 
 mod check;
 mod endpoint;
+mod gateway;
 mod layers;
 mod schemas;
 mod sections;
 mod trace;
 
+pub use gateway::Gateway;
 pub use layers::{Layers, is_secret};
 pub use schemas::Schemas;
 pub use sections::*;

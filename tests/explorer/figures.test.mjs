@@ -8,7 +8,7 @@ import { MEMORIES, base, user } from './fill.mjs';
 import { tell } from './story.mjs';
 
 /** The debug build of the service reads a list several times as slowly. */
-const SLACK = process.env.KEEPSAKE?.includes('/release/') ? 1 : 5;
+const SLACK = process.env.KEEPSAKE?.includes('/release/') ? 1 : 20;
 const WITHIN_MS = 1_000 * SLACK;
 const FRAME_MS = 100 * SLACK;
 
