@@ -278,7 +278,7 @@ pub fn app(gateway: Arc<Gateway>) -> Router {
         .merge(mem0::routes())
         .merge(hosted::routes())
         .merge(entities::routes())
-        .fallback(async || Refusal::not_found("no such path: GET / names the doors"))
+        .fallback(async || Refusal::not_found("no such path: GET /openapi.json names them"))
         .method_not_allowed_fallback(async || {
             let status = StatusCode::METHOD_NOT_ALLOWED;
             Refusal::new(status, "method_refused", "this path takes other methods")

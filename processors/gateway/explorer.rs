@@ -6,7 +6,6 @@
 
 mod files;
 
-use crate::pages;
 use crate::refusal::{Refusal, Result};
 use axum::extract::Path;
 use axum::http::header::{self, HeaderName};
@@ -68,16 +67,9 @@ fn kind(path: &str) -> &'static str {
     }
 }
 
-/// `GET /`: the explorer for browsers, and the list of doors for programs.
+/// `GET /`.
 pub async fn root(headers: HeaderMap) -> Response {
-    let accept = headers.get(header::ACCEPT).and_then(|it| it.to_str().ok()).unwrap_or_default();
-    let mut response = if accept.contains("text/html") {
-        file("index.html", &headers)
-    } else {
-        pages::doors().into_response()
-    };
-    response.headers_mut().insert(header::VARY, HeaderValue::from_static("accept"));
-    response
+    file("index.html", &headers)
 }
 
 /// `GET /explorer/{path}`.

@@ -1,26 +1,14 @@
-//! The pages without a key: the doors, liveness, readiness and metrics.
+//! The pages without a key: the OpenAPI document, liveness, readiness and metrics.
 
 use crate::door::Gateway;
 use crate::openapi;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::response::Html;
 use serde_json::Value;
 use std::sync::{Arc, LazyLock};
 
 static DOCUMENT: LazyLock<Value> = LazyLock::new(openapi::document);
-
-/// The list of doors, for programs that ask for `/`.
-pub fn doors() -> Html<&'static str> {
-    Html(concat!(
-        "<!doctype html><title>Keepsake</title><h1>Keepsake</h1><p>Long-term memory for chat and ",
-        "agent applications.</p><ul><li>MCP: <code>/mcp/{user}/</code><li>HTTP: <code>POST ",
-        "/memories</code>, <code>POST /search</code>, <code>/v1/keepsake/…</code><li>Kafka: the ",
-        "topics, which everything here goes through</ul><p>",
-        "<a href=/openapi.json>openapi.json</a>",
-    ))
-}
 
 pub async fn openapi() -> Json<&'static Value> {
     Json(&DOCUMENT)

@@ -48,19 +48,16 @@ fn page(gateway: &Gateway, path: &str, headers: &[(&str, &str)]) -> Page {
     }
 }
 
-const BROWSER: (&str, &str) = ("accept", "text/html,application/xhtml+xml,*/*;q=0.8");
-
 #[test]
-fn a_browser_gets_the_explorer_without_a_key_and_programs_the_list_of_doors() {
+fn the_explorer_needs_no_key_and_its_pages_are_strict() {
     let running = Running::start(Broker::Embedded, &[]);
     let keys = keys_of(&running.place);
     new_key(&running.place, &["--tenant", "acme", "--rights", "read"]);
     let gateway = Gateway::start(&running.place, &[("gateway.keys", &keys)]);
-    let start = page(&gateway, "/", &[BROWSER]);
+    let start = page(&gateway, "/", &[]);
     assert_eq!(start.status, 200, "{}", start.body);
     assert!(start.body.contains("<html lang=\"en\""), "{}", start.body);
-    let doors = page(&gateway, "/", &[("accept", "*/*")]);
-    assert!(doors.body.contains("/mcp/{user}/") && doors.body.contains("/openapi.json"));
+    assert!(start.body.contains("/mcp/{user}/") && start.body.contains("openapi.json"));
     let same = page(&gateway, "/explorer/index.html", &[]);
     assert_eq!((same.status, &same.body), (200, &start.body));
     assert_eq!(same.headers["content-type"], "text/html; charset=utf-8");
@@ -370,7 +367,7 @@ fn the_demo_stays_up_for_the_explorer_until_a_signal() {
         (&json!(1), &json!("ada")),
         "{users}"
     );
-    assert!(page(&gateway, "/", &[BROWSER]).body.contains("<html lang=\"en\""));
+    assert!(page(&gateway, "/", &[]).body.contains("<html lang=\"en\""));
     let ended = Command::new("kill").arg(gateway.process.id().to_string()).status();
     assert!(ended.expect("`kill` is installed").success());
     assert!(gateway.process.wait().expect("it was started").success());
