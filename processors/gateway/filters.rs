@@ -348,7 +348,7 @@ mod tests {
             (json!({"team": {"icontains": "R"}}), json!({"team": {"$icontains": "R"}})),
             (
                 json!({"metadata": {"user_id": "x", "categories": {"contains": "y"}}}),
-                json!({"$and": [{"user_id": {"$eq": "x"}}, {"categories": {"$contains": "y"}}]}),
+                json!({"$and": [{"categories": {"$contains": "y"}}, {"user_id": {"$eq": "x"}}]}),
             ),
             (
                 json!({"created_at": {"gt": "2026-01-31", "lt": "2026-03-01"}}),

@@ -5,8 +5,8 @@
 #
 # Exit 1: something is not as it must be. Exit 4: a package is missing.
 # KEEPSAKE names the program, by default the debug build; times are held to their limits with the
-# release build, and to twenty times as much with any other, on machines of any speed. KEEPSAKE_TEST_MODEL names the encoder; without
-# it the stand-in "hash" compares words only.
+# release build, and to twenty times as much with any other, on machines of any speed.
+# KEEPSAKE_TEST_MODEL names the encoder; without it the stand-in "hash" compares words only.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
