@@ -19,7 +19,7 @@ pub enum Condition {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Comparison {
-    /// Of the value that the metadata has under a name.
+    /// The value that the metadata has under a name.
     Metadata(String, Test),
     Session(Test),
     CreatedAt(Bound, Time),

@@ -1,4 +1,4 @@
-//! What was: the decisions of the past, newest first, and an event as it was sent.
+//! Decisions of the past, newest first, and an event as it was sent.
 
 use crate::backwards::{AskedPage, TopicPage};
 use crate::door::Gateway;
