@@ -138,6 +138,11 @@ impl Service {
     /// Lets every thread finish its present step, leave the consumer group and close the shards.
     /// Takes at most `limits.shutdown_ms`; threads that need longer are left behind.
     pub fn stop(mut self) -> Result<()> {
+        self.drain();
+        self.fault()
+    }
+
+    fn drain(&mut self) {
         self.shared.stop();
         let give_up = Instant::now() + Duration::from_millis(self.shutdown_ms);
         let mut waiting = std::mem::take(&mut self.threads);
@@ -155,6 +160,14 @@ impl Service {
             );
         }
         self.shards.close_all();
-        self.fault()
+    }
+}
+
+/// A service that nobody holds any longer stops like one that is told to.
+impl Drop for Service {
+    fn drop(&mut self) {
+        if !self.threads.is_empty() {
+            self.drain();
+        }
     }
 }
