@@ -103,11 +103,16 @@ offsets.topic.num.partitions=4
 transaction.state.log.num.partitions=4
 
 # Short waits for tests: groups form at once, a dead member or an abandoned transaction is detected
-# within seconds, and a compacted topic is cleaned as soon as its own settings allow.
+# within seconds, a compacted topic is cleaned as soon as its own settings allow, and a deleted topic
+# leaves the disk.
 log.cleaner.backoff.ms=500
+file.delete.delay.ms=1000
 group.initial.rebalance.delay.ms=0
 group.min.session.timeout.ms=1000
 transaction.abort.timed.out.transaction.cleanup.interval.ms=1000
+
+# A quarter of the heap is the default, for topics with millions of keys.
+log.cleaner.dedupe.buffer.size=16777216
 
 # A misspelt topic name is an error and creates no topic.
 auto.create.topics.enable=false
@@ -127,11 +132,12 @@ free_port() {
   printf '%s' "$port"
 }
 
-# Sets `java`, the beginning of every Java command line; $1: heap in megabytes. The broker shares the
-# machine with the program under test: one garbage collection thread, and no optimising compiler, which
-# would take longer than most tests last.
+# Sets `java`, the beginning of every Java command line; $1: heap in megabytes, all of it from the start,
+# because growing stops the broker for seconds. The broker shares the machine with the program under
+# test: one garbage collection thread, and no optimising compiler, which would take longer than most
+# tests last.
 java_command() {
-  java=(java "-Xmx${1}m" -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Djava.awt.headless=true
+  java=(java "-Xms${1}m" "-Xmx${1}m" -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Djava.awt.headless=true
     -Dorg.slf4j.simpleLogger.defaultLogLevel=warn -Dorg.slf4j.simpleLogger.showDateTime=true
     "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS" -cp "$home/libs/*")
 }

@@ -7,6 +7,7 @@ use rdkafka::admin::{
 use rdkafka::client::DefaultClientContext;
 use rdkafka::config::ClientConfig;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use std::time::Duration;
 
 pub struct Admin {
     client: AdminClient<DefaultClientContext>,
@@ -28,6 +29,18 @@ impl Admin {
 
     pub fn delete_topic(&self, topic: &str) {
         self.done(self.client.delete_topics(&[topic], &AdminOptions::new()));
+    }
+
+    /// Deletes the topics whose names begin with `prefix`, as far as the broker is there to do so.
+    pub fn delete_topics(&self, prefix: &str) {
+        let within = Duration::from_secs(30);
+        let Ok(metadata) = self.client.inner().fetch_metadata(None, within) else { return };
+        let names = metadata.topics().iter().map(|topic| topic.name());
+        let names: Vec<&str> = names.filter(|name| name.starts_with(prefix)).collect();
+        if !names.is_empty() {
+            let deleted = self.client.delete_topics(&names, &AdminOptions::new());
+            let _ = self.runtime.block_on(deleted);
+        }
     }
 
     pub fn add_partitions(&self, topic: &str, count: usize) {

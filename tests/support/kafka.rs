@@ -1,11 +1,14 @@
 //! One real Apache Kafka for the whole run. Starts with the first test that needs it and ends with
 //! this process.
 
+use super::admin::Admin;
 use super::skips::skipped;
 use super::{root, scratch};
+use std::cell::RefCell;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
+use std::sync::mpsc::{Sender, channel};
 
 /// True if this test may use Kafka. If not, the skip is reported.
 pub fn is_wanted(test: &str) -> bool {
@@ -23,6 +26,42 @@ pub fn servers() -> &'static str {
         .get_or_init(|| start_in(&scratch::root().join("kafka")))
         .as_ref()
         .unwrap_or_else(|why| panic!("{why}"))
+}
+
+/// The prefixes of the topics that a test has used on the shared broker.
+struct Used(Vec<String>);
+
+/// When the thread of a test ends, its services have ended.
+impl Drop for Used {
+    fn drop(&mut self) {
+        for prefix in self.0.drain(..) {
+            let _ = cleaner().send(prefix);
+        }
+    }
+}
+
+thread_local! {
+    static USED: RefCell<Used> = const { RefCell::new(Used(Vec::new())) };
+}
+
+/// Has the topics with this prefix deleted from the shared broker when the thread of this test ends.
+/// A broker with the topics of all tests would need more memory and longer pauses with each of them.
+pub fn is_used(prefix: &str) {
+    USED.with(|used| used.borrow_mut().0.push(prefix.to_owned()));
+}
+
+/// The thread that deletes topics. It ends with this process.
+fn cleaner() -> Sender<String> {
+    static CLEANER: OnceLock<Sender<String>> = OnceLock::new();
+    let start = || {
+        let (sender, prefixes) = channel::<String>();
+        std::thread::spawn(move || {
+            let admin = Admin::of(servers());
+            prefixes.iter().for_each(|prefix| admin.delete_topics(&prefix));
+        });
+        sender
+    };
+    CLEANER.get_or_init(start).clone()
 }
 
 /// Starts a broker of its own, for a test that restarts it. The broker ends with this process.

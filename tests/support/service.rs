@@ -40,6 +40,9 @@ pub struct Place {
 impl Place {
     pub fn new(broker: Broker, options: &[(&str, &str)]) -> Place {
         let name = format!("t{}", scratch::number());
+        if broker == Broker::Kafka {
+            kafka::is_used(&format!("{name}."));
+        }
         let dir = scratch::root().join(&name);
         let options =
             options.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
