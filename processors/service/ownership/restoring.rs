@@ -93,6 +93,8 @@ impl Shards {
         let is_current =
             restoring.get(&partition).is_some_and(|current| Arc::ptr_eq(current, progress));
         if progress.is_cancelled() || !is_current {
+            let applied = shard.applied();
+            tracing::info!(partition, applied, "shard closed: revoked while it was restored");
             return;
         }
         restoring.remove(&partition);
