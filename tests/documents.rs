@@ -11,7 +11,7 @@ use service::config::{DEFAULTS, Layers};
 use service::metrics::Metrics;
 use std::collections::{BTreeMap, BTreeSet};
 
-const DOCUMENTS: [&str; 14] = [
+const DOCUMENTS: [&str; 15] = [
     "README.md",
     "processors/README.md",
     "deploy/README.md",
@@ -23,6 +23,7 @@ const DOCUMENTS: [&str; 14] = [
     "deploy/RUNBOOK.md",
     "deploy/SECURITY.md",
     "deploy/SIZING.md",
+    "deploy/explorer/README.md",
     "deploy/model/README.md",
     "schemas/README.md",
     "config/REFERENCE.md",

@@ -39,8 +39,8 @@ pub use memory::{
 };
 pub use partition::partition_of;
 pub use request::{
-    Assembly, Cursor, Explain, Format, List, Match, Purpose, Recall, ReplyTo, Request, RequestKind,
-    UnsetFields,
+    Assembly, Cursor, Duplicates, Explain, Format, Levels, List, Match, Purpose, Recall, ReplyTo,
+    Request, RequestKind, UnsetFields,
 };
 pub use signature::{KEY_BYTES_MIN, MARK, SignedParts, SigningKey};
 pub use tenant_signature::{REDRIVEN, SIGNED_HEADERS, TENANT_SIGNATURE, TenantKeys};

@@ -31,6 +31,7 @@ pub enum RequestKind {
     Get { memory: MemoryId, history: bool },
     Explain(Explain),
     Stats,
+    Duplicates(Duplicates),
 }
 
 impl RequestKind {
@@ -96,6 +97,15 @@ impl Match {
     }
 }
 
+/// The levels that the numbers of a recall are compared with.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Levels {
+    /// The least score. A lower one is only that of a newer version of a returned memory.
+    pub floor: Option<f32>,
+    /// The least relevance of a good match.
+    pub good: Option<f32>,
+}
+
 /// The parts of an assembled block: their numbers of memories and of tokens.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Assembly {
@@ -154,6 +164,14 @@ pub struct List {
 pub struct Cursor {
     pub created_at: Time,
     pub id: MemoryId,
+}
+
+/// A page of pairs of memories that probably say the same.
+#[derive(Clone, Debug, Default)]
+pub struct Duplicates {
+    /// Memories of the page that are compared with all others.
+    pub limit: usize,
+    pub after: Option<Cursor>,
 }
 
 #[derive(Clone, Debug)]

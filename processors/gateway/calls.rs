@@ -13,7 +13,7 @@ use kafka::Connection;
 use log::broker::{Broker, Consumer, OutgoingRecord, Polled, Producer, Start};
 use lru::LruCache;
 use parking_lot::Mutex;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -157,13 +157,41 @@ impl Calls {
         reply
     }
 
+    /// Sends a request to see whether the shard of this user answers; `None` if not in time. Such a
+    /// silence does not count as a fault of the reader of replies: others have their answers.
+    pub async fn probe(&self, user: &UserKey, within: Duration) -> Result<Option<Value>> {
+        let request = json!({"type": "stats"});
+        self.exchanged(&self.topics.recalls, user, request, None, within).await
+    }
+
     async fn exchange(
+        &self,
+        topic: &str,
+        user: &UserKey,
+        message: Value,
+        after: Option<i64>,
+    ) -> Result<Value> {
+        let reply = self.exchanged(topic, user, message, after, self.reply_within).await?;
+        reply.ok_or_else(|| {
+            self.unanswered.fetch_add(1, Ordering::Relaxed);
+            Refusal::new(
+                StatusCode::GATEWAY_TIMEOUT,
+                "no_reply",
+                "no reply within gateway.reply_ms: is `keepsake serve` running? An event may have \
+                 been applied; send it again with the same id",
+            )
+        })
+    }
+
+    /// Returns `None` if no reply comes in time.
+    async fn exchanged(
         &self,
         topic: &str,
         user: &UserKey,
         mut message: Value,
         after: Option<i64>,
-    ) -> Result<Value> {
+        within: Duration,
+    ) -> Result<Option<Value>> {
         let Ok(_place) = self.places.try_acquire() else {
             return Err(Refusal::overloaded(
                 "as many calls wait as gateway.in_flight_max allows: try again, or run another \
@@ -177,20 +205,11 @@ impl Calls {
         self.waiting.lock().insert(correlation, sender);
         let _forgets = Forgets { waiting: &self.waiting, correlation };
         self.send(self.record(topic, user, &message, correlation, after))?;
-        let bytes = tokio::time::timeout(self.reply_within, reply).await;
-        let Ok(Ok(bytes)) = bytes else {
-            self.unanswered.fetch_add(1, Ordering::Relaxed);
-            return Err(Refusal::new(
-                StatusCode::GATEWAY_TIMEOUT,
-                "no_reply",
-                "no reply within gateway.reply_ms: is `keepsake serve` running? An event may have \
-                 been applied; send it again with the same id",
-            ));
-        };
+        let Ok(Ok(bytes)) = tokio::time::timeout(within, reply).await else { return Ok(None) };
         let value: Value = serde_json::from_slice(&bytes).map_err(|e| {
             Refusal::new(StatusCode::BAD_GATEWAY, "bad_reply", format!("the reply is no JSON: {e}"))
         })?;
-        Refusal::of_reply(&value).map_or(Ok(value), Err)
+        Refusal::of_reply(&value).map_or(Ok(Some(value)), Err)
     }
 
     fn record(

@@ -18,7 +18,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
-use domain::fault;
+use domain::{UserKey, fault};
 use parking_lot::Mutex;
 use prometheus::{HistogramVec, IntCounterVec, Registry};
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
@@ -30,6 +30,7 @@ use std::time::Instant;
 use tokio::sync::{Semaphore, watch};
 
 const USER: &str = "x-keepsake-user";
+const TENANT: &str = "x-keepsake-tenant";
 const REQUEST_ID: &str = "x-request-id";
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 /// The path whose body may be longer than those of the others.
@@ -159,7 +160,13 @@ impl Gateway {
     }
 
     fn caller(&self, headers: &HeaderMap) -> Result<Caller> {
-        let Some(keys) = &self.keys else { return Ok(Caller::local(&self.options.tenant)) };
+        let named = headers.get(TENANT).map(|tenant| tenant.to_str().unwrap_or_default());
+        let Some(keys) = &self.keys else {
+            let tenant = named.unwrap_or(&self.options.tenant);
+            UserKey::new(tenant, "any")
+                .map_err(|e| Refusal::invalid(TENANT, format!("{TENANT} {}", e.why)))?;
+            return Ok(Caller::local(tenant));
+        };
         let bearer = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
         let bearer = bearer.and_then(|value| {
             let (scheme, key) = value.split_once(' ')?;
@@ -175,7 +182,13 @@ impl Gateway {
                 "a key is missing: send Authorization: Bearer KEY or X-API-Key: KEY",
             ));
         };
-        keys.caller(key)
+        let caller = keys.caller(key)?;
+        if named.is_some_and(|named| named != caller.tenant) {
+            return Err(Refusal::forbidden(
+                "this key is for one tenant, and the call names another",
+            ));
+        }
+        Ok(caller)
     }
 
     /// Takes one of the requests of a key, which come back with time. A second's worth may come at
@@ -272,7 +285,9 @@ pub fn app(gateway: Arc<Gateway>) -> Router {
         .route("/v1/keepsake/users", get(users::list))
         .route("/v1/keepsake/decisions/past", get(past::decisions))
         .route("/v1/keepsake/event", get(past::event))
+        .route("/v1/keepsake/tenants", get(users::tenants))
         .route("/v1/keepsake/shards", get(shards::list))
+        .route("/v1/keepsake/shards/answers", get(shards::answers))
         .route("/v1/keepsake/dead-letters", get(letters::list))
         .route("/v1/keepsake/dead-letters/redrive", post(letters::redrive))
         .merge(mem0::routes())

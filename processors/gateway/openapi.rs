@@ -9,12 +9,12 @@ macro_rules! schemas {
     };
 }
 
-const SCHEMAS: [(&str, &str); 20] = schemas!["applied" "common" "decision" "erasure" "error"
+const SCHEMAS: [(&str, &str); 22] = schemas!["applied" "common" "decision" "duplicates" "duplicates-reply" "erasure" "error"
     "explain" "explained" "feedback" "forget" "get" "list" "listed" "memory" "recall" "recalled"
     "remember" "stats" "stats-reply" "turn" "update"];
 
 /// Each own call with the schema of its reply.
-const OWN: [(&str, &str); 10] = [
+const OWN: [(&str, &str); 11] = [
     ("turn", "applied"),
     ("remember", "applied"),
     ("update", "applied"),
@@ -25,6 +25,7 @@ const OWN: [(&str, &str); 10] = [
     ("get", "memory"),
     ("explain", "explained"),
     ("stats", "stats-reply"),
+    ("duplicates", "duplicates-reply"),
 ];
 
 /// Name, purpose and media type of each call that returns many lines.
@@ -42,7 +43,7 @@ const STREAMS: [(&str, &str, &str); 3] = [
 type Names = &'static [(&'static str, &'static str)];
 
 /// Path below `/v1/keepsake/`, purpose and query of each call that only the explorer needs.
-const EXPLORER: [(&str, &str, Names); 6] = [
+const EXPLORER: [(&str, &str, Names); 8] = [
     ("session", "The caller: tenant, user, rights; and the profiles that a recall may name", &[]),
     (
         "users",
@@ -52,15 +53,28 @@ const EXPLORER: [(&str, &str, Names); 6] = [
     (
         "decisions/past",
         "Decisions of a user, newest first, or of the whole tenant with the right admin; outcome lists \
-         those that are wanted, with commas",
-        &[("user", "string"), ("outcome", "string"), ("limit", "integer"), ("before", "string")],
+         those that are wanted, with commas; partition names a shard",
+        &[
+            ("user", "string"),
+            ("outcome", "string"),
+            ("partition", "integer"),
+            ("limit", "integer"),
+            ("before", "string"),
+        ],
     ),
     (
         "event",
         "An event as it was sent, while the topic has it",
         &[("partition", "integer"), ("offset", "integer")],
     ),
+    (
+        "tenants",
+        "The tenants that the caller may choose with the header X-Keepsake-Tenant: all of the service if \
+         the gateway asks for no keys, otherwise that of the key",
+        &[],
+    ),
     ("shards", "How far each shard has come, and who serves it; needs the right admin", &[]),
+    ("shards/answers", "Which shards answer, and why others do not; needs the right admin", &[]),
     (
         "dead-letters",
         "Dead letters, newest first; needs the right admin",

@@ -24,7 +24,7 @@ pub async fn call(
     let (right, is_event) = match kind.as_str() {
         "turn" | "remember" | "update" | "feedback" => (Right::Write, true),
         "forget" => (Right::Forget, true),
-        "recall" | "list" | "get" | "explain" | "stats" => (Right::Read, false),
+        "recall" | "list" | "get" | "explain" | "stats" | "duplicates" => (Right::Read, false),
         _ => return Err(Refusal::not_found(format!("no call is named {kind}"))),
     };
     caller.may(right)?;

@@ -22,6 +22,8 @@ pub const ROWS_MAX: usize = 500;
 #[derive(Deserialize)]
 pub struct PastQuery {
     user: Option<String>,
+    /// Only decisions about events of this partition.
+    partition: Option<i32>,
     /// Outcomes, with commas between them; empty: all.
     #[serde(default)]
     outcome: String,
@@ -49,7 +51,7 @@ pub async fn decisions(
     let limit = query.limit.unwrap_or(ROWS).min(ROWS_MAX);
     let asked = AskedPage::new(&calls.topics.decisions, limit, read_max, query.before.as_deref())?;
     let asked = asked.of(user.clone());
-    let tenant = caller.tenant;
+    let (tenant, partition) = (caller.tenant, query.partition);
     let outcomes: Vec<String> =
         query.outcome.split(',').filter(|it| !it.is_empty()).map(str::to_owned).collect();
     let TopicPage { rows, before } = asked
@@ -57,6 +59,7 @@ pub async fn decisions(
             let decision: Value = serde_json::from_slice(&record.value?).ok()?;
             let is_asked = decision["tenant"] == *tenant
                 && user.as_ref().is_none_or(|user| decision["user"] == *user.user())
+                && partition.is_none_or(|partition| decision["event"]["partition"] == partition)
                 && (outcomes.is_empty() || outcomes.iter().any(|it| decision["outcome"] == **it));
             is_asked.then_some(decision)
         })

@@ -1,5 +1,6 @@
 //! The shards as Kafka shows them: the end of each events partition, how far the service's consumer
-//! group has come, the process that serves it, and its dead letters.
+//! group has come, the process that serves it, what a restore reads, and its dead letters. Whether a
+//! shard answers only the shard itself can show, so each one gets a request.
 //!
 //! The offsets behind the last event may hold only markers of transactions, which nobody reads. So a
 //! partition is behind only if there is a record to be read, and the first one gives the age.
@@ -15,7 +16,9 @@ use axum::{Extension, Json};
 use client::letter::DeadLetter;
 use client::reading::OffsetRange;
 use client::show::rfc_3339;
+use domain::UserKey;
 use domain::fault::{self, Fault};
+use futures_util::{StreamExt, stream};
 use kafka::GroupFacts;
 use log::broker::{Broker, Polled, Record, Start};
 use serde_json::{Value, json};
@@ -26,6 +29,10 @@ use std::time::{Duration, Instant};
 const POLL: Duration = Duration::from_millis(50);
 /// Longest reading of the oldest events that wait. Without an answer their age is left out.
 const OLDEST_WITHIN: Duration = Duration::from_secs(2);
+/// Longest wait for a shard. One that is being restored says so after `recall.min_offset_ms`, a second.
+const ANSWER_WITHIN: Duration = Duration::from_secs(3);
+/// A quarter of the calls that may wait at once.
+const ASKED_AT_ONCE: usize = 64;
 
 /// `GET /v1/keepsake/shards`.
 pub async fn list(
@@ -46,9 +53,59 @@ pub async fn list(
     Ok(Json(shards.reply(&gateway.calls.topics.events, &letters, is_complete)))
 }
 
+/// `GET /v1/keepsake/shards/answers`.
+pub async fn answers(
+    State(gateway): State<Arc<Gateway>>,
+    Extension(caller): Extension<Caller>,
+) -> Result<Json<Value>> {
+    caller.may(Right::Admin)?;
+    let _place = place(&gateway)?;
+    let (calls, topic) = (gateway.calls.clone(), gateway.calls.topics.recalls.clone());
+    let read = tokio::task::spawn_blocking(move || ranges(&calls, &topic, None));
+    let read = read.await.unwrap_or_else(|e| Err(Fault::retry(e.to_string())));
+    let ranges = read.map_err(|fault| unavailable(&fault))?;
+    let count = ranges.len() as i32;
+    let began = Instant::now();
+    let probed = stream::iter(ranges).map(async |range: OffsetRange| {
+        // With thousands of shards of which none answers, the last ones are not asked.
+        if began.elapsed() > gateway.calls.reply_within() {
+            return json!({"partition": range.partition, "answers": false, "why": "not asked: too many were silent"});
+        }
+        let user = user_on(&caller.tenant, range.partition, count);
+        let began = Instant::now();
+        let reply = gateway.calls.probe(&user, ANSWER_WITHIN).await;
+        answer(range.partition, reply, began.elapsed())
+    });
+    let mut shards: Vec<Value> = probed.buffer_unordered(ASKED_AT_ONCE).collect().await;
+    shards.sort_by_key(|shard| shard["partition"].as_i64());
+    Ok(Json(json!({"shards": shards})))
+}
+
+/// Finds a user whose requests go to this partition. The service has no request without a user, and
+/// the `stats` of one who never spoke read nothing. The tenant's quota counts them.
+fn user_on(tenant: &str, partition: i32, count: i32) -> UserKey {
+    let users = (0..).filter_map(|n| UserKey::new(tenant, &format!("shard-probe-{n}")).ok());
+    let mut here = users.filter(|user| user.partition(count) == partition);
+    here.next().expect("murmur2 reaches every partition")
+}
+
+fn answer(partition: i32, reply: Result<Option<Value>>, took: Duration) -> Value {
+    let took_ms = took.as_millis() as u64;
+    match reply {
+        Ok(Some(reply)) => json!({"partition": partition, "answers": true, "took_ms": took_ms,
+            "stale": reply["stale"]}),
+        Ok(None) => json!({"partition": partition, "answers": false,
+            "why": format!("no answer in {} s", ANSWER_WITHIN.as_secs())}),
+        Err(refusal) => json!({"partition": partition, "answers": false, "code": refusal.code,
+            "why": refusal.message}),
+    }
+}
+
 struct Shards {
     group: String,
     ranges: Vec<OffsetRange>,
+    /// Of the memories topic, which a restore reads.
+    memories: Vec<OffsetRange>,
     committed: BTreeMap<i32, i64>,
     /// `None`: the broker does not say.
     facts: Option<GroupFacts>,
@@ -66,6 +123,7 @@ enum Oldest {
 impl Shards {
     fn read(calls: &Calls, group: &str) -> fault::Result<Shards> {
         let topic = &calls.topics.events;
+        let memories = ranges(calls, &calls.topics.memories, None)?;
         let ranges = ranges(calls, topic, None)?;
         let partitions: Vec<i32> = ranges.iter().map(|range| range.partition).collect();
         let committed = calls.connection.committed(group, topic, &partitions)?;
@@ -76,7 +134,7 @@ impl Shards {
             .filter(|range| range.from < range.end)
             .collect();
         let oldest = oldest(calls, topic, &behind)?;
-        Ok(Shards { group: group.to_owned(), ranges, committed, facts, oldest })
+        Ok(Shards { group: group.to_owned(), ranges, memories, committed, facts, oldest })
     }
 
     fn reply(&self, events: &str, letters: &[Option<(String, i64)>], is_complete: bool) -> Value {
@@ -97,8 +155,10 @@ impl Shards {
         let lag = if oldest.is_some() { end - applied } else { 0 };
         let of_here = Some((events.to_owned(), i64::from(partition)));
         let dead_letters = letters.iter().filter(|origin| **origin == of_here).count();
+        let memories = self.memories.iter().find(|range| range.partition == partition);
         let mut row = json!({"partition": partition, "begin": from, "end": end,
             "applied": applied, "lag": lag,
+            "restore": memories.map_or(0, |range| range.end - range.from),
             "dead_letters": dead_letters});
         if let Some(Oldest::At(ms)) = oldest {
             row["oldest_waiting_at"] = rfc_3339(*ms).into();
@@ -159,6 +219,8 @@ fn oldest(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::refusal::Refusal;
+    use axum::http::StatusCode;
     use kafka::GroupMember;
 
     fn member(client: &str, partition: i32) -> GroupMember {
@@ -171,6 +233,7 @@ mod tests {
         let shards = Shards {
             group: "keepsake".to_owned(),
             ranges: (0..3).map(|partition| OffsetRange { partition, from: 5, end: 20 }).collect(),
+            memories: vec![OffsetRange { partition: 1, from: 3, end: 10 }],
             committed: BTreeMap::from([(0, 12), (1, 19)]),
             facts: Some(GroupFacts {
                 state: "Stable".to_owned(),
@@ -184,13 +247,41 @@ mod tests {
         assert_eq!(
             reply["shards"],
             json!([
-                {"partition": 0, "begin": 5, "end": 20, "applied": 12, "lag": 8, "dead_letters": 1,
+                {"partition": 0, "begin": 5, "end": 20, "applied": 12, "lag": 8, "restore": 0,
+                    "dead_letters": 1,
                     "oldest_waiting_at": "1970-01-01T00:00:01Z",
                     "member": {"client": "one", "host": "10.0.0.1"}},
-                {"partition": 1, "begin": 5, "end": 20, "applied": 19, "lag": 0, "dead_letters": 0},
-                {"partition": 2, "begin": 5, "end": 20, "applied": 5, "lag": 15, "dead_letters": 0,
+                {"partition": 1, "begin": 5, "end": 20, "applied": 19, "lag": 0, "restore": 7,
+                    "dead_letters": 0},
+                {"partition": 2, "begin": 5, "end": 20, "applied": 5, "lag": 15, "restore": 0,
+                    "dead_letters": 0,
                     "member": {"client": "two", "host": "10.0.0.1"}},
             ])
+        );
+    }
+
+    #[test]
+    fn every_partition_has_a_user_to_ask_for() {
+        for count in [1, 6, 64] {
+            for partition in 0..count {
+                assert_eq!(user_on("acme", partition, count).partition(count), partition);
+            }
+        }
+    }
+
+    #[test]
+    fn a_shard_answers_or_it_is_known_why_not() {
+        let took = Duration::from_millis(7);
+        let restoring = Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", "restored");
+        assert_eq!(
+            [Ok(Some(json!({"stale": true}))), Ok(None), Err(restoring)]
+                .map(|reply| answer(3, reply, took)),
+            [
+                json!({"partition": 3, "answers": true, "took_ms": 7, "stale": true}),
+                json!({"partition": 3, "answers": false, "why": "no answer in 3 s"}),
+                json!({"partition": 3, "answers": false, "code": "unavailable",
+                    "why": "restored"}),
+            ]
         );
     }
 }

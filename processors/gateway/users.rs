@@ -52,6 +52,24 @@ pub async fn list(
     listed.await.unwrap_or_else(|e| Err(unavailable(&Fault::retry(e.to_string())))).map(Json)
 }
 
+/// `GET /v1/keepsake/tenants`: the tenants that the caller may choose. A key has one.
+pub async fn tenants(
+    State(gateway): State<Arc<Gateway>>,
+    Extension(caller): Extension<Caller>,
+) -> Result<Json<Value>> {
+    caller.may(Right::Read)?;
+    if gateway.keys.is_some() {
+        return Ok(Json(json!({"tenants": [caller.tenant]})));
+    }
+    let listed = tokio::task::spawn_blocking(move || {
+        let followed = gateway.users.followed(&gateway.calls, gateway.options.followed_max)?;
+        let mut tenants = followed.0.state.lock().tenants(ROWS_MAX);
+        tenants.extend([caller.tenant, gateway.options.tenant.clone()]);
+        Ok(json!({"tenants": tenants}))
+    });
+    listed.await.unwrap_or_else(|e| Err(unavailable(&Fault::retry(e.to_string())))).map(Json)
+}
+
 /// The reading of the topic, begun with the first question.
 #[derive(Default)]
 pub struct Users(Mutex<Option<Arc<Following>>>);
@@ -210,6 +228,19 @@ impl Followed {
         user.changed_ms = user.changed_ms.max(record.timestamp_ms);
     }
 
+    /// Returns the first tenants by name that have memories.
+    fn tenants(&self, limit: usize) -> BTreeSet<String> {
+        let mut tenants = BTreeSet::new();
+        let mut next = self.users.first_key_value();
+        while let Some(((tenant, _), _)) = next.filter(|_| tenants.len() < limit) {
+            // No name has control characters, so this is behind all users of the tenant.
+            let behind = (tenant.clone() + "\0", String::new());
+            tenants.insert(tenant.clone());
+            next = self.users.range(behind..).next();
+        }
+        tenants
+    }
+
     fn page(&self, caller: &Caller, query: &UsersQuery, limit: usize) -> Value {
         let part = query.query.to_lowercase();
         let first = (caller.tenant.clone(), String::new());
@@ -286,6 +317,18 @@ mod tests {
             "first": "1970-01-01T00:00:01Z", "changed": "1970-01-01T00:00:04Z"});
         assert_eq!(page, json!({"users": [ada], "total": 1}));
         assert_eq!(followed.memories, 3);
+    }
+
+    #[test]
+    fn each_tenant_with_memories_is_listed_once() {
+        let mut followed = Followed::default();
+        for owner in ["b/ada", "a b/eve", "a/ada", "a/bob", "a/zoe", "ab/x"] {
+            followed.apply(&record(&format!("{owner}/{ID}"), Some("active"), 0));
+        }
+        followed.apply(&record(&format!("b/ada/{ID}"), None, 0));
+        let tenants = |limit| followed.tenants(limit).into_iter().collect::<Vec<_>>();
+        assert_eq!(tenants(9), ["a", "a b", "ab"]);
+        assert_eq!(tenants(2), ["a", "a b"]);
     }
 
     #[test]

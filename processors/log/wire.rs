@@ -326,6 +326,12 @@ pub struct List {
 }
 
 #[derive(Debug, Deserialize)]
+pub struct Duplicates {
+    pub limit: Option<i64>,
+    pub after: Option<String>,
+}
+
+#[derive(Deserialize)]
 pub struct Get {
     pub memory: Option<Id>,
     pub history: Option<bool>,
@@ -576,7 +582,18 @@ pub struct Recalled<'a> {
     pub tokens: usize,
     pub budget_used: Number,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub levels: Option<Levels>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Assembly<'a>>,
+}
+
+/// The levels that scores and relevance are compared with.
+#[derive(Debug, Serialize)]
+pub struct Levels {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub floor: Option<Number>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub good: Option<Number>,
 }
 
 /// The parts of an assembled block, under the names of Alma's `AssembledContext.metadata`.
@@ -604,6 +621,22 @@ pub struct Listed<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
     pub total: usize,
+}
+
+#[derive(Debug, Serialize)]
+pub struct FoundDuplicates<'a> {
+    pub pairs: Vec<Pair<'a>>,
+    pub level: Number,
+    pub compared: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Pair<'a> {
+    pub newer: Memory<'a>,
+    pub older: Memory<'a>,
+    pub cosine: Number,
 }
 
 #[derive(Debug, Serialize)]

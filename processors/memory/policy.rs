@@ -87,6 +87,12 @@ pub trait Policy: Any + Send + Sync {
         Scope::User
     }
 
+    /// The least cosine, on the scale of the standard encoder, at which two statements of one speaker
+    /// may be the same.
+    fn repeated_cosine(&self) -> f32 {
+        REPEATED_COSINE
+    }
+
     /// The factor on a superseded memory when a cross-encoder reorders the answer.
     fn superseded_factor(&self) -> f32 {
         1.0
@@ -98,6 +104,10 @@ pub trait Policy: Any + Send + Sync {
         None
     }
 }
+
+/// The least cosine of repetitions for a policy whose document names none, as in the default
+/// profile.
+pub const REPEATED_COSINE: f32 = 0.95;
 
 /// The room that an answer has.
 pub struct Room<'a> {

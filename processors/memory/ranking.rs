@@ -1,7 +1,7 @@
 //! The values that a policy ranks and renders: hits and a question in, ranked memories and a prompt
 //! block out. Retrieval fills in a [`Hit`], so that a policy knows no search engine.
 
-use domain::{Assembly, Filter, Kind, Match, Memory, Purpose, Recall, Time};
+use domain::{Assembly, Filter, Kind, Levels, Match, Memory, Purpose, Recall, Time};
 use std::sync::Arc;
 
 /// A memory that the text index or the vector index found, with the scores of both for the memory
@@ -96,6 +96,7 @@ impl<'a> Question<'a> {
 pub struct RankedHits {
     pub ranked: Vec<Ranked>,
     pub matched: Option<Match>,
+    pub levels: Levels,
 }
 
 /// The inputs of the relevance estimate, besides the score.

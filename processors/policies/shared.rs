@@ -8,7 +8,7 @@ pub mod wording;
 
 use crate::rank::{admitted, better_first, is_superseded};
 use domain::fault::Result;
-use domain::{ContextTurn, Kind, Memory, MemoryId, Outcome, Role, Scope, Surprise, Time};
+use domain::{ContextTurn, Kind, Levels, Memory, MemoryId, Outcome, Role, Scope, Surprise, Time};
 use memory::context::Context;
 use memory::policy::{Judgement, Lifecycle, Links, Said};
 use memory::ranking::{Hit, Question, Ranked, RankedHits};
@@ -194,7 +194,11 @@ pub fn all_in_order(
     ranked: impl Fn(Vec<Hit>, Time) -> Vec<Ranked>,
 ) -> RankedHits {
     hits.retain(|hit| admitted(&hit.memory, question));
-    RankedHits { ranked: ranked(hits, question.as_of.unwrap_or(at)), matched: None }
+    RankedHits {
+        ranked: ranked(hits, question.as_of.unwrap_or(at)),
+        matched: None,
+        levels: Levels::default(),
+    }
 }
 
 /// Returns the number of memories in an answer: the request's `limit` up to `most`, or else the

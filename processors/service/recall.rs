@@ -1,4 +1,4 @@
-//! Answers requests: recall, list, get, explain, stats. Reads the shards of this process and
+//! Answers requests: recall, list, get, explain, stats, duplicates. Reads the shards of this process and
 //! changes nothing.
 //!
 //! ```text
@@ -18,6 +18,7 @@
 //! - Past its deadline, a request gets an error, or a partial reply if some queries are answered.
 
 mod ask;
+mod duplicates;
 mod fair;
 mod hits;
 pub mod rerank;
@@ -34,6 +35,7 @@ use domain::panics::{Panic, caught};
 use domain::{
     CosineScale, ForwardReason, Match, Now, Purpose, ReplyTo, Request, RequestKind, Time,
 };
+pub use duplicates::NEIGHBOURS as DUPLICATE_NEIGHBOURS;
 use fair::FairQueue;
 use log::broker::{OutgoingRecord, Record};
 use log::clock::{Clock, SystemClock};
@@ -59,6 +61,8 @@ pub struct Options {
     pub decode: decode::Options,
     pub candidates: usize,
     pub terms_max: usize,
+    /// Pairs in an answer to `duplicates`.
+    pub duplicates_max: usize,
     pub token_budget_max: usize,
     pub min_offset_ms: i64,
     pub waiting_max: usize,
@@ -497,6 +501,9 @@ impl Recall {
             }
             RequestKind::Explain(explain) => self.explain(now, shard, &request.key, explain),
             RequestKind::Stats => self.stats(now, shard, &request.key),
+            RequestKind::Duplicates(duplicates) => {
+                self.duplicates(now, shard, &request.key, duplicates, left_ms)
+            }
         }
     }
 

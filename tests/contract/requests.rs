@@ -1,4 +1,4 @@
-//! Requests: recall with formats, budget and filters; list, explain and stats.
+//! Requests: recall with formats, budget and filters; list, explain, stats and duplicates.
 
 use crate::support::client::{contents, memory_id, merged, outcome};
 use crate::support::{Broker, Running, User, on_both_brokers};
@@ -15,6 +15,7 @@ on_both_brokers! {
     list_goes_page_by_page
     explain_covers_memories_and_events
     stats_count_memories_and_decisions
+    duplicates_are_pairs_of_valid_memories_of_one_user
 }
 
 fn some_memories(user: &User<'_>) {
@@ -169,9 +170,17 @@ fn recall_explains_its_scores(broker: Broker) {
             memory["explain"].as_object().unwrap_or_else(|| panic!("no numbers: {memory}"));
         assert!(numbers.len() > 2 && numbers.values().all(Value::is_number), "{memory}");
     }
+    let levels = &reply["levels"];
+    let floor = levels["floor"].as_f64().expect("a question has a floor");
+    let scores = memories(&reply).iter().map(|memory| memory["score"].as_f64());
+    assert!(floor > 0.0 && scores.min_by(|a, b| a.partial_cmp(b).unwrap()) >= Some(Some(floor)));
+    assert_eq!(levels["good"], 0.5, "{levels}");
+    let two = ada.ask(json!({"type": "recall", "queries": ["tea", "kettle"], "explain": true}));
+    assert_eq!(two["levels"], json!({"good": 0.5}), "each question has a floor of its own");
+    let plain = ada.recall("green tea");
     assert!(
-        ada.recall("green tea")["memories"][0]["explain"].is_null(),
-        "a memory has numbers only if the request wants them"
+        plain["memories"][0]["explain"].is_null() && plain["levels"].is_null(),
+        "there are numbers only if the request wants them"
     );
 }
 
@@ -369,4 +378,73 @@ fn a_returned_memory_counts_as_used_if_the_profile_wants_that() {
         "{noted}"
     );
     running.stop();
+}
+
+/// A pair as the ids of its memories, the newer one first.
+fn pairs_of(user: &User<'_>, request: Value) -> Vec<[String; 2]> {
+    let reply = user.ask(merged(json!({"type": "duplicates"}), request));
+    let pairs = reply["pairs"].as_array().unwrap_or_else(|| panic!("no pairs: {reply}"));
+    for pair in pairs {
+        assert!(pair["cosine"].as_f64() >= reply["level"].as_f64(), "{reply}");
+    }
+    let id = |memory: &Value| memory["id"].as_str().expect("a memory has an id").to_owned();
+    pairs.iter().map(|pair| [id(&pair["newer"]), id(&pair["older"])]).collect()
+}
+
+fn duplicates_are_pairs_of_valid_memories_of_one_user(broker: Broker) {
+    let client = Running::shared(broker).client();
+    let ada = client.user("doubles", "ada");
+    let at = |day: u32| format!("2026-03-{day:02}T12:00:00Z");
+    let remember = |user: &User<'_>, day: u32, content: &str, more: Value| {
+        let event = json!({"type": "remember", "content": content, "at": at(day)});
+        memory_id(&user.event(merged(event, more)))
+    };
+    let boat = "The boat in the harbour is called Maria.";
+    let older = remember(&ada, 1, boat, json!({"kind": "fact"}));
+    remember(&ada, 2, "The port of the database is 5432.", json!({"kind": "fact"}));
+    remember(&ada, 3, "The port of the database is 5433.", json!({"kind": "fact"}));
+    remember(&ada, 4, boat, json!({"kind": "preference"}));
+    remember(&ada, 5, boat, json!({"kind": "fact", "scope": "session", "session": "one"}));
+    remember(&ada, 6, boat, json!({"kind": "fact", "scope": "tenant"}));
+    let newer =
+        remember(&ada, 7, "The boat in the harbour is called Maria!", json!({"kind": "fact"}));
+    let pair = [newer.clone(), older.clone()];
+    assert_eq!(pairs_of(&ada, json!({})), std::slice::from_ref(&pair));
+
+    // Of others there is nothing, whatever they have.
+    for user in [client.user("doubles", "eve"), client.user("doubles elsewhere", "ada")] {
+        let own = [1, 2].map(|day| remember(&user, day, boat, json!({"kind": "fact"})));
+        assert_eq!(pairs_of(&user, json!({})), [[own[1].clone(), own[0].clone()]]);
+    }
+    assert_eq!(pairs_of(&ada, json!({})), std::slice::from_ref(&pair));
+    assert_eq!(pairs_of(&client.user("doubles", "nobody"), json!({})), [] as [[String; 2]; 0]);
+
+    // Page by page, each pair comes once, with its newer memory.
+    let (mut found, mut compared, mut after) = (Vec::new(), Vec::new(), Value::Null);
+    loop {
+        let page = ada.ask(json!({"type": "duplicates", "limit": 4, "after": after}));
+        found.extend(pairs_of(&ada, json!({"limit": 4, "after": after})));
+        compared.push(page["compared"].as_u64().expect("a number"));
+        after = page["after"].clone();
+        if after.is_null() {
+            break;
+        }
+    }
+    assert_eq!((found, compared), (vec![pair.clone()], vec![4, 2]), "all but that of the tenant");
+    assert_eq!(ada.ask(json!({"type": "duplicates", "after": "what?"}))["status"], "invalid");
+
+    // A memory that is switched off, and one that a newer one replaced, are no duplicates.
+    let enabled = |on: bool| ada.event(json!({"type": "update", "memory": older, "enabled": on}));
+    enabled(false);
+    assert_eq!(pairs_of(&ada, json!({})), [] as [[String; 2]; 0]);
+    enabled(true);
+    assert_eq!(pairs_of(&ada, json!({})), [pair]);
+    let bob = client.user("doubles", "bob");
+    let berlin = remember(&bob, 1, "I live in Berlin.", json!({}));
+    let lisbon =
+        bob.event(json!({"type": "remember", "content": "I moved to Lisbon.", "at": at(2)}));
+    let replaced = &bob.ask(json!({"type": "get", "memory": berlin}))["memory"]["superseded_by"];
+    assert_eq!(*replaced, json!(memory_id(&lisbon)));
+    let back = remember(&bob, 3, "I live in Berlin.", json!({}));
+    assert_eq!(pairs_of(&bob, json!({})), [] as [[String; 2]; 0], "{back} is of another time");
 }

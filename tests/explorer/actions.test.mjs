@@ -3,7 +3,7 @@
 import { after, before, test } from 'node:test';
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
-import { call, close, figure, get, go, page, until } from './browser.mjs';
+import { call, close, figure, get, go, page, until, url } from './browser.mjs';
 
 const keyed = /** @type {string} */ (process.env.KEEPSAKE_KEYED_URL);
 const adminKey = /** @type {string} */ (process.env.KEEPSAKE_KEY);
@@ -38,7 +38,7 @@ const open = (/** @type {string} */ id) => go(shown, `#/u/${user}/m/${id}`);
 before(async () => {
   for (const content of ['I am allergic to bees.', 'I work as a baker in Bonn.', 'My car is a blue Twingo.', 'My dog is called Bella.', 'I live in Berlin.', 'Actually, I moved to Lisbon last month.', 'My gym is FitBox at the harbour.', 'I cancelled the gym.', 'My monthly rent is 1,450 euros.', 'My monthly rent is 1,180 euros now.']) await turn(content);
   await call('remember', { user, content: 'The spare key lies below the third flower pot in the yard.' });
-  await call('remember', { user, content: 'The spare key lies below the third flower pot in the back yard.' });
+  await call('remember', { user, content: 'The spare key lies below the third flower pot in the yard!' });
   ({ shown, faults } = await page({ acceptDownloads: true }));
 });
 after(async () => {
@@ -156,7 +156,7 @@ action('settle a conflict for the older memory', async () => {
 
 action('preview a duplicate and clean it', async () => {
   await go(shown, `#/u/${user}/changes`);
-  await shown.locator('.changes li', { hasText: 'same words' }).filter({ hasText: 'flower pot' }).getByRole('button', { name: 'Forget the newer' }).click();
+  await shown.locator('.changes li', { hasText: 'probably the same' }).filter({ hasText: 'flower pot' }).getByRole('button', { name: 'Forget the newer' }).click();
   await shown.getByText('This one goes:').waitFor();
   await shown.getByRole('dialog').getByRole('button', { name: 'Forget' }).click();
   await shown.getByRole('button', { name: 'Close' }).click();
@@ -190,6 +190,13 @@ action('a recall: the terms, the floor, the block, two profiles', async () => {
   assert.equal(block, reply.prompt);
   await shown.getByText(`${reply.tokens} tokens`).first().waitFor();
   await shown.locator('.hits').first().getByText(/score \d/).first().waitFor();
+  const { floor, good } = reply.levels;
+  await shown.getByText(`The line on a score is the floor of ${floor.toFixed(2)}`).waitFor();
+  await shown.getByText(`The line on a relevance is at ${good.toFixed(2)}`).waitFor();
+  const best = Math.max(...reply.memories.map((/** @type {any} */ memory) => memory.score));
+  const line = shown.locator('.hits').first().locator('.score .bar:not(.relevance) .limit').first();
+  assert.ok(Math.abs(Number(await line.getAttribute('x1')) - (100 * floor) / best) < 0.5, 'the line of the floor');
+  assert.equal(await shown.locator('section').nth(1).locator('.limit').count(), 0, 'lynkr has no levels');
 });
 
 action('as of then, by the scrubber', async () => {
@@ -223,6 +230,29 @@ action('send a dead letter again', async () => {
   await until(async () => (await letters()).some((/** @type {any} */ each) => each.value === letter.value && each.redriven > letter.redriven), 'the letter that comes back');
 });
 
+action('a shard: it answers, and its newest decisions', async () => {
+  await turn('My parcel waits in the cellar.');
+  const [{ event }] = (await get(`decisions/past?user=${user}&limit=1`)).decisions;
+  await go(shown, '#/service');
+  const rows = shown.locator('.shards > tbody > tr');
+  await rows.nth(event.partition).getByText(/in \d+ ms/).waitFor();
+  assert.equal(await rows.getByText(/in \d+ ms/).count(), await rows.count());
+  await shown.getByRole('button', { name: `The newest decisions of shard ${event.partition}` }).click();
+  await shown.locator('ol.tail').getByText('My parcel waits in the cellar.').waitFor();
+});
+
+action('the tenant is chosen where no keys are asked for', async () => {
+  const response = await fetch(`${url}/v1/keepsake/turn`, { method: 'POST', headers: { 'content-type': 'application/json', 'x-keepsake-tenant': 'second' }, body: JSON.stringify({ user: 'liv', content: 'I live in Bergen.' }) });
+  assert.ok(response.ok);
+  await go(shown, '#/');
+  await shown.getByLabel('Tenant').selectOption('second');
+  await shown.getByRole('link', { name: 'liv' }).click();
+  await shown.getByText('I live in Bergen.').waitFor();
+  await shown.getByLabel('Tenant').selectOption('default');
+  await shown.getByRole('link', { name: user }).waitFor();
+  assert.equal(await shown.getByRole('link', { name: 'liv' }).count(), 0);
+});
+
 action('export, preview of an import, import', async () => {
   await go(shown, `#/u/${user}/export`);
   const saved = shown.waitForEvent('download');
@@ -246,17 +276,22 @@ action('forget a session, a query, and everything', async () => {
   await go(shown, `#/u/${user}?session=two`);
   await row('locker').waitFor();
   await shown.getByRole('button', { name: 'Forget this whole session' }).click();
+  await shown.getByRole('dialog').getByText('2 memories made in the session two').waitFor();
+  await shown.getByRole('dialog').getByText('My locker code is 8842.').waitFor();
   await shown.getByRole('dialog').getByRole('button', { name: 'Forget' }).click();
   await shown.getByRole('button', { name: 'Close' }).click();
   assert.equal(await one('My locker'), undefined);
   await go(shown, `#/u/${user}?find=dog+Bella`);
   await row('My dog').waitFor();
   await shown.getByRole('button', { name: 'Forget what this query finds' }).click();
+  await shown.getByRole('dialog').getByText(/these are 1 memory/).waitFor();
+  await shown.getByRole('dialog').getByText('My dog is called Bella.').waitFor();
   await shown.getByRole('dialog').getByRole('button', { name: 'Forget' }).click();
   await shown.getByRole('button', { name: 'Close' }).click();
   assert.equal(await one('My dog'), undefined);
   await go(shown, `#/u/${user}/forgotten`);
   await shown.getByRole('button', { name: `Forget everything of ${user}` }).click();
+  await shown.getByRole('dialog').getByText(`${(await all()).length} memories: all of ${user}`).waitFor();
   await shown.getByRole('dialog').getByRole('button', { name: 'Forget' }).click();
   await shown.getByRole('button', { name: 'Close' }).click();
   await until(async () => !(await all()).length, 'an empty list');

@@ -63,4 +63,7 @@ export const turns = [
 /** Sends the story once: events whose id was applied change nothing. @param {(kind: string, message: object) => Promise<any>} call */
 export async function tell(call) {
   for (const [index, turn] of turns.entries()) await call('turn', { ...turn, id: `story-${index}` });
+  for (const [month, end] of /** @type {const} */ ([['04', '.'], ['09', '!']])) {
+    await call('remember', { user: 'mira', at: `2026-${month}-03T08:00:00Z`, content: `The spare key is with Mrs Albers on the second floor${end}`, id: `story-key-${month}` });
+  }
 }

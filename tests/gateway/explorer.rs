@@ -17,6 +17,8 @@ on_both_brokers! {
     a_list_of_an_earlier_time_has_the_words_of_then
     a_dead_letter_is_shown_with_its_shard_and_sent_again
     an_export_is_previewed_and_imported_once
+    duplicates_are_compared_by_the_service
+    a_tenant_is_chosen_only_where_no_keys_are_asked_for
 }
 
 /// An answer as a browser receives it.
@@ -218,7 +220,7 @@ fn decisions_of_the_past_lead_to_the_event_and_to_the_fading_of_the_memory(broke
     assert_eq!(status(&plain, &path), 200);
     assert_eq!(status(&plain, "decisions/past"), 403, "of all users");
     assert_eq!(status(&eve, "decisions/past?user=ada"), 403);
-    for call in ["shards", "dead-letters"] {
+    for call in ["shards", "shards/answers", "dead-letters"] {
         assert_eq!(status(&plain, call), 403, "{call}");
     }
 }
@@ -270,6 +272,17 @@ fn a_dead_letter_is_shown_with_its_shard_and_sent_again(broker: Broker) {
     assert_eq!(rows.len(), client.partitions("events") as usize, "{shards}");
     let own = &rows[partition as usize];
     assert_eq!(own["dead_letters"], 2, "{shards}");
+    let most = rows.iter().max_by_key(|row| row["restore"].as_i64());
+    assert_eq!(most, Some(own), "it has the only memory: {shards}");
+    assert!(own["restore"].as_i64() > Some(0), "{shards}");
+    let answers = get(&gateway, "shards/answers");
+    let answering = answers["shards"].as_array().expect("a list");
+    let asked: Vec<i64> = answering.iter().filter_map(|it| it["partition"].as_i64()).collect();
+    assert_eq!(asked, (0..rows.len() as i64).collect::<Vec<_>>(), "{answers}");
+    assert!(answering.iter().all(|it| it["answers"] == true), "{answers}");
+    let tail = |partition: i32| get(&gateway, &format!("decisions/past?partition={partition}"));
+    assert_eq!(tail(partition)["decisions"].as_array().map(Vec::len), Some(1));
+    assert_eq!(tail(partition + 1)["decisions"], json!([]));
     assert!(own["applied"].as_i64() > Some(offset), "{shards}");
     assert_eq!(shards["dead_letters"], json!({"count": 2, "complete": true}), "{shards}");
     if broker == Broker::Kafka {
@@ -371,4 +384,60 @@ fn the_demo_stays_up_for_the_explorer_until_a_signal() {
     let ended = Command::new("kill").arg(gateway.process.id().to_string()).status();
     assert!(ended.expect("`kill` is installed").success());
     assert!(gateway.process.wait().expect("it was started").success());
+}
+
+fn duplicates_are_compared_by_the_service(broker: Broker) {
+    let running = Running::start(broker, &[]);
+    let open = Gateway::start(&running.place, &[]);
+    let boat = "The boat in the harbour is called Maria.";
+    for user in ["ada", "eve"] {
+        for content in [boat, "Tea is at four.", "The boat in the harbour is called Maria!"] {
+            post(&open, "remember", json!({"user": user, "content": content}));
+        }
+    }
+    let place = &running.place;
+    let eve = ["--tenant", "default", "--user", "eve", "--rights", "read"];
+    let (_, key) = new_key(place, &eve);
+    let (_, writer) = new_key(place, &["--tenant", "default", "--rights", "write"]);
+    let gateway = Gateway::start(place, &[("gateway.keys", &keys_of(place))]);
+    let ask = |key: &str, body: Value| {
+        gateway.call_with("POST", "/v1/keepsake/duplicates", &[("x-api-key", key)], body)
+    };
+    let (status, found) = ask(&key, json!({}));
+    let pair = &found["pairs"][0];
+    assert_eq!(status, 200, "{found}");
+    assert_eq!((&pair["older"]["content"], &found["pairs"][1]), (&json!(boat), &Value::Null));
+    assert!(found["compared"] == 3 && pair["cosine"].as_f64() > Some(0.9), "{found}");
+    let text = found.to_string();
+    for memory in post(&open, "list", json!({"user": "ada"}))["memories"].as_array().unwrap() {
+        assert!(!text.contains(memory["id"].as_str().expect("an id")), "of ada: {found}");
+    }
+    assert_eq!(name_of(&ask(&key, json!({"user": "ada"}))), (403, "forbidden"));
+    assert_eq!(name_of(&ask(&writer, json!({"user": "eve"}))), (403, "forbidden"));
+}
+
+fn a_tenant_is_chosen_only_where_no_keys_are_asked_for(broker: Broker) {
+    let running = Running::start(broker, &[]);
+    let client = running.client();
+    client.user("acme", "ada").remember("I live in Oslo.");
+    client.user("other", "eve").remember("I live in Rome.");
+    let open = Gateway::start(&running.place, &[]);
+    let call = |gateway: &Gateway, path: &str, headers: &[(&str, &str)]| {
+        gateway.call_with("GET", &format!("/v1/keepsake/{path}"), headers, Value::Null)
+    };
+    assert_eq!(get(&open, "tenants"), json!({"tenants": ["acme", "default", "other"]}));
+    let (_, users) = call(&open, "users", &[("x-keepsake-tenant", "acme")]);
+    assert_eq!((&users["users"][0]["user"], &users["total"]), (&json!("ada"), &json!(1)));
+    assert_eq!(get(&open, "users")["total"], 0, "the default tenant has nobody");
+    let wrong = call(&open, "users", &[("x-keepsake-tenant", "a/b")]);
+    assert_eq!(name_of(&wrong), (400, "invalid"));
+
+    let (_, key) = new_key(&running.place, &["--tenant", "acme", "--rights", "read"]);
+    let keys = keys_of(&running.place);
+    let gateway = Gateway::start(&running.place, &[("gateway.keys", &keys)]);
+    let own = ("x-api-key", key.as_str());
+    assert_eq!(call(&gateway, "tenants", &[own]).1, json!({"tenants": ["acme"]}));
+    let other = call(&gateway, "users", &[own, ("x-keepsake-tenant", "other")]);
+    assert_eq!(name_of(&other), (403, "forbidden"), "{}", other.1);
+    assert_eq!(call(&gateway, "users", &[own, ("x-keepsake-tenant", "acme")]).0, 200);
 }

@@ -19,12 +19,21 @@
  *   memory?: string, related?: string[], left?: number, salt?: string, profile: string, at: string,
  *   shadow?: boolean}} Decision
  * @typedef {{memories: Memory[], match?: string, prompt: string, tokens: number,
- *   budget_used: number, took_us: number, stale: boolean, partial?: boolean}} Recalled
+ *   budget_used: number, took_us: number, stale: boolean, partial?: boolean,
+ *   levels?: {floor?: number, good?: number}}} Recalled
  * @typedef {{tenant: string, user: string | null, rights: string[], keys: boolean, version: string,
  *   profiles: string[]}} Session
  */
 
 const KEY = 'keepsake-key';
+const TENANT = 'keepsake-tenant';
+
+/** The tenant that was chosen; a gateway that asks for keys knows the tenant by the key. */
+export const tenant = {
+  get: () => (key.get() ? '' : sessionStorage.getItem(TENANT) ?? ''),
+  /** @param {string} value */
+  set: (value) => sessionStorage.setItem(TENANT, value),
+};
 
 export const key = {
   get: () => sessionStorage.getItem(KEY) ?? '',
@@ -70,6 +79,7 @@ export class Refused extends Error {
 async function send(path, options = {}) {
   const headers = new Headers(options.headers);
   if (key.get()) headers.set('authorization', `Bearer ${key.get()}`);
+  if (tenant.get()) headers.set('x-keepsake-tenant', tenant.get());
   let response;
   try {
     response = await fetch(path, { ...options, headers, cache: 'no-store' });

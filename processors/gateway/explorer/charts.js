@@ -20,7 +20,7 @@ export function bar(value, { low = 0, high = 1, line, look = '' } = {}) {
   return html`<svg class=${`bar ${look}`} viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">
     <rect class="track" width="100" height="10"></rect>
     <rect class=${value < 0 ? 'minus' : 'plus'} x=${from} width=${value ? Math.max(0.4, end - from) : 0} height="10"></rect>
-    ${line === undefined ? nothing : svg`<line class="limit" x1=${at(line)} x2=${at(line)} y1="0" y2="10"></line>`}
+    ${line === undefined ? nothing : svg`<line class="halo" x1=${at(line)} x2=${at(line)} y1="0" y2="10"></line><line class="limit" x1=${at(line)} x2=${at(line)} y1="0" y2="10"></line>`}
   </svg>`;
 }
 

@@ -16,6 +16,7 @@ pub const FILES: &[(&str, &[u8])] = files![
     "lifetime.js"
     "main.js"
     "parts.js"
+    "previews.js"
     "screens/ask.js"
     "screens/changes.js"
     "screens/decisions.js"

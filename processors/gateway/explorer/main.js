@@ -1,7 +1,7 @@
 // Shows the screen that the address names, and keeps the frame around it: navigation, key, faults.
 
 import { html, nothing, render } from './vendor/lit-html.js';
-import { Refused, get, key } from './api.js';
+import { Refused, get, key, tenant } from './api.js';
 import { failed, loading, submitted, field } from './parts.js';
 
 /**
@@ -22,6 +22,8 @@ const OF_USER = ['timeline', 'ask', 'then', 'changes', 'decisions', 'forgotten',
 let leaving = new AbortController();
 /** @type {Session | undefined} */
 let session;
+/** The tenants to choose from: more than one only where no keys are asked for. @type {string[]} */
+let tenants = [];
 
 /** The module of the address, and the parts that it gets. @param {string[]} path */
 function module(path) {
@@ -53,7 +55,15 @@ function frame(/** @type {string} */ here) {
     session = undefined;
     show();
   };
-  render(html`<span class="tenant" title="Tenant of this page">${session.tenant}</span>
+  const { tenant: own } = session;
+  const choose = (/** @type {Event} */ event) => {
+    tenant.set(/** @type {HTMLSelectElement} */ (event.currentTarget).value);
+    session = undefined;
+    location.hash = '#/';
+    show();
+  };
+  render(html`${tenants.length > 1 ? html`<label class="tenant"><span class="hidden">Tenant</span><select @change=${choose}>${tenants.map((each) => html`<option ?selected=${each === own}>${each}</option>`)}</select></label>`
+    : html`<span class="tenant" title="Tenant of this page">${own}</span>`}
     ${key.get() ? html`<button type="button" class="plain" @click=${forget}>Sign out</button>` : nothing}`, who);
 }
 
@@ -78,11 +88,13 @@ async function show() {
   const left = (leaving = new AbortController());
   const { path, query } = address();
   const [name = '', ...rest] = module(path) ?? [];
+  const late = setTimeout(() => draw(loading()), 250);
   const draw = (/** @type {unknown} */ view) => {
+    // What a screen has drawn stays: somebody may be typing there.
+    clearTimeout(late);
     if (!left.signal.aborted) render(view, main);
   };
   frame(path[0] === 'u' ? '' : path[0] ?? '');
-  const late = setTimeout(() => draw(loading()), 250);
   try {
     if (!name) throw new Refused('not_found', 'No screen has this address.');
     const [screen, known] = await Promise.all([
@@ -90,6 +102,13 @@ async function show() {
       session ?? get('session', {}, left.signal),
     ]);
     if (left.signal.aborted) return;
+    if (!session && known && !known.keys) {
+      // The page does not wait for the names: the gateway reads a topic to know them.
+      get('tenants').then((found) => {
+        ({ tenants } = found);
+        frame(address().path[0] === 'u' ? '' : address().path[0] ?? '');
+      }, () => {});
+    }
     session = known;
     frame(path[0] === 'u' ? '' : path[0] ?? '');
     document.title = `${screen.title(rest)} · Keepsake`;

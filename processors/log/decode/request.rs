@@ -1,4 +1,4 @@
-//! Decodes a record of the recalls topic: recall, list, get, explain and stats.
+//! Decodes a record of the recalls topic: recall, list, get, explain, stats and duplicates.
 //!
 //! Each type has a function from its body to an [`RequestKind`], named in `ask_named`. Fields that a
 //! request leaves out take their defaults from [`Options`].
@@ -14,8 +14,8 @@ use crate::broker::Record;
 use crate::wire;
 use domain::fault::Reject;
 use domain::{
-    Cursor, Explain, List, MemoryId, Position, Recall, Request, RequestKind, Role, Time,
-    UnsetFields, UserKey,
+    Cursor, Duplicates, Explain, List, MemoryId, Position, Recall, Request, RequestKind, Role,
+    Time, UnsetFields, UserKey,
 };
 use serde_json::Value;
 
@@ -49,8 +49,10 @@ fn ask_named(name: &str) -> Result<ReadAsk, Reject> {
         "get" => get,
         "explain" => explain,
         "stats" => |_| Ok(RequestKind::Stats),
+        "duplicates" => duplicates,
         _ => {
-            return Err(unknown_type("a request (recall, list, get, explain, stats)", name));
+            let known = "a request (recall, list, get, explain, stats, duplicates)";
+            return Err(unknown_type(known, name));
         }
     })
 }
@@ -113,12 +115,6 @@ fn history(turns: Vec<wire::Said>, options: &Options) -> Result<Vec<String>, Rej
 
 fn list(message: &RequestBody<'_>) -> Result<RequestKind, Reject> {
     let list: wire::List = fields(message.body)?;
-    let after = match list.after.filter(|text| !text.is_empty()) {
-        None => None,
-        Some(text) => Some(cursor(&text).ok_or_else(|| {
-            Reject::of_field("after", "is not a cursor from the reply to a list request")
-        })?),
-    };
     Ok(RequestKind::List(List {
         session: message.session.clone(),
         kinds: kinds(list.kinds, message.options)?,
@@ -126,10 +122,26 @@ fn list(message: &RequestBody<'_>) -> Result<RequestKind, Reject> {
         limit: count("limit", list.limit, 1, message.options.list_limit)?
             .min(message.options.limit_max),
         filter: filter(list.filter, message.options)?,
-        after,
+        after: after(list.after, "list")?,
         offset: count("offset", list.offset, 0, 0)?,
         as_of: list.as_of.map(time),
     }))
+}
+
+fn duplicates(message: &RequestBody<'_>) -> Result<RequestKind, Reject> {
+    let duplicates: wire::Duplicates = fields(message.body)?;
+    Ok(RequestKind::Duplicates(Duplicates {
+        limit: count("limit", duplicates.limit, 1, message.options.list_limit)?
+            .min(message.options.limit_max),
+        after: after(duplicates.after, "duplicates")?,
+    }))
+}
+
+/// Reads the place where the last page of such a request ended.
+fn after(text: Option<String>, request: &str) -> Result<Option<Cursor>, Reject> {
+    let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(None) };
+    let message = || format!("is not a cursor from the reply to a {request} request");
+    cursor(&text).map(Some).ok_or_else(|| Reject::of_field("after", message()))
 }
 
 /// Parses a cursor as written by `log/reply`: the time in milliseconds, a dot, and the memory

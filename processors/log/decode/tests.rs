@@ -513,6 +513,12 @@ fn every_request_becomes_its_question() {
         matches!(explain, RequestKind::Explain(Explain::Event(position)) if position.offset == 7)
     );
     assert!(matches!(ask_of(json!({"type": "stats", "user": "zoe"})), RequestKind::Stats));
+    let RequestKind::Duplicates(pairs) =
+        ask_of(json!({"type": "duplicates", "user": "zoe", "limit": 5000, "after": ""}))
+    else {
+        panic!()
+    };
+    assert_eq!((pairs.limit, pairs.after), (100, None));
 }
 
 #[test]
@@ -927,7 +933,7 @@ fn every_good_sample_is_accepted_and_every_bad_one_rejected() {
                 let outcome = match kind_name.as_str() {
                     "turn" | "remember" | "update" | "forget" | "feedback" | "tick" | "prune"
                     | "summary" | "revise" | "extracted" => as_event,
-                    "recall" | "list" | "get" | "explain" | "stats" => as_request,
+                    "recall" | "list" | "get" | "explain" | "stats" | "duplicates" => as_request,
                     "cloudevents" => as_event.or(as_request),
                     _ => continue,
                 };

@@ -20,7 +20,7 @@ pub use record::{DeadLetters, TRUNCATED, dead_letter, decision, erasure, shadow}
 use crate::broker::{Headers, OutgoingRecord};
 use crate::wire::{self, ECHOED};
 use domain::fault::Reject;
-use domain::{Assembly, Cursor, Decision, Match, Memory, ReplyTo, Time};
+use domain::{Assembly, Cursor, Decision, Levels, Match, Memory, ReplyTo, Time};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -68,7 +68,9 @@ pub enum Answer {
         tokens: usize,
         /// The used share of the token budget, 0 to 1.
         budget_used: f32,
+        /// The terms of each score, and the levels, if the request asks for them.
         explain: bool,
+        levels: Levels,
         /// The parts of the block, if the policy assembles it of parts.
         assembly: Option<Assembly>,
     },
@@ -89,6 +91,23 @@ pub enum Answer {
         fade: Option<FadeCurve>,
     },
     Stats(Stats),
+    Duplicates {
+        pairs: Vec<DuplicatePair>,
+        /// The least cosine of a pair.
+        level: f32,
+        /// Memories of this page that were compared with all others.
+        compared: usize,
+        after: Option<Cursor>,
+    },
+}
+
+/// Two memories that probably say the same.
+#[derive(Clone, Debug)]
+pub struct DuplicatePair {
+    pub newer: Memory,
+    pub older: Memory,
+    /// On the scale of the standard encoder.
+    pub cosine: f32,
 }
 
 /// The loss of strength of a memory with time.
@@ -142,6 +161,7 @@ pub fn answer(to: &ReplyTo, answer: &Answer, freshness: &Freshness) -> OutgoingR
             tokens,
             budget_used,
             explain,
+            levels,
             assembly,
         } => {
             let body = wire::Recalled {
@@ -151,6 +171,7 @@ pub fn answer(to: &ReplyTo, answer: &Answer, freshness: &Freshness) -> OutgoingR
                 prompt,
                 tokens: *tokens,
                 budget_used: wire::Number(*budget_used),
+                levels: explain.then(|| view::levels(levels)).flatten(),
                 metadata: assembly.as_ref().map(view::assembly),
             };
             ok(to, "recalled", body, freshness)
@@ -176,6 +197,15 @@ pub fn answer(to: &ReplyTo, answer: &Answer, freshness: &Freshness) -> OutgoingR
             ok(to, "explained", body, freshness)
         }
         Answer::Stats(stats) => ok(to, "stats", view::stats(stats), freshness),
+        Answer::Duplicates { pairs, level, compared, after } => {
+            let body = wire::FoundDuplicates {
+                pairs: pairs.iter().map(view::pair).collect(),
+                level: wire::Number(*level),
+                compared: *compared,
+                after: after.as_ref().map(view::cursor),
+            };
+            ok(to, "duplicates", body, freshness)
+        }
     }
 }
 

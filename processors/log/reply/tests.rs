@@ -2,8 +2,9 @@ use super::*;
 use crate::broker::{Record, header};
 use domain::fault::RejectCode;
 use domain::{
-    Extracted, Fact, Kind, MARK, Made, Maker, MemoryId, MemoryVersion, Metadata, NeighbourTurns,
-    Outcome, Position, Revise, Revision, Role, Scope, SignedParts, SigningKey, Surprise, UserKey,
+    Extracted, Fact, Kind, Levels, MARK, Made, Maker, MemoryId, MemoryVersion, Metadata,
+    NeighbourTurns, Outcome, Position, Revise, Revision, Role, Scope, SignedParts, SigningKey,
+    Surprise, UserKey,
 };
 use serde_json::{Value, json};
 
@@ -190,6 +191,7 @@ fn a_recall_shows_the_terms_of_scores_only_if_requested() {
         };
         let matched = Some(Match::Weak);
         let recalled = Answer::Recalled {
+            levels: Levels { floor: Some(0.4), good: Some(0.5) },
             memories: vec![found],
             matched,
             placement: None,
@@ -226,6 +228,8 @@ fn a_recall_shows_the_terms_of_scores_only_if_requested() {
         (memory.get("explain"), memory.get("speaker"), memory.get("version")),
         (None, None, None)
     );
+    assert_eq!(value(&plain).get("levels"), None);
+    assert_eq!(value(&answer_of(true))["levels"], json!({"floor": 0.4, "good": 0.5}));
     let explained = String::from_utf8(answer_of(true).value.expect("a value")).expect("UTF-8");
     assert!(explained.contains(r#""explain":{"words":0.38,"cosine":0.41}"#), "{explained}");
 }

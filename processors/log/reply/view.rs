@@ -1,10 +1,11 @@
 //! Maps domain values to the structs of `wire.rs`. Each function maps one value and borrows as much
 //! as possible. A new field of the contract is filled here.
 
-use super::{FadeCurve, Freshness, RecalledMemory, Stats};
+use super::{DuplicatePair, FadeCurve, Freshness, RecalledMemory, Stats};
 use crate::wire;
 use domain::{
-    Assembly, Cursor, Decision, Erasure, Memory, MemoryId, MemoryVersion, Position, Surprise, Time,
+    Assembly, Cursor, Decision, Erasure, Levels, Memory, MemoryId, MemoryVersion, Position,
+    Surprise, Time,
 };
 
 const UNQUOTED: &str = "left out, because it quotes what was said";
@@ -79,6 +80,14 @@ pub fn found(found: &RecalledMemory, explain: bool) -> wire::Memory<'_> {
     }
 }
 
+pub fn pair(pair: &DuplicatePair) -> wire::Pair<'_> {
+    wire::Pair {
+        newer: memory(&pair.newer),
+        older: memory(&pair.older),
+        cosine: wire::Number(pair.cosine),
+    }
+}
+
 pub fn whole_memory(memory: &Memory) -> wire::Memory<'_> {
     let record = wire::MemoryRecord {
         tenant: memory.key.tenant(),
@@ -129,6 +138,13 @@ pub fn memory(memory: &Memory) -> wire::Memory<'_> {
         explain: None,
         record: None,
     }
+}
+
+/// Returns nothing for a policy that has no levels.
+pub fn levels(levels: &Levels) -> Option<wire::Levels> {
+    let Levels { floor, good } = *levels;
+    (floor.is_some() || good.is_some())
+        .then(|| wire::Levels { floor: floor.map(wire::Number), good: good.map(wire::Number) })
 }
 
 /// The turns before and after the one that the memory was made from, in their order.

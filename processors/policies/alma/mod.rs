@@ -8,7 +8,7 @@ mod rank;
 
 use super::{Tables, shared};
 use domain::fault::Result;
-use domain::{Kind, Outcome, Recall, Surprise, Time, Turn};
+use domain::{Kind, Levels, Outcome, Recall, Surprise, Time, Turn};
 use memory::context::Context;
 use memory::handled::Handled;
 use memory::policy::{Asked, Judgement, Lifecycle, Links, Needs, Policy, Room, Said, Wish};
@@ -84,7 +84,8 @@ impl Policy for Alma {
 
     fn rank(&self, hits: Vec<Hit>, question: &Question<'_>, at: Time) -> RankedHits {
         let at = question.as_of.unwrap_or(at);
-        RankedHits { ranked: rank::ranked(&self.rank, hits, question, at), matched: None }
+        let ranked = rank::ranked(&self.rank, hits, question, at);
+        RankedHits { ranked, matched: None, levels: Levels::default() }
     }
 
     fn select(&self, ranked: Vec<Ranked>, room: &Room<'_>) -> Vec<Ranked> {

@@ -99,6 +99,10 @@ impl Policy for Keepsake {
         rank::order(hits, question, &self.rank, at)
     }
 
+    fn repeated_cosine(&self) -> f32 {
+        self.merge.cosine
+    }
+
     fn superseded_factor(&self) -> f32 {
         self.rank.superseded
     }

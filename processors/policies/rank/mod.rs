@@ -39,7 +39,7 @@ pub use terms::{Points, TERMS, Term};
 pub use wording::{NamedSpeaker, named};
 pub use written::WrittenRank;
 
-use domain::{Match, MemoryId, Role, Time};
+use domain::{Levels, Match, MemoryId, Role, Time};
 use foldhash::fast::RandomState;
 use memory::ranking::{Hit, Question, Ranked, RankedHits};
 use std::collections::{HashMap, HashSet};
@@ -85,7 +85,8 @@ pub fn order(hits: Vec<Hit>, question: &Question, weights: &RankOptions, now: Ti
         return strongest(ranked, question, weights, at);
     }
     let floor = if question.is_reranked { weights.floor * RERANKED_FLOOR } else { weights.floor };
-    cut_far_behind(&mut ranked, floor, &successors);
+    let least = cut_far_behind(&mut ranked, floor, &successors);
+    let levels = Levels { floor: Some(least), ..levels(weights) };
     let matched = weights.relevance.as_ref().map(|relevance| {
         relevance.estimate(&mut ranked);
         relevance.matched(&ranked)
@@ -96,7 +97,11 @@ pub fn order(hits: Vec<Hit>, question: &Question, weights: &RankOptions, now: Ti
     let matched = matched.map(|one| if ranked.is_empty() { Match::None } else { one });
     let mut ranked = arrange::arranged(ranked);
     keep_first_different(&mut ranked, question.limit);
-    RankedHits { ranked, matched }
+    RankedHits { ranked, matched, levels }
+}
+
+fn levels(weights: &RankOptions) -> Levels {
+    Levels { floor: None, good: weights.relevance.as_ref().map(|relevance| relevance.good) }
 }
 
 /// Orders the memories by strength, for a recall that asks nothing. Each gets the relevance of a
@@ -117,7 +122,7 @@ fn strongest(
     let matched = if ranked.is_empty() { Match::None } else { Match::Weak };
     let mut ranked = arrange::arranged(ranked);
     keep_first_different(&mut ranked, question.limit);
-    RankedHits { ranked, matched: relevance.map(|_| matched) }
+    RankedHits { ranked, matched: relevance.map(|_| matched), levels: levels(weights) }
 }
 
 /// The share of the floor that applies before a rerank: the cross-encoder is there to raise
@@ -144,20 +149,22 @@ fn successors(hits: &[Hit]) -> HashSet<MemoryId, RandomState> {
     successors
 }
 
-/// Drops the memories below the share `floor` of the best valid one. Superseded memories do not
-/// raise the floor, so that showing old versions hides no valid memory. The best one counts by
-/// `by_itself`: bonuses and neighbours can lift a memory above the floor and never lift the floor.
+/// Drops the memories below the share `floor` of the best valid one, and returns that least score.
+/// Superseded memories do not raise the floor, so that showing old versions hides no valid memory.
+/// The best one counts by `by_itself`: bonuses and neighbours can lift a memory above the floor and
+/// never lift the floor.
 fn cut_far_behind(
     ranked: &mut Vec<Ranked>,
     floor: f32,
     successors: &HashSet<MemoryId, RandomState>,
-) {
+) -> f32 {
     let has_valid = ranked.iter().any(|one| !one.superseded);
     let valid = ranked.iter().filter(|one| !(has_valid && one.superseded));
     let best = valid.map(|one| one.by_itself).fold(0.0, f32::max);
+    let least = floor * best;
     let mut kept: HashMap<MemoryId, f32, RandomState> = ranked
         .iter()
-        .filter(|one| one.score >= floor * best || successors.contains(&one.memory.id))
+        .filter(|one| one.score >= least || successors.contains(&one.memory.id))
         .map(|one| (one.memory.id, one.score))
         .collect();
     // Keeps a newer statement with the older one that it revises. Terminates: `kept` only grows.
@@ -174,6 +181,7 @@ fn cut_far_behind(
         }
     }
     ranked.retain(|one| kept.contains_key(&one.memory.id));
+    least
 }
 
 /// Returns true if `newer` revises a kept memory and is near enough to be placed before it.
@@ -261,10 +269,8 @@ mod tests {
             ("tea", Some(Match::None))
         );
         let likely = Question { min_relevance: 0.5, ..ask("q", &none) };
-        assert_eq!(
-            order(hits, &likely, &weights, NOW),
-            RankedHits { ranked: vec![], matched: Some(Match::None) }
-        );
+        let answer = order(hits, &likely, &weights, NOW);
+        assert_eq!((answer.ranked, answer.matched), (vec![], Some(Match::None)));
     }
 
     #[test]
@@ -294,7 +300,7 @@ mod tests {
         let hits = vec![hit(1, "tea", 9.0, 0.7), hit(2, "rain", 0.0, 0.1)];
         let question = Question { min_relevance: 1.0, ..ask("tea", &none) };
         let answer = order(hits, &question, &weights, NOW);
-        assert_eq!(answer, RankedHits { ranked: vec![], matched: Some(Match::None) });
+        assert_eq!((answer.ranked, answer.matched), (vec![], Some(Match::None)));
     }
 
     #[test]
@@ -304,6 +310,22 @@ mod tests {
             &ask("q", &nothing()),
             &["tea"],
         );
+    }
+
+    #[test]
+    fn the_floor_lies_between_the_kept_memories_and_those_that_are_cut() {
+        let hits = vec![hit(1, "tea", 20.0, 0.9), hit(2, "rain", 16.0, 0.7)];
+        let (none, shipped) = (nothing(), weights());
+        let kept = order(hits.clone(), &ask("q", &none), &shipped, NOW);
+        let floor = kept.levels.floor.expect("a question has a floor");
+        let [best, second] = [0, 1].map(|n: usize| kept.ranked[n].score);
+        assert!(0.0 < floor && floor <= second && second < best, "{floor} {second} {best}");
+        assert_eq!(kept.levels.good, shipped.relevance.as_ref().map(|relevance| relevance.good));
+        let strict = RankOptions { floor: shipped.floor * 1.01 * second / floor, ..shipped };
+        let cut = order(hits, &ask("q", &none), &strict, NOW);
+        let floor = cut.levels.floor.expect("a question has a floor");
+        assert!(cut.ranked.len() == 1 && second < floor && floor < best, "{floor} {second}");
+        assert_eq!(order(vec![], &ask("?", &none), &strict, NOW).levels.floor, None);
     }
 
     #[test]

@@ -24,6 +24,11 @@ impl Statement {
         Statement { lower: text.to_lowercase(), words: Words::of(text) }
     }
 
+    /// True if a negation or a word with a digit stands in one of the texts alone.
+    pub fn differs(&self, other: &str) -> bool {
+        decisive(&self.lower) != decisive(&other.to_lowercase())
+    }
+
     /// True if the stems overlap enough, and no number and no negation differs.
     pub fn is_same(&self, other: &str, overlap: f32) -> bool {
         let lower = other.to_lowercase();

@@ -1,6 +1,7 @@
 //! Checks values that types alone cannot check: ranges, and options that depend on each other.
 
 use super::{Config, DurabilityMode};
+use crate::recall::DUPLICATE_NEIGHBOURS;
 use crate::run::options::has_changelog;
 use domain::KEY_BYTES_MIN;
 use std::net::SocketAddr;
@@ -223,6 +224,12 @@ pub fn check(config: &Config) -> Result<(), String> {
     }
     if config.recall.limit > config.recall.limit_max {
         return Err("recall.limit: is more than recall.limit_max".into());
+    }
+    if config.recall.duplicates_max < DUPLICATE_NEIGHBOURS {
+        return Err(format!(
+            "recall.duplicates_max: must be at least {DUPLICATE_NEIGHBOURS}, which is what one memory \
+             may have"
+        ));
     }
     if config.index.writer_bytes < WRITER_BYTES_MIN {
         return Err(format!("index.writer_bytes: tantivy needs at least {WRITER_BYTES_MIN}"));

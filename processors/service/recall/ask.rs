@@ -18,8 +18,8 @@ use super::rerank::QueryResult;
 use crate::profile::{Profile, PruneAction};
 use domain::fault::{Fault, Reject, RejectCode};
 use domain::{
-    Decision, Explain, Format, List, Match, Memory, MemoryId, Now, Outcome, Request, Scope, Time,
-    UserKey, Vector,
+    Decision, Explain, Format, Levels, List, Match, Memory, MemoryId, Now, Outcome, Request, Scope,
+    Time, UserKey, Vector,
 };
 use log::reply::{Answer, FadeCurve, RecalledMemory, Stats};
 use memory::Reads;
@@ -47,7 +47,7 @@ pub struct ShardState {
 }
 
 impl ShardState {
-    fn of(shard: &Shard) -> ShardState {
+    pub fn of(shard: &Shard) -> ShardState {
         ShardState { applied: shard.applied(), stale: shard.is_stale(), partial: false }
     }
 }
@@ -59,7 +59,7 @@ struct QueryHits {
     seen: ShardState,
 }
 
-type AnswerResult = Result<(Answer, ShardState), Reject>;
+pub type AnswerResult = Result<(Answer, ShardState), Reject>;
 
 impl Recall {
     /// Answers the queries in their order until `left_ms()` is negative. The reply is then partial.
@@ -81,6 +81,7 @@ impl Recall {
         let needs = profile.rules.policy.needs();
         let asked = &profile.rules.policy.complete(asked);
         let (mut orders, mut seen, mut matched) = (Vec::new(), ShardState::of(shard), None);
+        let mut levels = Levels::default();
         let is_reranked =
             self.is_reranking() && needs.reranking && profile.steps.rerank && !asks_nothing(asked);
         let limit = match is_reranked && !needs.selects {
@@ -116,8 +117,13 @@ impl Recall {
             let order = profile.rules.policy.rank(hits, &asked, now.events);
             self.stages.ends("rank", began, &[("keepsake.ranked", order.ranked.len())]);
             matched = matched.max(order.matched);
+            levels = order.levels;
             orders.push(QueryResult { ranked: order.ranked, question });
             seen = ShardState { partial: seen.partial || state.partial, ..state };
+        }
+        if is_reranked || asked.queries.len() > 1 {
+            // A cross-encoder changes the scores, and each query has a floor of its own.
+            levels.floor = None;
         }
         let began = Instant::now();
         let orders = match is_reranked {
@@ -169,6 +175,7 @@ impl Recall {
             prompt: prompt.text,
             assembly: prompt.assembly,
             explain: asked.explain,
+            levels,
         };
         Ok((answer, seen))
     }
@@ -533,7 +540,7 @@ fn state(memory: &Memory) -> &'static str {
 }
 
 /// Logs a fault of this process, and returns the refusal for the sender, without details.
-fn broken(fault: Fault) -> Reject {
+pub fn broken(fault: Fault) -> Reject {
     tracing::error!(%fault, "answers a request");
     Reject::new(RejectCode::Unavailable, "the shard could not be read: ask again")
 }

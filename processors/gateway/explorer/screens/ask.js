@@ -75,7 +75,7 @@ export async function open(page) {
   }
 }
 
-const MATCHES = /** @type {Record<string, string>} */ ({ good: 'good: some memory answers with a probability of a half or more', weak: 'weak: near, but no memory surely answers', none: 'none: no memory is about this, so the prompt block is empty' });
+const MATCHES = /** @type {Record<string, string>} */ ({ good: 'good: some memory probably answers', weak: 'weak: near, but no memory surely answers', none: 'none: no memory is about this, so the prompt block is empty' });
 
 /**
  * @param {string} user
@@ -84,20 +84,30 @@ const MATCHES = /** @type {Record<string, string>} */ ({ good: 'good: some memor
  */
 function answer(user, reply, other) {
   const { memories } = reply;
-  const best = Math.max(0, ...memories.map((memory) => memory.score ?? 0));
+  const { floor, good } = reply.levels ?? {};
+  const best = Math.max(0, floor ?? 0, ...memories.map((memory) => memory.score ?? 0));
   const places = new Map(other?.memories.map(({ id }, index) => [id, index + 1]));
   return html`<p class="summary">${reply.match ? html`<b class="match" data-match=${reply.match}>Match ${MATCHES[reply.match] ?? reply.match}</b>` : html`<b>This profile computes no relevance</b>`}
       <span>${(reply.took_us / 1000).toFixed(1)} ms</span>${reply.stale ? html`<span class="mark">behind: the newest events are missing</span>` : nothing}${reply.partial ? html`<span class="mark">cut short by the deadline</span>` : nothing}</p>
     ${memories.length ? html`<ol class="hits">${memories.map((memory, index) => html`<li><details ?open=${index === 0}>
       <summary><span class="place">${index + 1}</span><span class="words">${memory.content}</span>
         <span class="about">${kindChip(memory.kind)}${marks(memory)}${time(memory.created_at)}${above(memory, memories.slice(index + 1))}${other ? html`<span class="mark">${places.has(memory.id) ? `beside: ${places.get(memory.id)}` : 'only here'}</span>` : nothing}</span>
-        <span class="score">${bar(memory.score ?? 0, { high: best || 1 })}<span class="number">score ${fixed(memory.score ?? 0)}</span></span>
-        ${memory.relevance === undefined ? nothing : html`<span class="score">${bar(memory.relevance, { line: 0.5, look: 'relevance' })}<span class="number">relevance ${fixed(memory.relevance)}</span></span>`}</summary>
+        <span class="score">${bar(memory.score ?? 0, { high: best || 1, line: floor })}<span class="number">score ${fixed(memory.score ?? 0)}</span></span>
+        ${memory.relevance === undefined ? nothing : html`<span class="score">${bar(memory.relevance, { line: good, look: 'relevance' })}<span class="number">relevance ${fixed(memory.relevance)}</span></span>`}</summary>
       <div class="more">${memory.note ? html`<p>${memory.note}</p>` : nothing}${terms(memory.explain ?? {})}<p><a href=${to('u', user, 'm', memory.id)}>Open this memory</a></p></div></details></li>`)}</ol>
-      <p class="quiet">The line at one half marks a good match. Memories that score far below the best one are left out by the floor of the profile.</p>`
+      ${levels(reply.levels)}`
       : empty('No memory is returned', html`<p>None is above the floor. Lower the smallest relevance, or ask in other words.</p>`)}
     <section class="card"><h3>What the model gets</h3><p class="quiet">${reply.tokens} tokens, ${Math.round(reply.budget_used * 100)} % of the budget</p>${bar(reply.budget_used)}
       ${reply.prompt ? html`<pre class="prompt" tabindex="0" aria-label="The prompt block">${reply.prompt}</pre>` : html`<p>Nothing: the block is empty.</p>`}</section>`;
+}
+
+/** @param {Recalled['levels']} levels */
+function levels(levels) {
+  const lines = [
+    levels?.floor !== undefined && `The line on a score is the floor of ${fixed(levels.floor)}: memories with a lower score were left out.`,
+    levels?.good !== undefined && `The line on a relevance is at ${fixed(levels.good)}: from there on the match is good.`,
+  ].filter(Boolean);
+  return lines.length ? html`<p class="quiet">${lines.join(' ')}</p>` : nothing;
 }
 
 /**

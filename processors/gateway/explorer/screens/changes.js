@@ -3,19 +3,21 @@
 import { html, nothing } from '../vendor/lit-html.js';
 import { Refused, call } from '../api.js';
 import { feedback, forget, holdsStill } from '../actions.js';
+import { fixed } from '../charts.js';
 import { act, action, count, counted, empty, kindChip, loading, time, to, userHead } from '../parts.js';
 
 /**
  * @typedef {import('../parts.js').Page} Page
  * @typedef {import('../api.js').Memory} Memory
  * @typedef {{how: 'replaces' | 'probably changes' | 'contradicts', newer: Memory, older: Memory}} Change
+ * @typedef {{newer: Memory, older: Memory, cosine: number}} Pair
  */
 
 const PAGE = 100;
 /** Pages that are read at once; each costs the service a list. */
 const PAGES = 3;
-/** Smallest share of common words of a duplicate: as the default profile merges repetitions. */
-const OVERLAP = 0.8;
+/** Memories that the service compares with all others at once, each in about a millisecond. */
+const COMPARED = 100;
 
 /** @param {string[]} path */
 export const title = ([user = '']) => `Changes of ${user}`;
@@ -30,6 +32,12 @@ export async function open(page) {
   /** @type {string | undefined} */
   let after;
   let isLoaded = false;
+  /** @type {Pair[]} */
+  let pairs = [];
+  let compared = 0;
+  /** @type {string | undefined} */
+  let pairsAfter;
+  let level = 1;
 
   const read = async () => {
     for (let pages = 0; pages < PAGES; pages += 1) {
@@ -42,6 +50,13 @@ export async function open(page) {
     const linked = new Set([...known.values()].flatMap((memory) => [...(memory.supersedes ?? []), ...(memory.revises ?? []), ...(memory.conflicts_with ?? [])]));
     for (const { newer } of changes()) linked.add(newer.id);
     await Promise.all([...linked].filter((id) => !whole.has(id)).map((id) => fetchOne(id)));
+    draw();
+  };
+  const compare = async () => {
+    const found = await call('duplicates', { user, limit: COMPARED, after: pairsAfter }, page.signal);
+    pairs = [...pairs, ...found.pairs];
+    compared += found.compared;
+    ({ after: pairsAfter, level } = found);
     draw();
   };
   const fetchOne = async (/** @type {string} */ id) => {
@@ -82,12 +97,13 @@ export async function open(page) {
     const isSettled = (/** @type {Change} */ { how, newer, older }) => Boolean(whole.get(newer.id)?.confirmed || (how === 'contradicts' && whole.get(older.id)?.confirmed));
     const open = all.filter((each) => !isSettled(each));
     const settled = all.filter(isSettled);
-    const doubles = duplicates([...known.values()]);
     page.draw(html`${userHead(user, 'changes')}
       ${!isLoaded ? loading('Looking for changes') : html`
       <section><h2>To look at</h2>${open.length ? html`<p class="quiet">${counted(open.length, 'pair')} of memories, of which the newer changes or contradicts the older. Nothing is lost: what is replaced can be asked for as of its time.</p><ul class="changes">${open.map(change)}</ul>`
         : empty('No change waits for you')}</section>
-      ${doubles.length ? html`<section><h2>Duplicates</h2><p class="quiet">Pairs that share at least four fifths of their words. Nothing goes before you have seen it.</p><ul class="changes">${doubles.map(double)}</ul></section>` : nothing}
+      ${compared ? html`<section><h2>Duplicates</h2><p class="quiet">${pairs.length ? counted(pairs.length, 'pair') : 'No pair'} among the newest ${counted(compared, 'memory', 'memories')}, each compared with all others: of one speaker and kind, with a cosine from ${fixed(level)} on, at which the profile merges repetitions. Nothing goes before you have seen it.</p>
+        ${pairs.length ? html`<ul class="changes">${pairs.map(double)}</ul>` : nothing}
+        ${pairsAfter ? html`<p class="buttons"><button type="button" @click=${() => act(async () => { await compare(); return 'Compared more.'; })}>Compare older memories</button></p>` : nothing}</section>` : nothing}
       ${settled.length ? html`<section><h2>Confirmed</h2><ul class="changes">${settled.map(change)}</ul></section>` : nothing}
       ${after ? html`<p class="buttons"><span class="quiet">${count(known.size)} memories were looked at.</span><button type="button" @click=${() => act(async () => { await read(); return 'Looked further back.'; })}>Look further back</button></p>` : nothing}`}`);
   };
@@ -101,45 +117,18 @@ export async function open(page) {
       ${how === 'contradicts' ? action(page.session, 'write', 'The older is right', async () => { if (await feedback(user, newer, 'wrong') && await feedback(user, older, 'confirmed')) again(found); })
         : action(page.session, 'write', 'Undo', async () => { if (await holdsStill(user, older)) again(found); })}</span></li>`;
   };
-  const double = (/** @type {[Memory, Memory]} */ [newer, older]) => html`<li><p class="how">same words</p>${side('newer', newer)}${side('older', older)}
+  const double = (/** @type {Pair} */ { newer, older, cosine }) => html`<li><p class="how">probably the same <span class="number">${fixed(cosine)}</span></p>${side('newer', newer)}${side('older', older)}
     <span class="actions">${[['Forget the newer', newer, older], ['Forget the older', older, newer]].map(([words, goes, stays]) =>
       action(page.session, 'forget', /** @type {string} */ (words), async () => {
         const [one, other] = /** @type {Memory[]} */ ([goes, stays]);
         if (one && other && await forget(user, { memory: one.id }, html`<p>This one goes:</p><blockquote>${one.content}</blockquote><p>This one stays:</p><blockquote>${other.content}</blockquote>`)) {
           known.delete(one.id);
+          pairs = pairs.filter((pair) => pair.newer.id !== one.id && pair.older.id !== one.id);
           draw();
         }
       }))}</span></li>`;
 
   draw();
   await read();
-}
-
-/**
- * Pairs of valid memories of one speaker with mostly the same words. Only memories that share a rare
- * word are compared.
- *
- * @param {Memory[]} memories
- * @returns {[Memory, Memory][]}
- */
-function duplicates(memories) {
-  const valid = memories.filter((memory) => !memory.valid_to && memory.kind !== 'summary');
-  const bags = new Map(valid.map((memory) => [memory, new Set(memory.content.toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? [])]));
-  /** @type {Map<string, Memory[]>} */
-  const having = new Map();
-  for (const [memory, words] of bags) for (const word of words) having.set(word, [...(having.get(word) ?? []), memory]);
-  /** @type {[Memory, Memory][]} */
-  const found = [];
-  for (const [memory, words] of bags) {
-    const rarest = [...words].sort((a, b) => (having.get(a)?.length ?? 0) - (having.get(b)?.length ?? 0)).slice(0, 1 + Math.floor(words.size * (1 - OVERLAP)));
-    const near = new Set(rarest.flatMap((word) => having.get(word) ?? []));
-    for (const other of near) {
-      if (other.created_at > memory.created_at || (other.created_at === memory.created_at && other.id >= memory.id)) continue;
-      if ((other.speaker ?? other.role) !== (memory.speaker ?? memory.role)) continue;
-      const others = bags.get(other) ?? new Set();
-      const common = [...words].filter((word) => others.has(word)).length;
-      if (common / Math.max(words.size, others.size) >= OVERLAP) found.push([memory, other]);
-    }
-  }
-  return found;
+  await compare();
 }

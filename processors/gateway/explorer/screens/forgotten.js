@@ -4,6 +4,7 @@ import { html } from '../vendor/lit-html.js';
 import { get } from '../api.js';
 import { forget, receiptView } from '../actions.js';
 import { action, counted, empty, userHead } from '../parts.js';
+import { ofEverything } from '../previews.js';
 
 /** @typedef {import('../parts.js').Page} Page */
 
@@ -24,7 +25,7 @@ export async function open(page) {
       ${receipts.length ? html`<ul class="receipts">${receipts.slice(0, shown).map((receipt) => html`<li class="card">${receiptView(receipt)}</li>`)}</ul>` : empty('Nothing was forgotten', html`<p>A receipt appears here when a memory, a session, a query or everything of ${user} is forgotten.</p>`)}
       ${receipts.length > shown ? html`<p class="buttons"><button type="button" @click=${() => { shown += SHOWN; draw(); }}>Show older receipts</button></p>` : ''}
       <p class="buttons">${action(page.session, 'forget', `Forget everything of ${user}`, async () => {
-        if (await forget(user, { everything: true }, html`<p><b>All memories of ${user}</b>, and the tenant’s memories by ${user}.</p>`)) load();
+        if (await forget(user, { everything: true }, await ofEverything(user))) load();
       }, 'danger')}</p>`);
     draw();
   };

@@ -5,6 +5,7 @@ import { call } from '../api.js';
 import { edit, feedback, forget } from '../actions.js';
 import { density, spans } from '../charts.js';
 import { lifetime } from '../lifetime.js';
+import { ofQuery, ofSession } from '../previews.js';
 import { action, count, counted, dayOf, empty, failed, field, loading, memoryRow, submitted, to, userHead, withQuery } from '../parts.js';
 
 /**
@@ -82,10 +83,10 @@ export async function open(page) {
         <span>${count(skip + 1)} to ${count(skip + shown.length)}${isFiltered || !stats ? '' : ` of ${count(stats.memories.total)}`}</span>
         ${isMore ? html`<a href=${link({ skip: String(skip + LIMIT) })} rel="next">Older →</a>` : html`<span></span>`}</nav>` : nothing}
       ${asked.session ? html`<p class="buttons">${action(page.session, 'forget', 'Forget this whole session', async () => {
-        if (await forget(user, { session: asked.session ?? '' }, html`<p>All memories made in the session <b>${asked.session}</b>.</p>`)) again();
+        if (await forget(user, { session: asked.session ?? '' }, await ofSession(user, asked.session ?? ''))) again();
       }, 'danger')}</p>` : nothing}
       ${asked.find ? html`<p class="buttons">${action(page.session, 'forget', 'Forget what this query finds', async () => {
-        if (await forget(user, { query: asked.find ?? '' }, html`<p>All memories that the query <b>${asked.find}</b> finds, which may be more than this page shows.</p>`)) again();
+        if (await forget(user, { query: asked.find ?? '' }, await ofQuery(user, asked.find ?? ''))) again();
       }, 'danger')}</p>` : nothing}`;
   };
 

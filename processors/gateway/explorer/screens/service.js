@@ -3,17 +3,21 @@
 import { html, nothing } from '../vendor/lit-html.js';
 import { get, call } from '../api.js';
 import { bar } from '../charts.js';
-import { act, action, ago, count, counted, empty, failed, may, time } from '../parts.js';
+import { act, action, ago, count, counted, empty, failed, may, outcomeChip, time, to } from '../parts.js';
 
 /**
  * @typedef {import('../parts.js').Page} Page
- * @typedef {{partition: number, begin: number, end: number, applied: number, lag: number, dead_letters: number,
+ * @typedef {{partition: number, begin: number, end: number, applied: number, lag: number, restore: number, dead_letters: number,
  *   oldest_waiting_at?: string, member?: {client: string, host: string}}} Shard
+ * @typedef {{partition: number, answers: boolean, took_ms?: number, stale?: boolean, why?: string}} Answer
  * @typedef {{partition: number, offset: number, at: string, from?: {topic: string, partition: number, offset: number},
  *   stage?: string, reason?: string, message?: string, redriven: number, key?: string, value?: string | null, value_bytes?: number, truncated?: boolean}} Letter
  */
 
 const AGAIN_MS = 3_000;
+/** Each look at the answers is a request to every shard. */
+const ANSWERS_AGAIN_MS = 15_000;
+const TAIL = 10;
 const LIMIT = 50;
 /** Characters of a record. */
 const SHOWN = 2_000;
@@ -35,10 +39,43 @@ export async function open(page) {
   /** @type {unknown} */
   let fault;
 
+  /** @type {Map<number, Answer>} */
+  let answers = new Map();
+  /** @type {number | undefined} */
+  let opened;
+  /** @type {import('../api.js').Decision[] | undefined} */
+  let tail;
+
+  const ask = async () => {
+    try {
+      const asked = await get('shards/answers', {}, page.signal);
+      answers = new Map(asked.shards.map((/** @type {Answer} */ each) => [each.partition, each]));
+      draw();
+    } catch (error) {
+      if (page.signal.aborted) return;
+      answers = new Map();
+    }
+    setTimeout(() => page.signal.aborted || ask(), ANSWERS_AGAIN_MS);
+  };
+  const open = async (/** @type {number} */ partition) => {
+    opened = opened === partition ? undefined : partition;
+    tail = undefined;
+    draw();
+    if (opened !== undefined) await follow();
+  };
+  /** Reads the newest decisions of the shard that is open. */
+  const follow = async () => {
+    const partition = opened;
+    const past = await get('decisions/past', { partition, limit: TAIL }, page.signal);
+    if (partition !== opened) return;
+    tail = past.decisions;
+    draw();
+  };
   const place = (/** @type {Letter} */ letter) => `${letter.partition}:${letter.offset}`;
   const look = async () => {
     try {
       service = await get('shards', {}, page.signal);
+      if (opened !== undefined) await follow();
       fault = undefined;
     } catch (error) {
       if (page.signal.aborted) return;
@@ -78,13 +115,15 @@ export async function open(page) {
     // The embedded broker has no state of a group.
     const alone = service?.state ? shards.filter((shard) => !shard.member).length : 0;
     const letterCount = service?.dead_letters;
+    const silent = [...answers.values()].filter((each) => !each.answers).length;
     page.draw(html`<div class="head"><h1>Service</h1><p class="quiet">Shards, their lag, and what could not be processed.</p></div>
       ${fault ? failed(fault, look) : nothing}
-      ${service ? html`<p class="verdict" data-good=${lag === 0 && !alone} role="status">${alone ? `${counted(alone, 'shard')} without a process: its users get no answers` : lag ? `${counted(lag, 'event')} behind` : 'It keeps up: every event is applied'}</p>
+      ${service ? html`<p class="verdict" data-good=${lag === 0 && !alone && !silent} role="status">${silent ? `${counted(silent, 'shard')} ${silent === 1 ? 'does' : 'do'} not answer` : alone ? `${counted(alone, 'shard')} without a process: its users get no answers` : lag ? `${counted(lag, 'event')} behind` : 'It keeps up: every event is applied'}</p>
         <table class="list shards"><caption>${counted(shards.length, 'shard')} of the group ${service.group}${service.state ? `, which is ${service.state.toLowerCase()}` : ''}</caption>
-        <thead><tr><th scope="col" class="number">Shard</th><th scope="col" class="number">Applied</th><th scope="col" class="number">End</th><th scope="col" class="number">Lag</th><th scope="col"><span class="hidden">Lag as a bar</span></th><th scope="col">Oldest waiting</th><th scope="col" class="number">Dead letters</th>${service.state ? html`<th scope="col">Process</th>` : nothing}</tr></thead>
-        <tbody>${shards.map((shard) => html`<tr><th scope="row" class="number">${shard.partition}</th><td class="number">${count(shard.applied)}</td><td class="number">${count(shard.end)}</td><td class="number">${count(shard.lag)}</td>
-          <td class="chart">${bar(shard.lag, { high: most })}</td><td>${shard.oldest_waiting_at ? ago(shard.oldest_waiting_at) : '–'}</td><td class="number">${count(shard.dead_letters)}</td>${service.state ? html`<td>${shard.member ? html`${shard.member.client} <span class="quiet">${shard.member.host}</span>` : html`<span class="mark">none</span>`}</td>` : nothing}</tr>`)}</tbody></table>` : nothing}
+        <thead><tr><th scope="col" class="number">Shard</th><th scope="col" class="number">Applied</th><th scope="col" class="number">End</th><th scope="col" class="number">Lag</th><th scope="col"><span class="hidden">Lag as a bar</span></th><th scope="col">Oldest waiting</th><th scope="col">Answers</th><th scope="col" class="number" title="Records of its memories partition, which a restore reads">To restore</th><th scope="col" class="number">Dead letters</th>${service.state ? html`<th scope="col">Process</th>` : nothing}</tr></thead>
+        <tbody>${shards.map((shard) => html`<tr><th scope="row" class="number"><button type="button" class="plain" aria-expanded=${opened === shard.partition} aria-label=${`The newest decisions of shard ${shard.partition}`} @click=${() => open(shard.partition).catch(() => {})}>${shard.partition}</button></th><td class="number">${count(shard.applied)}</td><td class="number">${count(shard.end)}</td><td class="number">${count(shard.lag)}</td>
+          <td class="chart">${bar(shard.lag, { high: most })}</td><td>${shard.oldest_waiting_at ? ago(shard.oldest_waiting_at) : '–'}</td><td>${answer(answers.get(shard.partition))}</td><td class="number">${count(shard.restore)}</td><td class="number">${count(shard.dead_letters)}</td>${service.state ? html`<td>${shard.member ? html`${shard.member.client} <span class="quiet">${shard.member.host}</span>` : html`<span class="mark">none</span>`}</td>` : nothing}</tr>
+          ${opened === shard.partition ? html`<tr class="tail"><td colspan=${service.state ? 10 : 9}>${newest(tail)}</td></tr>` : nothing}`)}</tbody></table>` : nothing}
       ${may(page.session, 'admin') ? html`<section><h2>Dead letters</h2>${letters.length ? html`<p class="quiet">${letterCount ? `${letterCount.complete ? '' : 'More than '}${counted(letterCount.count, 'record')}` : counted(letters.length, 'record')} could not be processed. Sending one again helps when its cause is gone.</p>
         <ul class="letters">${letters.map((letter) => html`<li class=${sent.has(place(letter)) ? 'quiet' : ''}><label><input type="checkbox" .checked=${chosen.has(place(letter))} @change=${() => choose(letter)}><span class="hidden">Choose ${place(letter)}</span></label>
           <details><summary><b>${letter.reason}</b> <span class="reason">${letter.message}</span> <span class="about">${sent.has(place(letter)) ? html`<span class="mark">sent again</span>` : nothing}${letter.redriven ? html`<span class="mark">failed again, ${counted(letter.redriven, 'time')}</span>` : nothing}${letter.at ? time(letter.at, 'ago') : nothing}</span></summary>
@@ -95,6 +134,7 @@ export async function open(page) {
         : !last ? nothing : empty('No dead letter', html`<p>Every record could be processed.</p>`)}</section>` : nothing}`);
   };
   await look();
+  if (may(page.session, 'admin')) ask();
   if (may(page.session, 'admin') && !page.signal.aborted) {
     await read().catch((error) => {
       if (page.signal.aborted) return;
@@ -102,4 +142,18 @@ export async function open(page) {
       draw();
     });
   }
+}
+
+/** @param {Answer | undefined} asked */
+function answer(asked) {
+  if (!asked) return html`<span class="quiet">…</span>`;
+  if (!asked.answers) return html`<span class="mark">${asked.why}</span>`;
+  return html`in ${asked.took_ms} ms${asked.stale ? html` <span class="mark">behind</span>` : nothing}`;
+}
+
+/** @param {import('../api.js').Decision[] | undefined} decisions */
+function newest(decisions) {
+  if (!decisions) return html`<span class="quiet">Reading…</span>`;
+  if (!decisions.length) return html`<span class="quiet">No decision for this tenant among the newest records.</span>`;
+  return html`<ol class="tail">${decisions.map((each) => html`<li>${time(each.at, 'minute')} ${outcomeChip(each.outcome)} <a href=${to('u', each.user, 'decisions')}>${each.user}</a> <span>${each.candidate ?? each.reason}</span></li>`)}</ol>`;
 }
