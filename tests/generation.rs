@@ -10,6 +10,7 @@ use crate::support::program::{self, Printed, command, command_of};
 use crate::support::service::Place;
 use crate::support::workload::Dice;
 use crate::support::{Broker, Child, Client, client, eventually, number_from_env, on_kafka};
+use kafka::Connection;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -551,6 +552,24 @@ fn a_service_grows_although_builder_and_owner_are_killed() {
     assert!(session.broken.is_empty(), "{:#?}", session.broken);
 }
 
+/// A broker that ends the transactions of a builder leaves it what a second builder leaves it, but no
+/// note of one.
+fn a_builder_goes_on_whose_transactions_were_ended(growing: &Growing, builder: &mut Child) {
+    let config = growing.old[0].config().of_generation(2);
+    let servers = config.kafka.bootstrap_servers.clone();
+    let connection = Connection { servers, options: Vec::new(), embedded: false };
+    let topic = config.topics.memories();
+    let mut ender =
+        connection.changelog_writer(&format!("{}-build", config.kafka.group_id), &topic);
+    ender.renew().expect("the broker answers");
+    growing.client().user(TENANT, "eve").turn("I keep two cats in my flat.");
+    eventually("the builder has begun again and has all records", || {
+        assert!(builder.ended().is_none(), "{}", builder.log());
+        let has_begun = builder.log().contains("were ended");
+        (has_begun && growing.status()["behind"] == 0).then_some(())
+    });
+}
+
 fn growing_is_refused_by_name() {
     let growing = Growing::of(Size { users: 4, memories: 8, ..SMALL });
     let mut old = growing.serve(&growing.old[..1]);
@@ -569,6 +588,7 @@ fn growing_is_refused_by_name() {
     growing.await_begun();
     refused(&["cut-over"], "no process waits");
     refused(&["build", "--partitions", "4"], "has 6 partitions");
+    a_builder_goes_on_whose_transactions_were_ended(&growing, &mut builder);
     // A second builder takes over from the first.
     let mut second = growing.build();
     let status = eventually("the first builder ends at its next batch", || {
@@ -590,5 +610,25 @@ fn growing_is_refused_by_name() {
     assert_eq!(
         client::outcome(&growing.client().user(TENANT, "eve").turn("I live in Oslo")),
         "kept"
+    );
+    drop(builder);
+    a_cut_over_that_has_begun_cannot_be_cancelled(&growing, &mut old[0]);
+}
+
+/// The marks are in the log, and nobody reads them.
+fn a_cut_over_that_has_begun_cannot_be_cancelled(growing: &Growing, old: &mut Child) {
+    let _builder = growing.build();
+    growing.await_begun();
+    let cancel = || growing.generation(&["cut-over", "--cancel"]);
+    assert_eq!(program::parsed(&cancel())["begun"], false);
+    old.signal("-TERM");
+    assert!(old.wait().success(), "{}", old.log());
+    let (code, _, stderr) = growing.generation(&["cut-over", "--force", "--within", "1"]);
+    assert!(code == Some(3) && stderr.contains("were not closed"), "{code:?} {stderr}");
+    let (code, _, stderr) = cancel();
+    let refused = "generation-refused";
+    assert!(
+        code == Some(3) && stderr.contains("taken back") && stderr.contains(refused),
+        "{stderr}"
     );
 }

@@ -3,21 +3,27 @@
 
 use crate::gateway::{address_in, call};
 use crate::support::acls::Acls;
-use crate::support::program::{bare_command, command, run};
-use crate::support::secure_kafka::{ROLES, SecureKafka, user_of_partition_0};
+use crate::support::program::{command, run};
+use crate::support::secure_kafka::{SecureKafka, user_of_partition_0};
 use crate::support::service::Place;
-use crate::support::{Child, Client, Message, User, eventually, on_kafka, scratch};
-use kafka::{Connection, Noted};
+use crate::support::{Child, Client, Message, User, eventually, on_kafka};
+use kafka::{Connection, Noted, TopicSpec};
 use log::broker::OutgoingRecord;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+mod moving;
 
 on_kafka! {
     rights
 }
+
+/// The roles of a service that stays where it is. `rights/moving.rs` has the others.
+const SERVING: [&str; 5] = ["service", "publisher", "asker", "gateway", "operator"];
 
 /// A missing right shows at once; a process of a busy machine takes some seconds to start.
 const MISSED_WITHIN: Duration = Duration::from_secs(60);
@@ -44,7 +50,7 @@ impl Stage {
         let service = service.with("topics.create", "false");
         let replies = format!("{}replies", service.prefix);
         let service = service.with("topics.reply_allowed", &replies);
-        let places: BTreeMap<&str, Place> = ROLES
+        let places: BTreeMap<&str, Place> = SERVING
             .into_iter()
             .map(|role| {
                 let options = kafka.as_role(role).options;
@@ -62,15 +68,8 @@ impl Stage {
         let admin = admin.with("kafka.librdkafka.security.protocol", "plaintext");
         let (code, _, stderr) = run(command(&admin).args(["topics", "create"]));
         assert_eq!(code, Some(0), "{stderr}");
-        let mut print = command(&service);
-        for role in ROLES {
-            print.arg(format!("--{role}=User:{role}"));
-        }
-        // The names of the roles are options of the command, behind its name.
-        let mut print = reordered(print);
-        let (code, stdout, stderr) = run(&mut print);
-        assert_eq!(code, Some(0), "{stderr}");
-        let rights: Vec<Value> = serde_json::from_str(&stdout).expect("a list");
+        let rights = printed_rights(&service, &SERVING);
+        create_next_memories(&admin);
         let mut acls = Acls::connect(&kafka.plaintext);
         rights.iter().for_each(|right| acls.grant(right));
         let client = Client::connect(&kafka.plaintext, &service.prefix);
@@ -228,15 +227,27 @@ fn first_words(address: &str, path: &str) -> String {
     String::from_utf8_lossy(&answer[..length]).into_owned()
 }
 
-/// `keepsake --set … topics acls --json --service=…`.
-fn reordered(print: std::process::Command) -> std::process::Command {
-    let arguments: Vec<String> =
-        print.get_args().map(|word| word.to_string_lossy().into_owned()).collect();
-    let (roles, others): (Vec<String>, Vec<String>) =
-        arguments.into_iter().partition(|word| word.contains("=User:"));
-    let mut ordered = bare_command(&scratch::dir("acls"));
-    ordered.args(others).args(["topics", "acls", "--json"]).args(roles);
-    ordered
+/// The rights of these roles as `keepsake topics acls` prints them.
+fn printed_rights(place: &Place, roles: &[&str]) -> Vec<Value> {
+    let mut print = command(place);
+    print.args(["topics", "acls", "--json"]);
+    print.args(roles.iter().map(|role| format!("--{role}=User:{role}")));
+    let (code, stdout, stderr) = run(&mut print);
+    assert_eq!(code, Some(0), "{stderr}");
+    serde_json::from_str(&stdout).expect("a list")
+}
+
+/// Makes the memories topic of a next generation that has not taken over.
+fn create_next_memories(admin: &Place) {
+    let config = admin.config();
+    let connection = Connection {
+        servers: config.kafka.bootstrap_servers.clone(),
+        options: config.kafka.client_options(),
+        embedded: false,
+    };
+    let name = config.of_generation(2).topics.memories();
+    let next = TopicSpec { name, partitions: 3, replication: -1, settings: Vec::new() };
+    connection.create_topics(&[next]).expect("a super user creates topics");
 }
 
 /// The commands of an operator that need a right, by the topic or group and the operation.
@@ -257,7 +268,14 @@ fn operators_command(name: &str, operation: &str) -> &'static [&'static str] {
     }
 }
 
+/// Both tests take rights away from the same principals.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 fn rights() {
+    let _alone = alone();
     let mut stage = Stage::new();
     suffice(&stage);
     let all = stage.rights.clone();
@@ -273,24 +291,28 @@ fn rights() {
     assert!(all.len() > 40, "only {} rights", all.len());
 }
 
-/// Checks that a role without this right fails and says so. Returns what it says otherwise.
-fn is_missed(stage: &Stage, right: &Value) -> Result<(), String> {
+/// Returns whether a line of an output says that this right is missing.
+fn denies(right: &Value, output: &str) -> bool {
     let word = |field: &str| right[field].as_str().unwrap_or_default();
-    let [role, name, operation] = ["role", "name", "operation"].map(word);
     // The client library does not say which group or id it was.
     let named = match word("resource") {
         "Group" => "GroupAuthorizationFailed",
         "TransactionalId" => "TransactionalIdAuthorizationFailed",
-        _ => name,
+        _ => word("name"),
     };
     // A topic that a principal may not see at all is missing for it.
     let words = ["access-denied", "AuthorizationFailed", "topic-missing", "no right"];
-    let denied = |output: &str| {
-        output.lines().any(|line| {
-            (line.contains(named) || line.contains(name))
-                && words.iter().any(|word| line.contains(word))
-        })
-    };
+    output.lines().any(|line| {
+        (line.contains(named) || line.contains(word("name")))
+            && words.iter().any(|word| line.contains(word))
+    })
+}
+
+/// Checks that a role without this right fails and says so. Returns what it says otherwise.
+fn is_missed(stage: &Stage, right: &Value) -> Result<(), String> {
+    let word = |field: &str| right[field].as_str().unwrap_or_default();
+    let [role, name, operation] = ["role", "name", "operation"].map(word);
+    let denied = |output: &str| denies(right, output);
     let arguments: &[&str] = match role {
         "publisher" => return within(&denied, || stage.publish().err().unwrap_or_default()),
         // What waits for an hour in the service is tried directly, with the service's own client.
@@ -320,6 +342,20 @@ fn within(denied: &dyn Fn(&str) -> bool, action: impl Fn() -> String) -> Result<
     }
 }
 
+/// An operator exports everything and imports it again.
+fn export_and_import(stage: &Stage) {
+    let file = stage.places["operator"].dir.join("all.jsonl");
+    let file = file.to_str().expect("scratch directories have plain names");
+    eventually("everything is exported", || {
+        let _ = std::fs::remove_file(file);
+        let (is_done, output) = stage.command("operator", &["export", "--all", "--out", file]);
+        assert!(!output.contains("uthorization"), "{output}");
+        is_done.then_some(())
+    });
+    let (is_done, output) = stage.command("operator", &["import", file]);
+    assert!(is_done && output.contains("there already"), "{output}");
+}
+
 /// All roles do everything while each has its rights.
 fn suffice(stage: &Stage) {
     let mut child = Child::start(&stage.places["service"]);
@@ -342,6 +378,7 @@ fn suffice(stage: &Stage) {
             commands.push(arguments);
         }
     }
+    export_and_import(stage);
     let told = stage.gateway_without("memories", "Read", &|said| said.contains("404"));
     assert!(told.is_ok(), "the gateway may do everything: {told:?}");
     for arguments in commands {

@@ -2,10 +2,12 @@
 //! beside those that serve, and hands the events over. The rules of the re-keying are in `storage/rekeying.rs`.
 
 mod build;
+mod cancel;
 mod compare;
 mod cut_over;
 mod encoding;
 mod progress;
+mod rivalry;
 
 use build::Builder;
 use clap::{Args, Subcommand};
@@ -86,6 +88,10 @@ pub struct Handing {
     /// Hand over although no process of the new generation waits
     #[arg(long)]
     force: bool,
+    /// Find out whether an interrupted cut-over has begun: exit code 0 if not, so that nothing needs to
+    /// be taken back, and generation-refused if it has and must be finished
+    #[arg(long, conflicts_with = "force")]
+    cancel: bool,
     /// Seconds for each step that waits for other processes
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     within: u64,
@@ -99,6 +105,9 @@ impl GenerationCommand {
             }
             GenerationCommand::Status(it) => status(&Generations::of(config, it.to)?, output),
             GenerationCommand::Compare(it) => compared(&Generations::of(config, it.to)?, output),
+            GenerationCommand::CutOver(it) if it.cancel => {
+                cancelled(&Generations::of(config, it.chosen.to)?, output)
+            }
             GenerationCommand::CutOver(it) => {
                 cut_over(&Generations::of(config, it.chosen.to)?, it.force, it.within, output)
             }
@@ -184,7 +193,7 @@ fn create(generations: &Generations, partitions: i32) -> Result<()> {
     run::create_topics(&generations.new, connection, &wanted)?;
     // It takes a moment until every broker lists a new topic.
     for _ in 0..100 {
-        if connection.partitions(std::slice::from_ref(&topic))?.get(&topic) == Some(&partitions) {
+        if connection.partitions_of(&topic)? == Some(partitions) {
             return Ok(());
         }
         std::thread::sleep(Duration::from_millis(100));
@@ -313,16 +322,31 @@ fn cut_over(
     Ok(ExitCode::SUCCESS)
 }
 
+fn cancelled(generations: &Generations, output: Output) -> Result<ExitCode> {
+    cancel::check_not_begun(generations)?;
+    let number = generations.number();
+    match output {
+        Output::Json => println!("{}", json!({"generation": number, "begun": false})),
+        Output::Person => println!(
+            "the cut-over has not begun, and nothing needs to be taken back: `keepsake generation drop \
+             --to {number}` removes what is built"
+        ),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
 /// Deletes the memories topic of a generation that nobody serves: one that is not cut over, or one
 /// whose successor is.
 fn drop_generation(config: &Config, number: u32, output: Output) -> Result<ExitCode> {
     let connection = client::connection(config)?;
     let (chosen, next) = (config.of_generation(number), config.of_generation(number + 1));
     let topic = chosen.topics.memories();
-    let is_succeeded = connection.partitions_of(&next.topics.memories())?.is_some()
-        && is_open(&next, &connection)?;
-    let is_serving = is_open(&chosen, &connection)? && !is_succeeded;
-    if is_serving || connection.members(&chosen.kafka.group_id)? > 0 {
+    let is_succeeded = || {
+        let is_built = connection.partitions_of(&next.topics.memories())?.is_some();
+        Ok(is_built && is_open(&next, &connection)?)
+    };
+    let is_serving = is_open(&chosen, &connection)? && !is_succeeded()?;
+    if is_serving || connection.members(&chosen.kafka.group_id, &chosen.topics.events())? > 0 {
         return Err(refused(number, "it serves: it cannot be dropped"));
     }
     connection.delete_topics(std::slice::from_ref(&topic))?;

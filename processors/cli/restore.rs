@@ -243,7 +243,7 @@ impl Restore<'_> {
 
     fn check_group(&self) -> Result<()> {
         let group = &self.config.kafka.group_id;
-        match self.connection.members(group)? {
+        match self.connection.members(group, &self.config.topics.events())? {
             0 => Ok(()),
             members => {
                 let what = format!(

@@ -45,14 +45,18 @@ impl Connection {
         })
     }
 
-    /// Returns the number of members that a consumer group has now.
-    pub fn members(&self, group: &str) -> Result<usize> {
+    /// Returns the number of members that a consumer group has now. `topic`: one that it reads.
+    pub fn members(&self, group: &str, topic: &str) -> Result<usize> {
         let probe = self.probe(UNDECIDED)?;
         let groups = probe
             .fetch_group_list(Some(group), OFFSETS)
             .map_err(|e| failed(format!("looks up the group {group}"), &e))?;
-        let found = groups.groups().iter().find(|found| found.name() == group);
-        Ok(found.map_or(0, |found| found.members().len()))
+        if let Some(found) = groups.groups().iter().find(|found| found.name() == group) {
+            return Ok(found.members().len());
+        }
+        // A broker leaves out a group that this client may not see, and names the missing right only
+        // where it is asked for the offsets.
+        self.committed(group, topic, &[0]).map(|_| 0)
     }
 
     /// Returns the first offset of a partition whose record is of this time or later, or the end.

@@ -382,8 +382,14 @@ impl Broker for Connection {
             .probe(UNDECIDED)?
             .fetch_metadata(Some(topic), LOOKED_UP_WITHIN)
             .map_err(|e| failed(format!("looks up topic {topic}"), &e))?;
-        let found = metadata.topics().iter().find(|found| found.name() == topic);
-        Ok(found.map(|found| found.partitions().len() as i32).filter(|count| *count > 0))
+        let Some(found) = metadata.topics().iter().find(|found| found.name() == topic) else {
+            return Ok(None);
+        };
+        // A topic that must not be seen is none that is missing.
+        match found.error().map(RDKafkaErrorCode::from).filter(|code| is_denied(*code)) {
+            Some(code) => Err(of_code(format!("looks up topic {topic}"), code)),
+            None => Ok(Some(found.partitions().len() as i32).filter(|count| *count > 0)),
+        }
     }
 }
 

@@ -277,8 +277,17 @@ impl Ending {
     /// transaction says why it has failed. Without records that were taken back the transaction may
     /// still be whole, so nothing is called.
     fn denied(&self) -> Option<TransactError> {
-        let Read { offsets, member } = self.read.as_ref().filter(|_| self.was_purged)?;
-        let error = self.client.send_offsets_to_transaction(offsets, member, WITHIN).err()?;
+        if !self.was_purged {
+            return None;
+        }
+        let asked = match &self.read {
+            Some(Read { offsets, member }) => {
+                self.client.send_offsets_to_transaction(offsets, member, WITHIN)
+            }
+            // The client commits no transaction that has failed.
+            None => self.client.commit_transaction(WITHIN),
+        };
+        let error = asked.err()?;
         let code = error.rdkafka_error_code().filter(|code| is_denied(*code))?;
         let what = format!("writes to one of {}: {}", self.topics, reason(&error));
         Some(self.undelivered(of_code(what, code)))

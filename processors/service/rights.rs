@@ -1,12 +1,15 @@
 //! The least rights at Kafka of each role: the service, those who publish, those who ask, the gateway,
-//! and operators. Pure: follows from the configuration alone.
+//! operators, the job that backs up, and those who restore or grow a service. Pure: follows from the
+//! configuration alone.
 //!
-//! A right that nothing needs is not listed, and the test `rights` of `tests/rights.rs` takes each
-//! listed right away and sees the role fail. Describe is implied by Read, Write and Delete, and
+//! A right that nothing needs is not listed: the tests `rights` of `tests/rights.rs` and
+//! `rights_of_those_who_move_data` of `tests/rights/moving.rs` take each listed right away and see the
+//! role fail. Describe is implied by Read, Write and Delete, and
 //! IdempotentWrite by Write on any topic since Kafka 2.8
 //! ([KIP-679](https://cwiki.apache.org/confluence/display/KAFKA/KIP-679%3A+Producer+will+enable+the+strongest+delivery+guarantee+by+default)).
 
 use crate::config::Config;
+use crate::run::growth::{builder_id, waiting_group};
 use crate::run::options::has_changelog;
 use serde::Serialize;
 
@@ -19,6 +22,10 @@ pub enum Role {
     Asker,
     Gateway,
     Operator,
+    /// The job that backs the service up.
+    Backup,
+    /// Those who restore a backup, or build the next generation and cut over to it.
+    Mover,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, strum::Display)]
@@ -35,6 +42,7 @@ pub enum Operation {
     Write,
     Create,
     Delete,
+    Alter,
     Describe,
     DescribeConfigs,
 }
@@ -62,6 +70,8 @@ pub fn rights(config: &Config) -> Vec<Right> {
     asker(config, &mut List { role: Role::Asker, rights: &mut all });
     gateway(config, &mut List { role: Role::Gateway, rights: &mut all });
     operator(config, &mut List { role: Role::Operator, rights: &mut all });
+    backup(config, &mut List { role: Role::Backup, rights: &mut all });
+    mover(config, &mut List { role: Role::Mover, rights: &mut all });
     all
 }
 
@@ -73,9 +83,7 @@ struct List<'a> {
 impl List<'_> {
     fn add(&mut self, resource: Resource, name: String, operation: Operation, why: &'static str) {
         let role = self.role;
-        // An id of a transaction is the group and the id of the store; a pattern of reply topics
-        // ends with a star.
-        let is_prefix = resource == Resource::TransactionalId || name.ends_with('*');
+        let is_prefix = name.ends_with('*');
         let name = name.trim_end_matches('*').to_owned();
         self.rights.push(Right { role, resource, name, is_prefix, operation, why });
     }
@@ -113,8 +121,16 @@ fn service(config: &Config, list: &mut List<'_>) {
     list.group(format!("{group}-recalls"), Read, "note which requests are answered");
     if has_changelog(config) {
         list.group("keepsake-restore", Describe, "restore shards");
+        // The id of a transaction is the group and the id of the store.
         let ids = format!("{group}-*");
         list.add(Resource::TransactionalId, ids, Write, "commit a batch as one transaction");
+        let next = config.of_generation(config.kafka.generation + 1);
+        let why = "find out whether the next generation has taken over";
+        list.topic(next.topics.memories(), Describe, why);
+        list.group(next.kafka.group_id, Describe, why);
+    }
+    if config.kafka.generation > 1 {
+        list.group(waiting_group(config), Read, "wait for the cut-over to this generation");
     }
     if config.events.keep_ms > 0 {
         list.topic(topics.events(), Delete, "delete old events");
@@ -154,27 +170,93 @@ fn operator(config: &Config, list: &mut List<'_>) {
     use Operation::{Create, Describe, DescribeConfigs, Read, Write};
     let topics = &config.topics;
     list.topic(topics.events(), Read, "export, search for what is left of a user");
-    list.topic(topics.events(), Write, "forget, wake the compaction worker, redrive");
+    list.topic(topics.events(), Write, "forget, import, wake the compaction worker, redrive");
     list.topic(topics.recalls(), Read, "search for what is left of a user");
-    list.topic(topics.recalls(), Write, "ask, list, export, redrive");
+    list.topic(topics.recalls(), Write, "ask, list, export, import, redrive");
     list.topic(topics.replies(), Read, "read the answers");
     list.topic(topics.decisions(), Read, "export, watch decisions");
-    list.topic(topics.memories(), Read, "verify");
+    list.topic(topics.memories(), Read, "verify, export of several users");
+    if config.kafka.generation > 1 {
+        let before = config.of_generation(config.kafka.generation - 1);
+        list.topic(before.topics.memories(), Read, "search for what is left of a user");
+    }
     list.topic(topics.erasures(), Read, "search for what is left of a user");
     list.topic(topics.dead_letters(), Read, "list dead letters");
     for topic in settings(config) {
         list.topic(topic.clone(), Create, "create the topic");
         list.topic(topic, DescribeConfigs, "check the settings of the topic");
     }
-    if config.topics.replication == -1 {
-        let cluster = CLUSTER.to_owned();
-        let why = "find out how many replicas a new topic gets";
-        list.add(Resource::Cluster, cluster, DescribeConfigs, why);
-    }
+    default_replication(config, list);
     list.group("keepsake-client", Describe, "read the answers");
     list.group("keepsake-reading", Describe, "read topics, watch decisions");
     list.group("keepsake-restore", Describe, "verify");
     list.group(format!("{}-dlq", config.kafka.group_id), Read, "note what was redriven");
+}
+
+/// Reads alone: whoever has the password of the job can change nothing.
+fn backup(config: &Config, list: &mut List<'_>) {
+    use Operation::{Describe, Read};
+    let topics = &config.topics;
+    let read = [topics.events(), topics.memories()];
+    list.topic(topics.events(), Read, "copy the events that are not applied yet");
+    list.topic(topics.memories(), Read, "copy the shards");
+    for topic in settings(config).into_iter().filter(|topic| !read.contains(topic)) {
+        list.topic(topic, Describe, "check that all topics of the service are there");
+    }
+    list.group("keepsake-restore", Describe, "read topics");
+}
+
+/// The rights to restore into the topics of the configuration, and to replace its generation by the
+/// next one.
+fn mover(config: &Config, list: &mut List<'_>) {
+    use Operation::{Alter, Create, Delete, Describe, DescribeConfigs, Read, Write};
+    let (topics, group) = (&config.topics, &config.kafka.group_id);
+    let next = config.of_generation(config.kafka.generation + 1);
+    list.topic(topics.memories(), Write, "restore shards");
+    list.topic(topics.events(), Write, "restore events, mark the steps of a cut-over");
+    list.topic(topics.events(), Read, "compare events, commit where the next generation begins");
+    list.topic(topics.events(), Delete, "delete the ticks by which a restore numbers events");
+    list.topic(topics.events(), Alter, "add partitions");
+    list.topic(topics.memories(), Read, "compare what a restore has written, build from it");
+    list.topic(topics.memories(), Delete, "delete a generation that was cut over");
+    list.topic(topics.erasures(), Read, "find forgets that came after a backup");
+    for topic in [topics.decisions(), topics.dead_letters()] {
+        list.topic(topic, Describe, "check that all topics of the service are there");
+    }
+    if config.events.keep_ms > 0 {
+        let why = "check the settings of the topic before a restore";
+        list.topic(topics.events(), DescribeConfigs, why);
+    }
+    let memories = next.topics.memories();
+    list.topic(memories.clone(), Create, "begin a generation");
+    list.topic(memories.clone(), Write, "build a generation");
+    list.topic(memories.clone(), Read, "go on with a build, compare it");
+    list.topic(memories, Delete, "delete a generation that is not cut over");
+    default_replication(config, list);
+    list.topic(topics.replies(), Read, "see the new shards answer");
+    list.topic(topics.recalls(), Read, "commit which requests are answered");
+    list.topic(topics.recalls(), Write, "ask the new shards");
+    list.topic(topics.recalls(), Alter, "add partitions");
+    list.group("keepsake-restore", Describe, "read topics");
+    list.group("keepsake-reading", Describe, "read receipts of what was erased");
+    list.group("keepsake-client", Describe, "see the new shards answer");
+    list.group(group.clone(), Describe, "see that no process of the service runs any more");
+    list.group(format!("{group}-recalls"), Describe, "find out which requests are answered");
+    let build = builder_id(&next);
+    list.add(Resource::TransactionalId, build.clone(), Write, "write what is built");
+    list.group(build, Read, "note who builds");
+    list.group(waiting_group(&next), Describe, "count the processes that wait for a cut-over");
+    list.group(next.kafka.group_id.clone(), Read, "commit where the generation begins");
+    let recalls = format!("{}-recalls", next.kafka.group_id);
+    list.group(recalls, Read, "commit which requests are answered");
+}
+
+fn default_replication(config: &Config, list: &mut List<'_>) {
+    if config.topics.replication == -1 {
+        let why = "find out how many replicas a new topic gets";
+        let cluster = CLUSTER.to_owned();
+        list.add(Resource::Cluster, cluster, Operation::DescribeConfigs, why);
+    }
 }
 
 /// Names of the topics whose settings are checked.
@@ -206,10 +288,34 @@ mod tests {
     #[test]
     fn deletion_is_a_right_only_where_old_events_are_deleted() {
         let kafka = ("kafka.bootstrap_servers", "b:1");
-        let deletes =
-            |rights: &[Right]| rights.iter().any(|right| right.operation == Operation::Delete);
+        let of_service =
+            |right: &&Right| right.role == Role::Service && right.operation == Operation::Delete;
+        let deletes = |rights: &[Right]| rights.iter().any(|right| of_service(&right));
         assert!(!deletes(&of(&[kafka])));
         assert!(deletes(&of(&[kafka, ("events.keep_ms", "86400000")])));
+    }
+
+    #[test]
+    fn a_backup_may_change_nothing() {
+        let all = of(&[("kafka.bootstrap_servers", "b:1")]);
+        let of_backup = all.iter().filter(|right| right.role == Role::Backup);
+        let changes = of_backup
+            .filter(|right| !matches!(right.operation, Operation::Read | Operation::Describe));
+        assert_eq!(changes.collect::<Vec<_>>(), Vec::<&Right>::new());
+    }
+
+    #[test]
+    fn a_later_generation_waits_and_its_operators_search_the_one_before() {
+        let has = |rights: &[Right], name: &str| rights.iter().any(|right| right.name == name);
+        let kafka = ("kafka.bootstrap_servers", "b:1");
+        let (first, second) = (of(&[kafka]), of(&[kafka, ("kafka.generation", "2")]));
+        let waiting = |rights: &[Right], role: Role| {
+            let of_role = |right: &&Right| right.role == role;
+            rights.iter().filter(of_role).any(|right| right.name == "keepsake.g2-waiting")
+        };
+        assert!(!waiting(&first, Role::Service) && waiting(&second, Role::Service));
+        assert!(waiting(&first, Role::Mover) && !waiting(&second, Role::Mover));
+        assert!(has(&second, "keepsake.memories") && has(&second, "keepsake.memories.g3"));
     }
 
     #[test]

@@ -29,6 +29,20 @@ impl Acls {
         self.request(DELETE, right);
     }
 
+    /// Takes a right away and leaves Describe, which every other operation on a topic, a group or a
+    /// transactional id implies. Returns what is left, if anything.
+    pub fn weaken(&mut self, right: &Value) -> Option<Value> {
+        self.revoke(right);
+        let implies = ["Read", "Write", "Delete", "Alter"];
+        let left = implies.iter().any(|operation| right["operation"] == **operation).then(|| {
+            let mut left = right.clone();
+            left["operation"] = "Describe".into();
+            left
+        });
+        left.iter().for_each(|left| self.grant(left));
+        left
+    }
+
     /// Sends one right in version 1 of the request. Both requests have the same fields.
     fn request(&mut self, request: u16, right: &Value) {
         let word = |field: &str| right[field].as_str().unwrap_or_else(|| panic!("{right}"));
@@ -54,6 +68,7 @@ impl Acls {
             "Write" => 4,
             "Create" => 5,
             "Delete" => 6,
+            "Alter" => 7,
             "Describe" => 8,
             "DescribeConfigs" => 10,
             other => panic!("no operation {other}"),

@@ -11,7 +11,7 @@
 //!    digest of its records, and the position in the old topic.
 //!
 //! The position is in the same transaction as the records before it, so a builder that was killed
-//! goes on where it was, and a second builder ends the first.
+//! goes on where it was, and a second builder ends the first. The first finds out by [`Rivalry`].
 //!
 //! A partition of the old generation has ended once its changelog has the record that says so and the
 //! meta record behind it. When all have ended, the last meta records give the offsets from which the
@@ -24,11 +24,13 @@
 
 use super::encoding::Encoding;
 use super::progress::{Generations, last_meta};
+use super::rivalry::Rivalry;
 use domain::Time;
 use domain::fault::{Fault, Result, StopName};
 use kafka::ChangelogWriter;
 use log::broker::{Broker, Log, OutgoingRecord, Record, TransactError};
 use log::clock::{Clock, SystemClock};
+use service::run::growth::builder_id;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -82,6 +84,7 @@ pub struct Builder<'a> {
     target: Arc<dyn Log>,
     topic: String,
     writer: ChangelogWriter,
+    rivalry: Rivalry,
     /// The newest format of a record of either generation.
     format: u8,
     build: Build,
@@ -127,7 +130,8 @@ impl<'a> Builder<'a> {
             encoder_before: None,
             source: connection.log(&old.topics.memories())?,
             target: connection.log(&topic)?,
-            writer: connection.changelog_writer(&format!("{}-build", new.kafka.group_id), &topic),
+            writer: connection.changelog_writer(&builder_id(new), &topic),
+            rivalry: Rivalry::new(connection.clone(), builder_id(new), topic.clone()),
             topic,
             generations,
             format: 0,
@@ -179,7 +183,9 @@ impl<'a> Builder<'a> {
     /// Takes over where the last builder was. Order matters: its open transaction is ended first,
     /// and is then a part of the topic or not.
     fn begin(&mut self) -> Result<()> {
+        self.rivalry.check()?;
         self.writer.renew()?;
+        self.rivalry.note()?;
         self.waiting.clear();
         self.waiting_bytes = 0;
         self.pending.clear();
@@ -433,13 +439,11 @@ impl<'a> Builder<'a> {
                 Err(TransactError::Nothing(why) | TransactError::Unknown(why)) => {
                     return Err(Fault::retry(format!("writes {}: {why}", self.topic)));
                 }
-                Err(TransactError::Fenced(why)) => {
-                    let what = format!("another builder of this generation has begun: {why}");
-                    return Err(Fault::stop(StopName::InstanceTaken, what));
-                }
+                Err(TransactError::Fenced(why)) => return Err(self.rivalry.fenced(&why)),
                 Err(TransactError::Fault(fault)) => return Err(fault),
             }
         }
+        self.rivalry.written();
         self.written += records.len() as u64;
         self.pending_bytes = 0;
         self.noted = SystemClock.wall();

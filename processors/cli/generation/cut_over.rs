@@ -21,7 +21,7 @@
 use super::compare::{Compared, Comparison};
 use super::progress::{Generations, Progress, last_meta};
 use client::Client;
-use domain::fault::Result;
+use domain::fault::{Fault, Result};
 use domain::{GenerationMark, HandOverStep, SigningKey, UserKey};
 use log::broker::Broker;
 use log::clock::{Clock, SystemClock};
@@ -271,9 +271,12 @@ impl CutOver<'_> {
             let Some(user) = user_of(partition, to) else { continue };
             let request = json!({"type": "stats", "user": user.user(), "tenant": user.tenant()});
             let done = self.wait(|| {
-                // Any other refusal, such as that of an unsigned request, comes from the new shard.
-                let answer = client.ask(&request, ANSWER);
-                Ok(answer.is_ok_and(|answer| answer.value["status"] != "unavailable"))
+                match client.ask(&request, ANSWER) {
+                    // Any other refusal, such as that of an unsigned request, comes from the new shard.
+                    Ok(answer) => Ok(answer.value["status"] != "unavailable"),
+                    Err(Fault::Stop(stop)) => Err(Fault::Stop(stop)),
+                    Err(_) => Ok(false),
+                }
             })?;
             if !done {
                 return Err(self.too_late(&format!("the new shard {partition} does not answer")));
@@ -285,7 +288,8 @@ impl CutOver<'_> {
     /// Old processes that do not stop in time hold nothing up: their shards are closed.
     fn await_retired(&self) -> Result<()> {
         let Generations { old, connection, .. } = self.generations;
-        let done = self.wait(|| Ok(connection.members(&old.kafka.group_id)? == 0))?;
+        let (group, topic) = (&old.kafka.group_id, old.topics.events());
+        let done = self.wait(|| Ok(connection.members(group, &topic)? == 0))?;
         if !done {
             eprintln!("processes of the old generation are still running: stop them");
         }
@@ -306,9 +310,9 @@ impl CutOver<'_> {
         }
     }
 
-    fn too_late(&self, what: &str) -> domain::fault::Fault {
+    fn too_late(&self, what: &str) -> Fault {
         let seconds = self.within.as_secs();
-        domain::fault::Fault::retry(format!("{what} within {seconds} s: give the command again"))
+        Fault::retry(format!("{what} within {seconds} s: give the command again"))
     }
 }
 

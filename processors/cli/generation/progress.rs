@@ -57,13 +57,12 @@ impl Generations {
         }
         let (old, new) = (config.of_generation(to - 1), config.of_generation(to));
         let connection = client::connection(config)?;
-        let topics = [old.topics.memories(), new.topics.memories()];
-        let found = connection.partitions(&topics)?;
-        let Some(from) = found.get(&topics[0]).copied() else {
-            let what = format!("topic {} does not exist: has its service ever run?", topics[0]);
+        let topic = old.topics.memories();
+        let Some(from) = connection.partitions_of(&topic)? else {
+            let what = format!("topic {topic} does not exist: has its service ever run?");
             return Err(Fault::stop(StopName::TopicMissing, what));
         };
-        let to = found.get(&topics[1]).copied();
+        let to = connection.partitions_of(&new.topics.memories())?;
         Ok(Generations { old, new, connection, from, to })
     }
 
@@ -103,7 +102,8 @@ impl Generations {
             behind: 0,
             records: 0,
             is_open: is_open(&self.new, &self.connection)?,
-            waiting: self.connection.members(&waiting_group(&self.new))?,
+            waiting: (self.connection)
+                .members(&waiting_group(&self.new), &self.new.topics.memories())?,
         };
         for partition in 0..rekeying.to {
             let Some((_, meta)) = last_meta(&*log, partition)? else {

@@ -43,6 +43,13 @@ pub struct Acls {
     /// Principal of the people and jobs that use the other commands
     #[arg(long, value_name = "PRINCIPAL")]
     operator: Option<String>,
+    /// Principal of the job that runs `keepsake backup`
+    #[arg(long, value_name = "PRINCIPAL")]
+    backup: Option<String>,
+    /// Principal of those who run `keepsake restore` and `keepsake generation`; give it the rights
+    /// for the time of the move
+    #[arg(long, value_name = "PRINCIPAL")]
+    mover: Option<String>,
     /// Brokers in the lines for kafka-acls.sh [default: kafka.bootstrap_servers]
     #[arg(long, value_name = "SERVERS")]
     bootstrap: Option<String>,
@@ -73,18 +80,19 @@ impl Acls {
     /// The principal of a role, or `None` if other roles are named. Without any name, the name of
     /// the role stands for the principal.
     fn principal(&self, role: Role) -> Option<String> {
-        let all = [&self.service, &self.publisher, &self.asker, &self.gateway, &self.operator];
-        let named = match role {
-            Role::Service => &self.service,
-            Role::Publisher => &self.publisher,
-            Role::Asker => &self.asker,
-            Role::Gateway => &self.gateway,
-            Role::Operator => &self.operator,
-        };
-        if all.iter().all(|named| named.is_none()) {
+        let all = [
+            (Role::Service, &self.service),
+            (Role::Publisher, &self.publisher),
+            (Role::Asker, &self.asker),
+            (Role::Gateway, &self.gateway),
+            (Role::Operator, &self.operator),
+            (Role::Backup, &self.backup),
+            (Role::Mover, &self.mover),
+        ];
+        if all.iter().all(|(_, named)| named.is_none()) {
             return Some(format!("User:{role}"));
         }
-        named.clone()
+        all.into_iter().find(|(of, _)| *of == role).and_then(|(_, named)| named.clone())
     }
 
     fn line(&self, config: &Config, (right, principal): &(Right, String)) -> String {

@@ -37,6 +37,12 @@ pub fn waiting_group(config: &Config) -> String {
     format!("{}-waiting", config.kafka.group_id)
 }
 
+/// The transactional id of whoever builds this generation, and the group in which the builder notes
+/// who it is.
+pub fn builder_id(config: &Config) -> String {
+    format!("{}-build", config.kafka.group_id)
+}
+
 /// Returns whether the generation of these options applies events.
 pub fn is_open(config: &Config, connection: &Connection) -> Result<bool> {
     if config.kafka.generation == 1 {

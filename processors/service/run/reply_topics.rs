@@ -4,7 +4,7 @@
 use super::Shared;
 use super::loops::LOOK_UP;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError};
-use domain::fault::Result;
+use domain::fault::{Fault, Result};
 use log::broker::Broker;
 use log::clock::Clock;
 use parking_lot::Mutex;
@@ -124,6 +124,11 @@ impl ReplyTopics {
     pub fn look_up_one(&self, topic: &str, broker: &dyn Broker) {
         match broker.partitions_of(topic) {
             Ok(partitions) => self.answer(topic, partitions),
+            // Nobody can be answered there before an operator grants the right.
+            Err(Fault::Stop(stop)) => {
+                tracing::warn!(what = stop.what, "a reply topic cannot be used");
+                self.answer(topic, None);
+            }
             Err(fault) => {
                 tracing::warn!(%fault, "cannot look up a reply topic");
                 self.failed(topic);
