@@ -63,6 +63,8 @@ pub struct Options {
     pub terms_max: usize,
     /// Pairs in an answer to `duplicates`.
     pub duplicates_max: usize,
+    /// Time of comparing for one such answer.
+    pub duplicates_ms: u64,
     pub token_budget_max: usize,
     pub min_offset_ms: i64,
     pub waiting_max: usize,

@@ -245,6 +245,7 @@ pub struct Recall {
     pub token_budget_max: usize,
     pub list_limit: usize,
     pub duplicates_max: usize,
+    pub duplicates_ms: u64,
     pub reply_bytes_max: usize,
     pub profiles: Vec<String>,
     pub candidates: usize,

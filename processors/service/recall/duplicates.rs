@@ -8,8 +8,8 @@
 //!    the same vector.
 //!
 //! Limit: only the [`NEIGHBOURS`] nearest of a memory are compared. Of more copies than that, the
-//! others appear when some have been forgotten. A page searches `limit` times, each about a
-//! millisecond with 20,000 memories.
+//! others appear when some have been forgotten. A page ends after `duplicates_ms`, because the
+//! requests of others wait.
 
 use super::Recall;
 use super::ask::{AnswerResult, ShardState, broken};
@@ -28,8 +28,8 @@ use storage::shard::Shard;
 pub const NEIGHBOURS: usize = 10;
 
 impl Recall {
-    /// Ends a page early at the deadline, and before a memory whose pairs could exceed
-    /// `duplicates_max`.
+    /// Ends a page early at the deadline, after `duplicates_ms`, and before a memory whose pairs
+    /// could exceed `duplicates_max`.
     pub(super) fn duplicates(
         &self,
         now: Now,
@@ -50,8 +50,9 @@ impl Recall {
         let (mut pairs, mut next) = (Vec::new(), begin);
         let mut seen = ShardState::of(shard);
         let end = memories.len().min(begin + asked.limit);
+        let least_ms = (left_ms() - self.options.duplicates_ms as i64).max(0);
         while next < end && pairs.len() + NEIGHBOURS <= self.options.duplicates_max {
-            if next > begin && left_ms() < 0 {
+            if next > begin && left_ms() <= least_ms {
                 seen.partial = true;
                 break;
             }

@@ -287,6 +287,7 @@ pub fn recall(config: &Config) -> recall::Options {
         candidates: config.recall.candidates,
         terms_max: config.recall.terms_max,
         duplicates_max: config.recall.duplicates_max,
+        duplicates_ms: config.recall.duplicates_ms,
         token_budget_max: config.recall.token_budget_max,
         min_offset_ms: config.recall.min_offset_ms,
         waiting_max: config.recall.waiting_max,
