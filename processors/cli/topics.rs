@@ -21,7 +21,7 @@ pub enum TopicsCommand {
     Check,
     /// Print the least rights at Kafka of the service, publishers, askers and operators
     #[command(after_help = acls::EXAMPLES)]
-    Acls(acls::Acls),
+    Acls(Box<acls::Acls>),
 }
 
 fn cells(found: &Finding) -> Vec<String> {
