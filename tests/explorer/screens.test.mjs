@@ -29,7 +29,7 @@ const screens = {
   memories: ['#/u/mira', ['My gym is FitBox at the harbour.', 'since 12 Jan 2026', 'in conflict']],
   timeline: ['#/u/mira/timeline', ['My gym is FitBox at the harbour.', 's-2026-03', /until 18 Nov 2026|holds/]],
   memory: ['#/u/mira/m/GYM', ['a statement about the speaker', 'novelty', 'half-life', 'Probably changed by', 'I cancelled the gym.', 'I ride my bike to work', 'The nearest by meaning']],
-  decisions: ['#/decisions', ['only a greeting', 'kept', 'dropped', 'live']],
+  decisions: ['#/decisions?outcome=dropped', ['only a greeting', 'Hi there!', 'dropped', 'live']],
   ask: ['#/u/mira/ask?q=What+is+my+gym%3F&beside=lynkr', ['My gym is FitBox', 'dense', 'What the model gets', /\d+ tokens/, 'Profile of the tenant']],
   then: ['#/u/mira/then?at=2026-03-31', ['31 Mar 2026', 'My monthly rent is 1,450 euros.', 'Known then']],
   changes: ['#/u/mira/changes', ['I cancelled the gym.', 'probably changes', 'contradicts', 'replaces', 'Undo', 'probably the same']],
