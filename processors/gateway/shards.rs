@@ -104,7 +104,7 @@ fn answer(partition: i32, reply: Result<Option<Value>>, took: Duration) -> Value
 struct Shards {
     group: String,
     ranges: Vec<OffsetRange>,
-    /// Of the memories topic, which a restore reads.
+    /// The offsets of the memories topic, which a restore reads.
     memories: Vec<OffsetRange>,
     committed: BTreeMap<i32, i64>,
     /// `None`: the broker does not say.

@@ -22,9 +22,9 @@ pub enum Role {
     Asker,
     Gateway,
     Operator,
-    /// The job that backs the service up.
+    /// Runs backups and changes nothing.
     Backup,
-    /// Those who restore a backup, or build the next generation and cut over to it.
+    /// Restores a backup, builds the next generation, and cuts over to it.
     Mover,
 }
 

@@ -411,7 +411,7 @@ fn duplicates_are_pairs_of_valid_memories_of_one_user(broker: Broker) {
     let pair = [newer.clone(), older.clone()];
     assert_eq!(pairs_of(&ada, json!({})), std::slice::from_ref(&pair));
 
-    // Of others there is nothing, whatever they have.
+    // The pairs of other users do not appear, even with the same words.
     for user in [client.user("doubles", "eve"), client.user("doubles elsewhere", "ada")] {
         let own = [1, 2].map(|day| remember(&user, day, boat, json!({"kind": "fact"})));
         assert_eq!(pairs_of(&user, json!({})), [[own[1].clone(), own[0].clone()]]);

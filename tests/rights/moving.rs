@@ -107,7 +107,7 @@ impl Rights {
 impl Moving {
     fn new() -> Moving {
         let kafka = SecureKafka::shared();
-        // Of a super user.
+        // The listener without checks of rights, for what the test itself prepares.
         let place = || {
             Place::new(Broker::Kafka, &[])
                 .with("kafka.bootstrap_servers", &kafka.plaintext)
