@@ -158,7 +158,7 @@ impl Stage {
             _ if name == self.places["gateway"].config().kafka.group_id => {
                 "/v1/keepsake/shards".to_owned()
             }
-            "events" | "recalls" | "replies" | "gateway" => {
+            "events" | "recalls" | "replies" => {
                 let (kind, content) =
                     if end == "events" { ("remember", "Red.") } else { ("stats", "") };
                 let body = json!({"user": user, "content": content});
@@ -166,7 +166,7 @@ impl Stage {
                 return format!("{status} {answer}");
             }
             "decisions" | "erasures" => format!("/v1/keepsake/{end}?user={user}"),
-            "memories" | "reading" => format!("/memories/{NO_MEMORY}"),
+            "memories" => format!("/memories/{NO_MEMORY}"),
             other => panic!("no call for {other:?}"),
         };
         first_words(address, &path)
@@ -259,10 +259,10 @@ fn operators_command(name: &str, operation: &str) -> &'static [&'static str] {
         (_, "DescribeConfigs") => &["topics", "check"],
         ("events", "Write") => &["forget", "--user", USER, "--query", "green key"],
         ("events" | "recalls" | "erasures", "Read") => erased,
-        ("recalls", _) | ("replies", _) | ("client", _) => &["stats", "--user", USER],
+        ("recalls", _) | ("replies", _) => &["stats", "--user", USER],
         ("decisions", "Read") => &["tail", "decisions", "--exit"],
-        ("memories", _) | ("restore", _) => &["verify", "--online"],
-        ("letters", _) | ("reading", _) => &["dlq", "list"],
+        ("memories", _) => &["verify", "--online"],
+        ("letters", _) => &["dlq", "list"],
         ("dlq", _) => &["dlq", "redrive", "--yes"],
         other => panic!("no command for {other:?}"),
     }

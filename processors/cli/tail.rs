@@ -8,7 +8,7 @@ use client::reading::{self, OffsetRange};
 use client::show::{self, Output};
 use domain::fault::{Fault, Result};
 use domain::{Outcome, UserKey};
-use log::broker::{Broker, Polled, Record, Start};
+use log::broker::{Polled, Record, Start};
 use serde_json::Value;
 use service::config::Config;
 use std::io::Write;
@@ -97,7 +97,7 @@ impl TailDecisions {
         if self.exit {
             return Ok(ExitCode::SUCCESS);
         }
-        let mut reader = connection.reader("keepsake-reading", &topic)?;
+        let mut reader = connection.reader_without_group("keepsake-reading", &topic)?;
         let starts: Vec<(i32, Start)> =
             existing.iter().map(|range| (range.partition, Start::At(range.end))).collect();
         reader.assign(&starts)?;

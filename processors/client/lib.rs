@@ -12,7 +12,7 @@ pub mod traced;
 use domain::fault::{Fault, Result, StopName};
 use domain::{SignedParts, TENANT_SIGNATURE, TenantKeys, UserKey};
 use kafka::Connection;
-use log::broker::{Broker, Consumer, Headers, OutgoingRecord, Polled, Producer, Start, header};
+use log::broker::{Consumer, Headers, OutgoingRecord, Polled, Producer, Start, header};
 use log::clock::{Clock, SystemClock};
 use serde_json::Value;
 use service::config::Config;
@@ -99,7 +99,7 @@ impl Client {
         // partitions.
         let reply_partition = (Uuid::new_v4().as_u128() % *replies as u128) as i32;
         let (_, end) = connection.offsets(&topics.replies(), reply_partition)?;
-        let mut consumer = connection.reader("keepsake-client", &topics.replies())?;
+        let mut consumer = connection.reader_without_group("keepsake-client", &topics.replies())?;
         consumer.assign(&[(reply_partition, Start::At(end))])?;
         Ok(Client {
             producer: ManuallyDrop::new(connection.impatient_producer("keepsake-client")?),

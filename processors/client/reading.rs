@@ -2,7 +2,7 @@
 
 use domain::fault::{Fault, Result, StopName};
 use kafka::Connection;
-use log::broker::{Broker, Polled, Record, Start};
+use log::broker::{Polled, Record, Start};
 use service::config::Config;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -53,7 +53,7 @@ pub fn read(
     }
     let mut left: BTreeMap<i32, i64> =
         ranges.iter().map(|range| (range.partition, range.end)).collect();
-    let mut reader = connection.reader("keepsake-reading", topic)?;
+    let mut reader = connection.reader_without_group("keepsake-reading", topic)?;
     let starts: Vec<(i32, Start)> =
         ranges.iter().map(|range| (range.partition, Start::At(range.from))).collect();
     reader.assign(&starts)?;

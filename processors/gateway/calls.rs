@@ -10,7 +10,7 @@ use client::{CORRELATION, reply_headers, sign};
 use domain::fault::{self, Fault, StopName};
 use domain::{TenantKeys, UserKey};
 use kafka::Connection;
-use log::broker::{Broker, Consumer, OutgoingRecord, Polled, Producer, Start};
+use log::broker::{Consumer, OutgoingRecord, Polled, Producer, Start};
 use lru::LruCache;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -292,7 +292,7 @@ fn reader(
     partition: i32,
 ) -> fault::Result<Box<dyn Consumer>> {
     let (_, end) = connection.offsets(topic, partition)?;
-    let mut consumer = connection.reader("keepsake-gateway", topic)?;
+    let mut consumer = connection.reader_without_group("keepsake-gateway", topic)?;
     consumer.assign(&[(partition, Start::At(end))])?;
     Ok(consumer)
 }

@@ -20,7 +20,7 @@ use domain::UserKey;
 use domain::fault::{self, Fault};
 use futures_util::{StreamExt, stream};
 use kafka::GroupFacts;
-use log::broker::{Broker, Polled, Record, Start};
+use log::broker::{Polled, Record, Start};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -188,7 +188,7 @@ fn oldest(
     if ranges.is_empty() {
         return Ok(oldest);
     }
-    let mut reader = calls.connection.reader("keepsake-gateway", topic)?;
+    let mut reader = calls.connection.reader_without_group("keepsake-gateway", topic)?;
     let starts: Vec<(i32, Start)> =
         ranges.iter().map(|range| (range.partition, Start::At(range.from))).collect();
     reader.assign(&starts)?;

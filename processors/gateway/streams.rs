@@ -19,7 +19,7 @@ use client::reading::{self, OffsetRange};
 use domain::UserKey;
 use domain::fault::{self, Fault};
 use futures_util::stream::{self, Stream};
-use log::broker::{Broker, Consumer, Polled, Record, Start};
+use log::broker::{Consumer, Polled, Record, Start};
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -78,7 +78,7 @@ fn at_the_end(calls: &Calls) -> fault::Result<Box<dyn Consumer>> {
         .into_iter()
         .map(|range| (range.partition, Start::At(range.end)))
         .collect();
-    let mut reader = calls.connection.reader("keepsake-gateway", topic)?;
+    let mut reader = calls.connection.reader_without_group("keepsake-gateway", topic)?;
     reader.assign(&starts)?;
     Ok(reader)
 }

@@ -14,7 +14,7 @@ use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::{Extension, Json};
 use domain::fault::{self, Fault};
-use log::broker::{Broker, Consumer, Polled, Record, Start};
+use log::broker::{Consumer, Polled, Record, Start};
 use parking_lot::{Condvar, Mutex};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -140,7 +140,7 @@ impl Users {
             ..Followed::default()
         };
         let following = Arc::new(Following { state: Mutex::new(state), caught_up: Condvar::new() });
-        let mut reader = calls.connection.reader("keepsake-gateway", topic)?;
+        let mut reader = calls.connection.reader_without_group("keepsake-gateway", topic)?;
         let starts: Vec<(i32, Start)> =
             ranges.iter().map(|range| (range.partition, Start::Beginning)).collect();
         reader.assign(&starts)?;

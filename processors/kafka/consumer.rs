@@ -35,6 +35,9 @@ const FIRST_WITHIN: Duration = Duration::from_secs(1);
 pub struct ConsumerCallbacks {
     topic: String,
     owner: Option<Arc<dyn RebalanceListener>>,
+    /// False for a reader that notes nothing in its group. The client library insists on a group for
+    /// every consumer, and looks up its coordinator.
+    needs_group: bool,
     throttle: LogThrottle,
     assignments: AtomicU64,
     assigned: Mutex<BTreeSet<i32>>,
@@ -47,6 +50,7 @@ impl ConsumerCallbacks {
         ConsumerCallbacks {
             topic: topic.to_owned(),
             owner: Some(owner),
+            needs_group: true,
             throttle: LogThrottle::default(),
             assignments: AtomicU64::default(),
             assigned: Mutex::default(),
@@ -54,10 +58,16 @@ impl ConsumerCallbacks {
         }
     }
 
+    /// For a reader of assigned partitions that notes its offsets in a group.
+    pub fn of_reader() -> ConsumerCallbacks {
+        ConsumerCallbacks { needs_group: true, ..ConsumerCallbacks::without_group() }
+    }
+
     pub fn without_group() -> ConsumerCallbacks {
         ConsumerCallbacks {
             topic: String::new(),
             owner: None,
+            needs_group: false,
             throttle: LogThrottle::default(),
             assignments: AtomicU64::default(),
             assigned: Mutex::default(),
@@ -96,6 +106,9 @@ impl ClientContext for ConsumerCallbacks {
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
+        if !self.needs_group && is_refusal_of_group(&error) {
+            return;
+        }
         // That all brokers are down follows the reason.
         if let Some(code) = error.rdkafka_error_code()
             && !matches!(code, RDKafkaErrorCode::PartitionEOF | RDKafkaErrorCode::AllBrokersDown)
@@ -278,7 +291,14 @@ impl Consumer for KafkaConsumer {
     fn poll(&mut self, wait: Duration) -> Result<Polled> {
         let KafkaConsumer { consumer, topic, turns, only } = self;
         match turns {
-            None => polled(consumer.poll(wait), topic, *only),
+            None => match consumer.poll(wait) {
+                Some(Err(error))
+                    if !consumer.context().needs_group && is_refusal_of_group(&error) =>
+                {
+                    Ok(Polled::Nothing)
+                }
+                found => polled(found, topic, *only),
+            },
             Some(turns) => turns.poll(consumer, topic, wait, &|found| polled(found, topic, *only)),
         }
     }
@@ -343,6 +363,10 @@ impl Consumer for KafkaConsumer {
         drop(self.turns);
         drop(self.consumer);
     }
+}
+
+fn is_refusal_of_group(error: &KafkaError) -> bool {
+    error.rdkafka_error_code() == Some(RDKafkaErrorCode::GroupAuthorizationFailed)
 }
 
 fn polled(

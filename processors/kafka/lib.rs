@@ -297,6 +297,25 @@ impl Connection {
         done.map_err(|e| of_group(&client, format!("commits {topic} for group {group}"), &e))
     }
 
+    /// Opens a reader of assigned partitions that notes no offsets: it needs no right to a group.
+    pub fn reader_without_group(&self, client_id: &str, topic: &str) -> Result<Box<dyn Consumer>> {
+        self.reader_as(ConsumerCallbacks::without_group(), client_id, topic)
+    }
+
+    /// `client_id` is also the id of the group.
+    fn reader_as(
+        &self,
+        callbacks: ConsumerCallbacks,
+        client_id: &str,
+        topic: &str,
+    ) -> Result<Box<dyn Consumer>> {
+        let consumer = self
+            .finished(self.consumer(client_id, client_id))
+            .create_with_context(callbacks)
+            .map_err(|e| refused(format!("creates a reader of {topic}"), &e))?;
+        Ok(Box::new(KafkaConsumer::new(consumer, topic)))
+    }
+
     /// Creates a client that reads and commits a group's offsets without joining the group.
     fn group_client(&self, group: &str) -> Result<BaseConsumer<ConsumerCallbacks>> {
         let mut config = self.client("keepsake-probe");
@@ -309,7 +328,7 @@ impl Connection {
     fn asking(&self, config: ClientConfig) -> Result<BaseConsumer<ConsumerCallbacks>> {
         let client: BaseConsumer<ConsumerCallbacks> = self
             .finished(config)
-            .create_with_context(ConsumerCallbacks::without_group())
+            .create_with_context(ConsumerCallbacks::of_reader())
             .map_err(|e| refused("creates a client", &e))?;
         client.poll(Duration::ZERO);
         Ok(client)
@@ -356,11 +375,7 @@ impl Broker for Connection {
     }
 
     fn reader(&self, group: &str, topic: &str) -> Result<Box<dyn Consumer>> {
-        let config = self.finished(self.consumer(group, group));
-        let consumer = config
-            .create_with_context(ConsumerCallbacks::without_group())
-            .map_err(|e| refused(format!("creates a reader of {topic}"), &e))?;
-        Ok(Box::new(KafkaConsumer::new(consumer, topic)))
+        self.reader_as(ConsumerCallbacks::of_reader(), group, topic)
     }
 
     fn producer(&self, client_id: &str) -> Result<Box<dyn Producer>> {

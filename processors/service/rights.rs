@@ -120,7 +120,6 @@ fn service(config: &Config, list: &mut List<'_>) {
     list.group(group, Read, "share out the events partitions");
     list.group(format!("{group}-recalls"), Read, "note which requests are answered");
     if has_changelog(config) {
-        list.group("keepsake-restore", Describe, "restore shards");
         // The id of a transaction is the group and the id of the store.
         let ids = format!("{group}-*");
         list.add(Resource::TransactionalId, ids, Write, "commit a batch as one transaction");
@@ -143,11 +142,9 @@ fn publisher(config: &Config, list: &mut List<'_>) {
 }
 
 fn asker(config: &Config, list: &mut List<'_>) {
-    use Operation::{Describe, Read, Write};
+    use Operation::{Read, Write};
     list.topic(config.topics.recalls(), Write, "ask");
     list.topic(config.topics.replies(), Read, "read the answers");
-    // An application has a group id of its own in its place.
-    list.group("keepsake-client", Describe, "read the answers");
 }
 
 fn gateway(config: &Config, list: &mut List<'_>) {
@@ -162,12 +159,10 @@ fn gateway(config: &Config, list: &mut List<'_>) {
     list.topic(topics.memories(), Read, "find the user of a memory by its id alone, count users");
     list.topic(topics.dead_letters(), Read, "list dead letters and send them again");
     list.group(config.kafka.group_id.clone(), Describe, "show how far each shard has come");
-    list.group("keepsake-gateway", Describe, "read answers and decisions");
-    list.group("keepsake-reading", Describe, "show receipts, find the user of a memory");
 }
 
 fn operator(config: &Config, list: &mut List<'_>) {
-    use Operation::{Create, Describe, DescribeConfigs, Read, Write};
+    use Operation::{Create, DescribeConfigs, Read, Write};
     let topics = &config.topics;
     list.topic(topics.events(), Read, "export, search for what is left of a user");
     list.topic(topics.events(), Write, "forget, import, wake the compaction worker, redrive");
@@ -187,9 +182,6 @@ fn operator(config: &Config, list: &mut List<'_>) {
         list.topic(topic, DescribeConfigs, "check the settings of the topic");
     }
     default_replication(config, list);
-    list.group("keepsake-client", Describe, "read the answers");
-    list.group("keepsake-reading", Describe, "read topics, watch decisions");
-    list.group("keepsake-restore", Describe, "verify");
     list.group(format!("{}-dlq", config.kafka.group_id), Read, "note what was redriven");
 }
 
@@ -203,7 +195,6 @@ fn backup(config: &Config, list: &mut List<'_>) {
     for topic in settings(config).into_iter().filter(|topic| !read.contains(topic)) {
         list.topic(topic, Describe, "check that all topics of the service are there");
     }
-    list.group("keepsake-restore", Describe, "read topics");
 }
 
 /// The rights to restore into the topics of the configuration, and to replace its generation by the
@@ -237,9 +228,6 @@ fn mover(config: &Config, list: &mut List<'_>) {
     list.topic(topics.recalls(), Read, "commit which requests are answered");
     list.topic(topics.recalls(), Write, "ask the new shards");
     list.topic(topics.recalls(), Alter, "add partitions");
-    list.group("keepsake-restore", Describe, "read topics");
-    list.group("keepsake-reading", Describe, "read receipts of what was erased");
-    list.group("keepsake-client", Describe, "see the new shards answer");
     list.group(group.clone(), Describe, "see that no process of the service runs any more");
     list.group(format!("{group}-recalls"), Describe, "find out which requests are answered");
     let build = builder_id(&next);

@@ -20,14 +20,12 @@ on_kafka! {
     rights_of_those_who_move_data
 }
 
-/// Time in which the brokers learn of a changed right.
-const LEARNT_WITHIN: Duration = Duration::from_millis(500);
 const USER: &str = "ada";
 
 /// A right by its name, without the prefix of topics and groups, and by its operation.
 type Named = (&'static str, &'static str);
 
-const BACKUP: [Named; 8] = [
+const BACKUP: [Named; 7] = [
     ("memories", "Read"),
     ("events", "Read"),
     ("recalls", "Describe"),
@@ -35,11 +33,10 @@ const BACKUP: [Named; 8] = [
     ("decisions", "Describe"),
     ("dead-letters", "Describe"),
     ("erasures", "Describe"),
-    ("keepsake-restore", "Describe"),
 ];
 /// Order matters: once all is written, nobody misses the right to write it, and before, there is
 /// nothing to read. Without Delete the restore is done and leaves ticks behind.
-const RESTORE: [Named; 10] = [
+const RESTORE: [Named; 9] = [
     ("memories", "Write"),
     ("events", "Write"),
     ("events", "Delete"),
@@ -48,10 +45,8 @@ const RESTORE: [Named; 10] = [
     ("decisions", "Describe"),
     ("dead-letters", "Describe"),
     ("events", "DescribeConfigs"),
-    ("keepsake-restore", "Describe"),
     ("", "Describe"),
 ];
-const RESTORE_FORGETS: [Named; 1] = [("keepsake-reading", "Describe")];
 const BUILD: [Named; 5] = [
     ("kafka-cluster", "DescribeConfigs"),
     ("memories.g2", "Create"),
@@ -73,8 +68,6 @@ const CUT_OVER: [Named; 9] = [
     ("replies", "Read"),
     ("recalls", "Write"),
 ];
-/// An answer that comes at once is faster than the refusal.
-const ASK: [Named; 1] = [("keepsake-client", "Describe")];
 const SEARCH: [Named; 1] = [("memories", "Read")];
 const DROP_OLD: [Named; 1] = [("memories", "Delete")];
 
@@ -146,14 +139,12 @@ impl Moving {
         for named in named {
             let right = rights.of(*named).clone();
             let left = self.acls.weaken(&right);
-            std::thread::sleep(LEARNT_WITHIN);
             let output = step(&right);
             assert!(denies(&right, &output), "without {right}: {output}");
             left.iter().for_each(|left| self.acls.revoke(left));
             self.acls.grant(&right);
             rights.tried.insert(*named);
         }
-        std::thread::sleep(LEARNT_WITHIN);
     }
 }
 
@@ -234,7 +225,6 @@ fn restored(moving: &mut Moving, rights: &mut Rights, mover: &Place) {
     let dir = moving.backup.display().to_string();
     let restore = |_: &Value| said(mover, &["restore", &dir]);
     moving.without_each(rights, &RESTORE, &restore);
-    moving.without_each(rights, &RESTORE_FORGETS, &restore);
     let restored = done(mover, &["restore", &dir]);
     assert_eq!(restored["shards"][0]["memories"], 2, "{restored}");
 }
@@ -268,10 +258,6 @@ fn grown(moving: &mut Moving, rights: &mut Rights, mover: &Place) {
     assert!(builder.wait().success(), "{}", builder.log());
     assert!(old.wait().success(), "{}", old.log());
     new.wait_until_ready();
-    new.signal("-STOP");
-    let ask = ["stats", "--user", USER, "--timeout", "20"];
-    moving.without_each(rights, &ASK, &|_| said(mover, &ask));
-    new.signal("-CONT");
     let operator = moving.as_role("operator", &target);
     let mut of_operator = moving.granted("operator", &operator);
     let search = ["verify", "--erased", USER, "--text", "submarine"];

@@ -11,7 +11,7 @@ use client::{Client, ClientReply};
 use domain::UserKey;
 use domain::fault::{Fault, Result, StopName};
 use kafka::Connection;
-use log::broker::{Broker, Consumer, Start};
+use log::broker::{Consumer, Start};
 use log::clock::{Clock, SystemClock};
 use serde_json::{Value, json};
 use service::config::Config;
@@ -95,7 +95,8 @@ impl Stage {
         let counts = self.client.connection.partitions(std::slice::from_ref(&self.decisions))?;
         let partition = key.partition(counts.get(&self.decisions).copied().unwrap_or(1));
         let (_, end) = self.client.connection.offsets(&self.decisions, partition)?;
-        let mut reader = self.client.connection.reader("keepsake-demo", &self.decisions)?;
+        let mut reader =
+            self.client.connection.reader_without_group("keepsake-demo", &self.decisions)?;
         reader.assign(&[(partition, Start::At(end))])?;
         Ok(reader)
     }
