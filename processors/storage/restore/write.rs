@@ -14,6 +14,10 @@ use std::thread::{Scope, ScopedJoinHandle};
 /// moves. Bounds what a restore reads again after a crash.
 const BATCHES: u64 = 8;
 
+/// Records of a batch from which two threads write half of it each: the last batch is written when
+/// nothing is left to read, and the thread that read has nothing to do.
+const SHARED_FROM: usize = 1000;
+
 /// A thread that writes batches to the store, each with its checkpoint behind it. Order matters:
 /// after a crash, the records between the old checkpoint and the new one are read and written
 /// again.
@@ -27,7 +31,7 @@ impl<'scope> Writer<'scope> {
         let (batches, to_write) = crossbeam_channel::bounded::<(Changes, Checkpoint, Claim)>(1);
         let thread = scope.spawn(move || {
             for (changes, checkpoint, claim) in to_write {
-                store.apply_restored(&changes)?;
+                apply(store, changes)?;
                 store.apply_checkpoint(checkpoint, claim)?;
             }
             Ok(())
@@ -47,6 +51,18 @@ impl<'scope> Writer<'scope> {
         drop(self.batches);
         self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
+}
+
+fn apply(store: &Store, mut changes: Changes) -> Result<()> {
+    if changes.records.len() < SHARED_FROM {
+        return store.apply_restored(&changes);
+    }
+    let upper = changes.split_off_half();
+    std::thread::scope(|scope| {
+        let upper = scope.spawn(|| store.apply_restored(&upper));
+        let lower = store.apply_restored(&changes);
+        lower.and(upper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    })
 }
 
 /// Records that were read and not yet sent to the writer. Only the last value of each is written.

@@ -61,6 +61,12 @@ impl Digest {
         self.sum = self.sum.wrapping_add(hash);
     }
 
+    /// Adds what changed elsewhere since that began with nothing.
+    pub fn merge(&mut self, difference: Digest) {
+        self.records = self.records.wrapping_add(difference.records);
+        self.sum = self.sum.wrapping_add(difference.sum);
+    }
+
     pub fn subtract(&mut self, hash: u128) {
         self.records = self.records.wrapping_sub(1);
         self.sum = self.sum.wrapping_sub(hash);

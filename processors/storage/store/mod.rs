@@ -373,7 +373,7 @@ impl Store {
 
     /// Applies restored records ahead of the checkpoint. Until `apply` moves the checkpoint, nobody
     /// may read the store, and a crash leaves the old checkpoint, from which the restore runs
-    /// again. `is_ahead` stays true until `caught_up`.
+    /// again. `is_ahead` stays true until `caught_up`. Several threads may apply different records.
     pub fn apply_restored(&self, changes: &Changes) -> Result<()> {
         if !self.is_ahead() {
             self.records.apply(&Changes::of(keys::ahead(), Some(Vec::new())))?;
@@ -389,7 +389,8 @@ impl Store {
             self.note_erased()?;
         }
         self.live.forget();
-        let mut running = self.kept_digest().map(Running::from);
+        // Only the difference: another thread may apply other records meanwhile.
+        let mut running = self.kept_digest().map(|_| Running::default());
         self.records.apply_each(changes, &mut |key, old| {
             running.iter_mut().for_each(|running| running.remove(key, old));
         })?;
@@ -397,7 +398,7 @@ impl Store {
             let values = changes.records.iter();
             let values = values.filter_map(|(key, value)| Some((key, value.as_ref()?)));
             values.for_each(|(key, value)| running.insert(key, value));
-            *self.kept_digest.lock() = Some(running.digest);
+            self.kept_digest.lock().iter_mut().for_each(|kept| kept.merge(running.digest));
         }
         Ok(())
     }

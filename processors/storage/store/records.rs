@@ -77,6 +77,13 @@ impl Changes {
     pub fn remove(&mut self, key: Vec<u8>) {
         self.records.insert(key, None);
     }
+
+    /// Takes the upper half of the keys away.
+    pub fn split_off_half(&mut self) -> Changes {
+        let middle = self.records.keys().nth(self.records.len() / 2).cloned();
+        let upper = middle.map(|middle| self.records.split_off(&middle));
+        Changes { records: upper.unwrap_or_default() }
+    }
 }
 
 /// Records that end with the process. Clones share the same records.
