@@ -6,7 +6,7 @@
 //! 200 times; `KEEPSAKE_TORTURE_KILLS` and `KEEPSAKE_TORTURE_SEED` set the number and the seed.
 //! `KEEPSAKE_TORTURE_BROKERS` sets the number for three brokers.
 
-use crate::support::client::acknowledged;
+use crate::support::client::{Delivery, acknowledged};
 use crate::support::program::command;
 use crate::support::service::Place;
 use crate::support::sessions::Sessions;
@@ -14,11 +14,16 @@ use crate::support::small_disk::SmallDisk;
 use crate::support::workload::{
     Dice, differences, memories_by_user, record, stream, users, wait_until_applied,
 };
-use crate::support::{Broker, Child, Client, Running, kafka, number_from_env, on_kafka, scratch};
+use crate::support::{
+    Broker, Child, Client, Message, Running, kafka, number_from_env, on_kafka, scratch,
+};
+use ::kafka::Connection;
+use log::broker::{Broker as _, Record};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
+use storage::restore::{Progress, Span, each_whole};
 
 mod three_brokers;
 mod versions;
@@ -211,10 +216,8 @@ fn torture(
     let mut strays = Vec::new();
     for (n, part) in events.chunks(30).enumerate() {
         for (m, event) in part.iter().enumerate() {
-            sent.push((
-                event["user"].as_str().map(str::to_owned),
-                client.post(&record(&client, event)),
-            ));
+            let user = event["user"].as_str().map(str::to_owned);
+            sent.push(Sent::of(&client, user, &record(&client, event)));
             if m % 10 == 9 {
                 let stray = client.user("laws", &format!("stray-{}", n % STRAYS));
                 let mut record = stray.message(
@@ -223,12 +226,12 @@ fn torture(
                 );
                 record.partition = Some((m / 10) as i32);
                 strays.push(format!("Stray {n} {m}"));
-                sent.push((None, client.post(&record)));
+                sent.push(Sent::of(&client, None, &record));
             }
             if m == 15 {
                 let mut broken = record(&client, event);
                 broken.value = Some(b"{ this is no event".to_vec());
-                sent.push((None, client.post(&broken)));
+                sent.push(Sent::of(&client, None, &broken));
             }
             if m as u64 == dice.below(30) {
                 std::thread::sleep(Duration::from_millis(dice.below(300)));
@@ -241,16 +244,17 @@ fn torture(
         std::thread::sleep(Duration::from_millis(dice.below(2500)));
     }
     let give_up = Instant::now() + Duration::from_secs(120);
+    while sent.iter().any(|sent| sent.delivery.get().is_none()) && Instant::now() < give_up {
+        client.flush();
+    }
     let mut ends = BTreeMap::new();
     let mut places = Vec::new();
-    for (user, delivery) in &sent {
-        while delivery.get().is_none() && Instant::now() < give_up {
-            client.flush();
-        }
-        let (partition, offset) = acknowledged(delivery);
+    for ((partition, offset), Sent { user, .. }) in
+        places_of(&sent, servers, &client).iter().zip(&sent)
+    {
         places.push(format!("{partition}/{offset}"));
         if let Some(user) = user {
-            ends.insert(partition, (user.clone(), offset));
+            ends.insert(*partition, (user.clone(), *offset));
         }
     }
     processes.children.iter_mut().for_each(Child::wait_until_ready);
@@ -322,6 +326,59 @@ fn torture(
             "{user}: tortured and calm differ in {differences:#?}: {case}"
         );
     }
+}
+
+/// An event on its way to the broker.
+struct Sent {
+    user: Option<String>,
+    value: Option<Vec<u8>>,
+    delivery: Delivery,
+}
+
+impl Sent {
+    fn of(client: &Client, user: Option<String>, message: &Message) -> Sent {
+        Sent { user, value: message.value.clone(), delivery: client.post(message) }
+    }
+}
+
+/// Partition and offset of each event. A broker that has a record already, and no longer knows where,
+/// acknowledges it without an offset: that record is looked up in the log.
+fn places_of(sent: &[Sent], servers: &str, client: &Client) -> Vec<(i32, i64)> {
+    let mut places: Vec<(i32, i64)> =
+        sent.iter().map(|sent| acknowledged(&sent.delivery)).collect();
+    let known: BTreeSet<(i32, i64)> =
+        places.iter().filter(|(_, offset)| *offset >= 0).copied().collect();
+    if known.len() == places.len() {
+        return places;
+    }
+    println!("{} events acknowledged without an offset", places.len() - known.len());
+    let mut others = records(servers, client, "events");
+    others.retain(|record| !known.contains(&(record.partition, record.offset)));
+    for (place, sent) in places.iter_mut().zip(sent).filter(|((_, offset), _)| *offset < 0) {
+        let is_it = |record: &Record| record.partition == place.0 && record.value == sent.value;
+        let at = others.iter().position(is_it);
+        let at = at.unwrap_or_else(|| panic!("acknowledged and not in the log: {:?}", sent.value));
+        place.1 = others.remove(at).offset;
+    }
+    places
+}
+
+/// All records of a topic with their offsets.
+fn records(servers: &str, client: &Client, topic: &str) -> Vec<Record> {
+    let connection =
+        Connection { servers: servers.to_owned(), options: Vec::new(), embedded: false };
+    let log = connection.log(&client.topic(topic)).expect("the topic exists");
+    let mut records = Vec::new();
+    for partition in 0..client.partitions(topic) {
+        let end = log.end(partition).expect("an end");
+        let span = Span { partition, from: 0, end, until: Some(end - 1) };
+        each_whole(&*log, &span, &Progress::default(), &mut |record| {
+            records.push(record);
+            Ok(())
+        })
+        .expect("the topic is read");
+    }
+    records
 }
 
 /// All records whose text is in only one of two lists.

@@ -92,6 +92,9 @@ pub struct Client {
     replies: BaseConsumer,
 }
 
+/// Time between two looks for missing acknowledgements.
+const ACKNOWLEDGED_LOOK: Duration = Duration::from_micros(200);
+
 impl Client {
     pub fn connect(servers: &str, prefix: &str) -> Client {
         Client::compressing(servers, prefix, "none")
@@ -166,12 +169,13 @@ impl Client {
         delivery
     }
 
+    /// The client's own `poll` spins through the last millisecond of its timeout.
     pub fn flush(&self) {
         let give_up = Instant::now() + PATIENCE;
         while self.producer.in_flight_count() > 0 && Instant::now() < give_up {
-            self.producer.poll(Duration::from_millis(1));
+            std::thread::sleep(ACKNOWLEDGED_LOOK);
+            self.producer.poll(Duration::ZERO);
         }
-        self.producer.poll(Duration::ZERO);
     }
 
     /// Adds the headers that request a reply under `correlation`.

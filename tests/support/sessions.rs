@@ -149,5 +149,6 @@ fn wait_for(client: &Client, delivery: &Delivery) -> Option<(i32, i64)> {
     while delivery.get().is_none() && Instant::now() < give_up {
         client.flush();
     }
-    delivery.get()?.as_ref().ok().copied()
+    // A broker that had the record already may not know where.
+    delivery.get()?.as_ref().ok().copied().filter(|(_, offset)| *offset >= 0)
 }

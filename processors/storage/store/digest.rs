@@ -61,7 +61,7 @@ impl Digest {
         self.sum = self.sum.wrapping_add(hash);
     }
 
-    /// Adds what changed elsewhere since that began with nothing.
+    /// Adds a difference that was counted from zero beside this digest.
     pub fn merge(&mut self, difference: Digest) {
         self.records = self.records.wrapping_add(difference.records);
         self.sum = self.sum.wrapping_add(difference.sum);

@@ -194,6 +194,24 @@ fn a_complete_restore_is_proven_from_wherever_it_begins() {
     }
 }
 
+/// Two threads write each batch, and both change the digest of a store that goes on.
+#[test]
+fn a_batch_that_is_long_enough_for_two_threads_is_whole() {
+    let names: Vec<String> = (0..5000).map(|n| format!("user {n}")).collect();
+    let long = |state| names.iter().map(|name| (name.as_str(), Some(state))).collect::<Vec<_>>();
+    let mut topic = Topic::new();
+    topic.batch(&long(1));
+    let records = InMemory::default();
+    let options = Options { batch_max: 4000, ..options() };
+    assert_eq!(topic.restore(&opened(&records), &options).unwrap(), Proof::Equal);
+    topic.batch(&long(2));
+    topic.batch(&[("user 7", None)]);
+    assert_eq!(topic.restore(&opened(&records), &options).unwrap(), Proof::Equal);
+    let again = opened(&records);
+    assert_eq!(again.digest().unwrap(), topic.digest());
+    assert_eq!(again.kept_digest(), Some(topic.digest()));
+}
+
 #[test]
 fn a_record_that_vanished_is_found_at_this_start_and_at_every_later_one() {
     // Without the last record of Bob his record is an older one; that of Cleo is a tombstone,
