@@ -26,6 +26,7 @@ use client::show::{self, Output};
 use domain::fault::Result;
 use lab::{bench, demo, eval, plan, whatif};
 use service::config::{Config, Layers};
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -153,6 +154,14 @@ pub fn main() -> ExitCode {
     }
 }
 
+/// Ends the process without the exit handlers of the C library. Threads of the Kafka client go on to
+/// the last moment, and one that speaks TLS would crash after the handler of OpenSSL.
+pub fn end(code: ExitCode) -> ! {
+    let _ = std::io::stdout().flush();
+    let number = (0..=u8::MAX).find(|number| ExitCode::from(*number) == code);
+    signal_hook::low_level::exit(number.unwrap_or(1).into())
+}
+
 /// Exits with 0 if the reader of standard output has closed the pipe, as in
 /// `keepsake tail decisions | head`. `println!` panics in that case.
 fn exit_quietly_on_a_closed_pipe() {
@@ -160,7 +169,7 @@ fn exit_quietly_on_a_closed_pipe() {
     std::panic::set_hook(Box::new(move |panic| {
         let message = panic.payload_as_str().unwrap_or_default();
         if message.starts_with("failed printing to stdout") && message.contains("Broken pipe") {
-            std::process::exit(0);
+            end(ExitCode::SUCCESS);
         }
         report(panic);
     }));
