@@ -9,8 +9,8 @@
 //! 2. Begin behind the store's checkpoint, or at the first record of the topic.
 //! 3. Write a checkpoint that states where and when this restore began ([`Store::apply`]).
 //! 4. Read record by record ([`read`]) and collect them in a [`Batch`].
-//! 5. A second thread writes each batch ahead of the checkpoint ([`Store::apply_restored`]), then
-//!    moves the checkpoint.
+//! 5. A second thread, and a third for half of a long batch, write each batch ahead of the checkpoint
+//!    ([`Store::apply_restored`]). Then the second one moves the checkpoint.
 //! 6. At the end taken in step 1, compare the store with the digest of the last meta record
 //!    ([`Proof`]). If they are equal, clear the store's `ahead` marker ([`Store::caught_up`]).
 //!
