@@ -2,8 +2,9 @@
 //! choice between them.
 //!
 //! `onnx.rs` runs a model, `hash.rs` is the stand-in without a model. `pool.rs` runs several
-//! sessions, `cache.rs` keeps recent vectors, and `spread.rs` reads how the cosines of an encoder
-//! are spread. No module here knows memories; the caller decides which texts to encode.
+//! sessions, `cache.rs` keeps recent vectors, `spread.rs` reads how the cosines of an encoder are
+//! spread, and `tokens.rs` counts tokens. No module here knows memories; the caller decides which
+//! texts to encode.
 
 mod cache;
 mod hash;
@@ -11,12 +12,12 @@ pub mod measure;
 mod onnx;
 pub mod pool;
 mod spread;
+mod tokens;
 
 use domain::CosineScale;
 use domain::fault::Result;
 use std::path::PathBuf;
-use std::sync::Arc;
-use tokenizers::Tokenizer;
+pub use tokens::TokenCounter;
 
 /// Encodes one text at a time, never a batch: eight-bit activations are quantised per tensor, so
 /// the vector of a text would depend on the other texts (cosine 0.991 to itself), and on a CPU a
@@ -94,7 +95,7 @@ impl Model {
 
     pub fn tokens(&self) -> TokenCounter {
         match &self.loaded {
-            Loaded::Directory(directory) => TokenCounter { tokenizer: Some(directory.tokenizer()) },
+            Loaded::Directory(directory) => TokenCounter::of(directory.tokenizer()),
             Loaded::Hash => TokenCounter::estimate(),
         }
     }
@@ -128,26 +129,6 @@ impl Model {
             Loaded::Directory(directory) => directory.dimensions(),
             Loaded::Hash => hash::DIMENSIONS,
         }
-    }
-}
-
-/// Counts the tokens of a text, for comparison with a budget.
-#[derive(Clone)]
-pub struct TokenCounter {
-    tokenizer: Option<Arc<Tokenizer>>,
-}
-
-impl TokenCounter {
-    /// Estimates four characters a token, which is usual for English.
-    pub fn estimate() -> TokenCounter {
-        TokenCounter { tokenizer: None }
-    }
-
-    /// Counts the tokens of the whole text, without special tokens.
-    pub fn count(&self, text: &str) -> usize {
-        let counted =
-            self.tokenizer.as_ref().and_then(|tokenizer| tokenizer.encode_fast(text, false).ok());
-        counted.map_or_else(|| text.chars().count().div_ceil(4), |encoding| encoding.len())
     }
 }
 
