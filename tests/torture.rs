@@ -401,6 +401,9 @@ fn records_in_one_list(client: &Client, some: &[String], others: &[String]) -> V
     found
 }
 
+/// Longest time in which a service without interruptions reads the events of 200 interruptions.
+const CALM: Duration = Duration::from_secs(600);
+
 /// The memories of a service that reads the same log in one go, with another group and store.
 fn calm(
     place: &Place,
@@ -411,7 +414,7 @@ fn calm(
     let calm = Place { dir: place.dir.with_extension("calm"), ..place.clone() }
         .with("kafka.group_id", &format!("{}calm", place.prefix))
         .with("store.durability", "local");
-    let calm = Running::at(calm);
+    let calm = Running::ready_within(CALM, calm);
     wait_until_applied(client, ends);
     let state = memories_by_user(client, users);
     calm.stop();

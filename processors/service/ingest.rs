@@ -43,7 +43,7 @@ use models::embedder::pool::{Pending, Pool};
 use prepare::{Draft, Route, TextVector};
 use spans::Tracer;
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 use storage::changelog::{self, Destination, Meta};
@@ -52,6 +52,9 @@ use storage::store::{ChangelogPosition, Checkpoint};
 use text::Rarity;
 use traced::{BatchTrace, EventSpans, Traceparents, with_traceparent};
 use uuid::Uuid;
+
+/// Groups of records that the encoder has at a time: the one it encodes and the next.
+const GROUPS_BEGUN: usize = 2;
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -275,10 +278,17 @@ impl Ingest {
         let mut records = records.iter();
         let mut copied = 0;
         let mut applied = 0;
-        let mut next = self.begin_group(&mut records)?;
-        while let Some((drafts, texts)) = next {
+        let mut begun = VecDeque::from_iter(self.begin_group(&mut records)?);
+        while !begun.is_empty() {
+            // Order matters: before the wait, so that the encoder goes on at once with the next.
+            while begun.len() < GROUPS_BEGUN
+                && goes_on()
+                && let Some(next) = self.begin_group(&mut records)?
+            {
+                begun.push_back(next);
+            }
+            let Some((drafts, texts)) = begun.pop_front() else { break };
             let mut vectors = self.encoded(texts)?.into_iter();
-            next = if goes_on() { self.begin_group(&mut records)? } else { None };
             for draft in drafts {
                 let is_full = copied >= self.options.copied_bytes_max;
                 let batch = batches.get_mut(&draft.record.partition);

@@ -105,10 +105,15 @@ impl Running {
     }
 
     pub fn at(place: Place) -> Running {
+        Running::ready_within(Duration::from_secs(60), place)
+    }
+
+    /// For a service that reads many events before it is ready.
+    pub fn ready_within(time: Duration, place: Place) -> Running {
         let service = Service::start(&place.config())
             .unwrap_or_else(|e| panic!("the service does not start: {e}"));
         service
-            .wait_until_ready(Duration::from_secs(60))
+            .wait_until_ready(time)
             .unwrap_or_else(|e| panic!("the service does not become ready: {e}"));
         Running { place, service }
     }

@@ -19,11 +19,11 @@ use models::embedder::pool::Refusal;
 use text::split::{self, Candidate};
 
 /// Records that are prepared and encoded before the first of them is applied: enough for every
-/// encoder thread, and few enough to stay in the processor's cache.
-const GROUP_MAX: usize = 256;
-/// Bytes of text that are encoded together, without the last record's: about a second's work for
-/// one thread with the default encoder.
-const GROUP_BYTES_MAX: usize = 32_768;
+/// encoder thread. While the last ones of a batch are applied, the encoder has nothing to do.
+const GROUP_MAX: usize = 64;
+/// Bytes of text that are encoded together, without the last record's: about a quarter of a
+/// second's work for one thread with the default encoder.
+const GROUP_BYTES_MAX: usize = 8192;
 
 /// A record whose texts wait for their vectors.
 pub type Draft<'r> = OnItsWay<'r, Undecided>;
