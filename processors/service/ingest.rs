@@ -279,8 +279,8 @@ impl Ingest {
         let mut copied = 0;
         let mut applied = 0;
         let mut begun = VecDeque::from_iter(self.begin_group(&mut records)?);
-        while !begun.is_empty() {
-            // Order matters: before the wait, so that the encoder goes on at once with the next.
+        loop {
+            // Order matters: the next group goes to the encoder before this one is waited for.
             while begun.len() < GROUPS_BEGUN
                 && goes_on()
                 && let Some(next) = self.begin_group(&mut records)?
