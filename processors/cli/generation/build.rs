@@ -180,12 +180,13 @@ impl<'a> Builder<'a> {
         })
     }
 
-    /// Takes over where the last builder was. Order matters: its open transaction is ended first,
-    /// and is then a part of the topic or not.
+    /// Takes over where the last builder was. Order matters: the note comes before the end of the last
+    /// builder's transaction, which makes that builder read the note; and that end before the reading, so
+    /// that the transaction is a part of the topic or not.
     fn begin(&mut self) -> Result<()> {
         self.rivalry.check()?;
-        self.writer.renew()?;
         self.rivalry.note()?;
+        self.writer.renew()?;
         self.waiting.clear();
         self.waiting_bytes = 0;
         self.pending.clear();

@@ -1,10 +1,10 @@
 //! Tells a second builder of a generation from a broker that has ended the first one's transactions.
 //! In both cases the first may write no more.
 //!
-//! Each builder notes an id of its own when it begins: beside an offset of a group that nobody reads,
-//! so that the note is there before the long reading of what is built. A builder that may write no
-//! more looks at the note. With its own id it begins again; with another one it stops, or two builders
-//! would end each other for ever.
+//! Each builder notes an id of its own before it ends the transactions of another: beside an offset of
+//! a group that nobody reads. A builder that may write no more looks at the note. With its own id it
+//! begins again; with another one it stops, or two builders would end each other for ever. The id that
+//! was noted last is of the one that stays.
 
 use domain::fault::{Fault, Result, StopName};
 use kafka::{Connection, Noted};
@@ -21,6 +21,7 @@ pub struct Rivalry {
     group: String,
     topic: String,
     own: String,
+    has_noted: bool,
     is_fenced: bool,
     begun_again: u32,
 }
@@ -28,13 +29,24 @@ pub struct Rivalry {
 impl Rivalry {
     pub fn new(connection: Connection, group: String, topic: String) -> Rivalry {
         let own = Uuid::new_v4().simple().to_string();
-        Rivalry { connection, group, topic, own, is_fenced: false, begun_again: 0 }
+        Rivalry {
+            connection,
+            group,
+            topic,
+            own,
+            has_noted: false,
+            is_fenced: false,
+            begun_again: 0,
+        }
     }
 
-    /// Notes that this builder has begun.
-    pub fn note(&self) -> Result<()> {
+    /// Notes that this builder begins. Order matters: before it ends the transactions of another, which
+    /// would else find its own id and end this one's.
+    pub fn note(&mut self) -> Result<()> {
         let noted = Noted { offset: 0, text: self.own.clone() };
-        self.connection.note(&self.group, &self.topic, &BTreeMap::from([(NOTED_AT, noted)]))
+        self.connection.note(&self.group, &self.topic, &BTreeMap::from([(NOTED_AT, noted)]))?;
+        self.has_noted = true;
+        Ok(())
     }
 
     /// The fault of a builder that may write no more: it has to begin again, unless [`Rivalry::check`]
@@ -48,17 +60,17 @@ impl Rivalry {
         self.begun_again = 0;
     }
 
-    /// Stops a builder that may write no more because of another builder. Order matters: before it
-    /// begins again, which ends the other.
+    /// Stops a builder that begins again although another builder has begun. Order matters: before it
+    /// notes its own id and ends the other's transactions. After any failure, because a write that the
+    /// other has ended can fail in other ways, too.
     pub fn check(&mut self) -> Result<()> {
-        if !self.is_fenced {
+        if !self.has_noted {
             return Ok(());
         }
         let noted = self.connection.noted(&self.group, &self.topic, &[NOTED_AT])?;
         let noted = noted.get(&NOTED_AT).map(|noted| noted.text.as_str());
         check_own(&self.own, noted, self.begun_again)?;
-        self.is_fenced = false;
-        self.begun_again += 1;
+        self.begun_again += u32::from(std::mem::take(&mut self.is_fenced));
         Ok(())
     }
 }
