@@ -58,6 +58,8 @@ impl Tortured {
             options: vec![
                 ("kafka.bootstrap_servers".into(), servers.into()),
                 ("kafka.static_membership".into(), static_membership.to_string()),
+                // Nobody starts a process anew that gave up while broker after broker failed.
+                ("kafka.connect_ms".into(), "300000".into()),
             ],
         };
         let places: Vec<Place> = (0..PROCESSES).map(place).collect();
