@@ -58,7 +58,7 @@ impl Tortured {
             options: vec![
                 ("kafka.bootstrap_servers".into(), servers.into()),
                 ("kafka.static_membership".into(), static_membership.to_string()),
-                // Nobody starts a process anew that gave up while broker after broker failed.
+                // No supervisor starts a process again that gave up waiting for the brokers.
                 ("kafka.connect_ms".into(), "300000".into()),
             ],
         };
