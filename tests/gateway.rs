@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -30,6 +31,7 @@ mod streams;
 struct Gateway {
     process: Child,
     address: String,
+    log: PathBuf,
 }
 
 /// The address in the log of a process that runs a gateway.
@@ -84,7 +86,7 @@ impl Gateway {
         let address = eventually("the gateway prints its address", || {
             address_in(&std::fs::read_to_string(&log).unwrap_or_default())
         });
-        Gateway { process, address }
+        Gateway { process, address, log }
     }
 
     fn call(&self, method: &str, path: &str, body: Value) -> (u16, Value) {

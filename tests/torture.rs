@@ -60,6 +60,8 @@ impl Tortured {
                 ("kafka.static_membership".into(), static_membership.to_string()),
                 // No supervisor starts a process again that gave up waiting for the brokers.
                 ("kafka.connect_ms".into(), "300000".into()),
+                // A round while the memories are read would add a summary that only `calm` finds.
+                ("compact.every_ms".into(), "86400000".into()),
             ],
         };
         let places: Vec<Place> = (0..PROCESSES).map(place).collect();
@@ -239,7 +241,9 @@ fn torture(
                 std::thread::sleep(Duration::from_millis(dice.below(300)));
             }
         }
-        interruptions.push(format!("{n}: {}", interrupt(&mut processes, &mut dice, n)));
+        let done = format!("{} of {blows}: {}", n + 1, interrupt(&mut processes, &mut dice, n));
+        println!("{done}");
+        interruptions.push(done);
         processes.assert_alive(&mut interruptions);
         // After a short pause the next interruption meets a restart, after a long one a process at
         // work.

@@ -368,7 +368,7 @@ fn the_demo_stays_up_for_the_explorer_until_a_signal() {
     }
     demo.args(["demo", "--gateway"]).stdin(Stdio::null()).stdout(file).stderr(Stdio::null());
     let process = demo.spawn().expect("cargo builds the program before this test");
-    let mut gateway = Gateway { process, address: String::new() };
+    let mut gateway = Gateway { process, address: String::new(), log: log.clone() };
     gateway.address = eventually("the demo prints the explorer's address", || {
         let printed = std::fs::read_to_string(&log).unwrap_or_default();
         let (before, _) = printed.split_once("/ in a browser")?;

@@ -13,6 +13,7 @@ on_both_brokers! {
 on_kafka! {
     two_gateways_answer_for_one_user
     calls_that_wait_are_answered_before_a_gateway_ends
+    a_gateway_without_replies_opens_the_topic_again
 }
 
 const REMEMBER: &str = "/v1/keepsake/remember";
@@ -85,4 +86,29 @@ fn calls_that_wait_are_answered_before_a_gateway_ends() {
     let (status, answer) = waiting.join().expect("an answer");
     assert_eq!((status, &answer["status"]), (200, &json!("ok")), "{answer}");
     assert!(gateway.process.wait().expect("it was started").success());
+}
+
+/// The service is stopped meanwhile, so that no reply comes for certain.
+fn a_gateway_without_replies_opens_the_topic_again() {
+    let place = Place::new(Broker::Kafka, &[]);
+    let mut service = Child::start(&place);
+    service.wait_until_ready();
+    let gateway = Gateway::start(&place, &[("gateway.reply_ms", "1000")]);
+    assert_eq!(gateway.call("POST", REMEMBER, said("I live in Porto.")).0, 200);
+    service.signal("-STOP");
+    let ask = || gateway.call("POST", RECALL, asked("Where do I live?"));
+    std::thread::scope(|scope| {
+        let calls = [(); 8].map(|()| scope.spawn(ask));
+        for call in calls {
+            let (status, answer) = call.join().expect("an answer");
+            assert_eq!((status, &answer["error"]["code"]), (504, &json!("no_reply")), "{answer}");
+        }
+    });
+    eventually("the reader of replies is opened again", || {
+        let log = std::fs::read_to_string(&gateway.log).unwrap_or_default();
+        log.contains("opens the replies topic again").then_some(())
+    });
+    service.signal("-CONT");
+    let found = eventually("an answer", || Some(ask()).filter(|(status, _)| *status == 200));
+    assert_eq!(found.1["memories"][0]["content"], "I live in Porto.", "{found:?}");
 }
