@@ -88,7 +88,7 @@ fn calls_that_wait_are_answered_before_a_gateway_ends() {
     assert!(gateway.process.wait().expect("it was started").success());
 }
 
-/// The service is stopped meanwhile, so that no reply comes for certain.
+/// No reply comes while the service is stopped by a signal.
 fn a_gateway_without_replies_opens_the_topic_again() {
     let place = Place::new(Broker::Kafka, &[]);
     let mut service = Child::start(&place);
