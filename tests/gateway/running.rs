@@ -93,10 +93,13 @@ fn a_gateway_without_replies_opens_the_topic_again() {
     let place = Place::new(Broker::Kafka, &[]);
     let mut service = Child::start(&place);
     service.wait_until_ready();
-    let gateway = Gateway::start(&place, &[("gateway.reply_ms", "1000")]);
-    assert_eq!(gateway.call("POST", REMEMBER, said("I live in Porto.")).0, 200);
-    service.signal("-STOP");
+    let gateway = Gateway::start(&place, &[("gateway.reply_ms", "3000")]);
     let ask = || gateway.call("POST", RECALL, asked("Where do I live?"));
+    let answered = |(status, _): &(u16, Value)| *status == 200;
+    eventually("the turn is taken", || {
+        Some(gateway.call("POST", REMEMBER, said("I live in Porto."))).filter(answered)
+    });
+    service.signal("-STOP");
     std::thread::scope(|scope| {
         let calls = [(); 8].map(|()| scope.spawn(ask));
         for call in calls {
@@ -109,6 +112,6 @@ fn a_gateway_without_replies_opens_the_topic_again() {
         log.contains("opens the replies topic again").then_some(())
     });
     service.signal("-CONT");
-    let found = eventually("an answer", || Some(ask()).filter(|(status, _)| *status == 200));
+    let found = eventually("an answer", || Some(ask()).filter(answered));
     assert_eq!(found.1["memories"][0]["content"], "I live in Porto.", "{found:?}");
 }
