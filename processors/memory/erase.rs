@@ -11,8 +11,8 @@ use super::staged::Staged;
 use super::summaries::{free_compressed, plan_again};
 use domain::fault::Result;
 use domain::{Memory, MemoryId, Position, Role, UserKey};
-use std::collections::{BTreeSet, HashSet};
-use text::{Words, split};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use text::Words;
 
 /// Erases memories that somebody forgets. Returns them, the summaries that went with them included.
 pub fn erase(
@@ -26,12 +26,25 @@ pub fn erase(
     for memory in &memories {
         staged.forget_window(key, memory.session.as_deref());
     }
-    for mut memory in freed {
-        memory.valid_to = None;
-        slots::hold(staged, &memory, &split::slots(&memory.content));
-        staged.put_memory(memory);
+    let successors: Successors = memories.iter().map(|one| (one.id, one.superseded_by)).collect();
+    for (memory, closer) in freed {
+        slots::reopen(cx, staged, memory, closer, next_left(closer, &successors))?;
     }
     Ok(memories)
+}
+
+/// Each erased memory with the one that had closed it.
+type Successors = HashMap<MemoryId, Option<MemoryId>>;
+
+/// Returns the first memory after `closer` that is not erased, of those that closed each other.
+fn next_left(closer: MemoryId, erased: &Successors) -> Option<MemoryId> {
+    let mut next = closer;
+    // At most as many steps as memories, because two may have closed each other.
+    for _ in erased {
+        let Some(successor) = erased.get(&next) else { break };
+        next = (*successor)?;
+    }
+    Some(next)
 }
 
 /// Erases memories whose time is over. A memory that one of them had closed stays closed, since
@@ -55,8 +68,8 @@ struct Removed {
     memories: Vec<Memory>,
     /// The events that they were made from.
     sources: HashSet<Position>,
-    /// Memories that one of them had closed.
-    freed: Vec<Memory>,
+    /// Memories that one of them had closed, each with the one that did.
+    freed: Vec<(Memory, MemoryId)>,
 }
 
 fn remove(
@@ -156,26 +169,25 @@ pub fn put_changed(cx: &Context<'_>, staged: &mut Staged<'_>, memories: Vec<Memo
     }
 }
 
-/// Removes the links to erased memories. Returns the memories that an erased one had closed.
+/// Removes the links to erased memories. Returns the memories that an erased one had closed, each
+/// with the one that did.
 fn unlink(
     cx: &Context<'_>,
     staged: &mut Staged<'_>,
     linked: Vec<Memory>,
     gone: &BTreeSet<MemoryId>,
-) -> Vec<Memory> {
+) -> Vec<(Memory, MemoryId)> {
     let mut freed = Vec::new();
     for mut memory in linked {
         memory.supersedes.retain(|id| !gone.contains(id));
         memory.revises.retain(|id| !gone.contains(id));
         memory.revised_by.take_if(|id| gone.contains(id));
         memory.conflicts_with.retain(|id| !gone.contains(id));
-        let is_freed = memory.superseded_by.take_if(|id| gone.contains(id)).is_some();
+        let closer = memory.superseded_by.take_if(|id| gone.contains(id));
         // The old reason may quote the erased memory.
         memory.reason = "the memory that it was compared with is forgotten".to_owned();
         cx.touch(&mut memory);
-        if is_freed {
-            freed.push(memory.clone());
-        }
+        freed.extend(closer.map(|closer| (memory.clone(), closer)));
         staged.put_memory(memory);
     }
     freed

@@ -17,6 +17,7 @@ on_both_brokers! {
     forgetting_everything
     forgotten_bytes_leave_the_disk_within_the_time
     links_to_a_forgotten_memory_are_removed
+    the_current_value_stays_when_an_earlier_one_goes
     neighbours_of_a_forgotten_turn_are_no_longer_found_by_its_words
     a_turn_forgotten_in_the_same_batch_leaves_nothing
     a_turn_taken_back_or_off_the_record_leaves_nothing
@@ -239,6 +240,38 @@ fn links_to_a_forgotten_memory_are_removed(broker: Broker) {
         ("superseded", &json!([berlin])),
         "the restored memory can be superseded again"
     );
+}
+
+fn the_current_value_stays_when_an_earlier_one_goes(broker: Broker) {
+    let client = Running::shared(broker).client();
+    let moved = "I moved to Lisbon last month";
+    // States two facts, so the next value is only linked and does not close this one.
+    let two = "I moved to Lisbon last month and I work as a nurse";
+    for (user, second, way) in [
+        ("ada", moved, json!({"type": "forget"})),
+        ("ben", two, json!({"type": "forget"})),
+        ("bob", moved, json!({"type": "feedback", "signal": "wrong"})),
+        ("eve", moved, json!({"type": "update", "content": "I like tea"})),
+    ] {
+        let user = client.user("forget-middle", user);
+        let berlin = memory_id(&user.turn("I live in Berlin"));
+        let lisbon = memory_id(&user.turn(second));
+        let porto = memory_id(&user.turn("I moved to Porto last week"));
+        let mut event = way.clone();
+        match way["type"].as_str() {
+            Some("feedback") => event["memories"] = json!([lisbon]),
+            _ => event["memory"] = json!(lisbon),
+        }
+        user.event(event);
+        let get = |id: &str| user.ask(json!({"type": "get", "memory": id}))["memory"].clone();
+        assert_eq!(get(&berlin)["superseded_by"], porto, "{way}");
+        assert_eq!(get(&berlin)["valid_to"], get(&porto)["valid_from"], "{way}");
+        let found = user.recall("Where do I live?");
+        assert!(contents(&found).contains(&"I moved to Porto last week"), "{way}: {found}");
+        assert!(!contents(&found).contains(&"I live in Berlin"), "{way}: {found}");
+        let rome = user.turn("I moved to Rome yesterday");
+        assert_eq!(rome["decisions"][0]["related"], json!([porto]), "{way}: {rome}");
+    }
 }
 
 fn neighbours_of_a_forgotten_turn_are_no_longer_found_by_its_words(broker: Broker) {

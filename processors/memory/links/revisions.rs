@@ -93,12 +93,12 @@ pub fn revised(cx: &Context<'_>, staged: &Staged<'_>, new: Statement<'_>) -> Res
 }
 
 /// Undoes the links from a memory that somebody calls wrong. The memories that it closed are open
-/// again and hold their slots.
+/// again, unless a later value closes them too.
 pub fn take_back(cx: &Context<'_>, staged: &mut Staged<'_>, memory: &mut Memory) -> Result<()> {
     let earlier: Vec<MemoryId> =
         memory.supersedes.drain(..).chain(memory.revises.drain(..)).collect();
     for id in earlier {
-        release(cx, staged, id, memory.id)?;
+        release(cx, staged, id, memory)?;
     }
     Ok(())
 }
@@ -145,7 +145,7 @@ pub fn unlink_old_words(
         if !replaces && !still_revises {
             memory.supersedes.retain(|other| *other != id);
             memory.revises.retain(|other| *other != id);
-            release(cx, staged, id, memory.id)?;
+            release(cx, staged, id, memory)?;
         }
     }
     Ok(())
@@ -172,18 +172,17 @@ fn would_revise(
 }
 
 /// Reopens an earlier memory that the memory `by` has superseded or revised.
-fn release(cx: &Context<'_>, staged: &mut Staged<'_>, id: MemoryId, by: MemoryId) -> Result<()> {
+fn release(cx: &Context<'_>, staged: &mut Staged<'_>, id: MemoryId, by: &Memory) -> Result<()> {
     let Some(mut old) = staged.memory(cx.key(), id)? else { return Ok(()) };
-    let was_closed = old.superseded_by.take_if(|newer| *newer == by).is_some();
-    let was_revised = old.revised_by.take_if(|newer| *newer == by).is_some();
+    let was_closed = old.superseded_by.take_if(|newer| *newer == by.id).is_some();
+    let was_revised = old.revised_by.take_if(|newer| *newer == by.id).is_some();
     if !was_closed && !was_revised {
         return Ok(());
     }
-    if was_closed {
-        old.valid_to = None;
-        slots::hold(staged, &old, &split::slots(&old.content));
-    }
     cx.touch(&mut old);
+    if was_closed {
+        return slots::reopen(cx, staged, old, by.id, by.superseded_by);
+    }
     staged.put_memory(old);
     Ok(())
 }

@@ -7,7 +7,7 @@ use crate::reads::{Reads, SlotHolder};
 use crate::staged::Staged;
 use crate::summaries::retract_summaries;
 use domain::fault::Result;
-use domain::{Memory, Time, UserKey};
+use domain::{Memory, MemoryId, Time, UserKey};
 use std::collections::BTreeSet;
 use text::split::{self, Slot};
 
@@ -81,6 +81,51 @@ fn states_one_fact(content: &str) -> bool {
     let lower = content.to_lowercase();
     let is_joined = text::words(&lower).any(|word| JOINING.contains(&word));
     !is_joined && split::slots(content).len() <= 1 && text::words(content).count() <= ONE_FACT_WORDS
+}
+
+/// Opens a memory again whose `closer` is gone or wrong. A later value keeps the memory closed:
+/// `next`, which closed `closer`, or an open memory that holds the same slot.
+pub fn reopen(
+    cx: &Context<'_>,
+    staged: &mut Staged<'_>,
+    mut old: Memory,
+    closer: MemoryId,
+    next: Option<MemoryId>,
+) -> Result<()> {
+    let mut newer = match next {
+        Some(next) => staged.memory(&old.key, next)?,
+        None => None,
+    };
+    let mut free = Vec::new();
+    for slot in split::slots(&old.content) {
+        let Some(holder) = staged.slot(&old.key, &slot.name)? else {
+            free.push(slot);
+            continue;
+        };
+        let later = staged.memory(&old.key, holder.memory)?.filter(|later| {
+            later.id != closer && later.valid_to.is_none() && later.valid_from >= old.valid_from
+        });
+        let Some(later) = later else {
+            free.push(slot);
+            continue;
+        };
+        let held = Slot { name: slot.name.clone(), value: holder.value, cue: false };
+        if newer.is_none() && split::supersedes(&held, &slot) {
+            newer = Some(later);
+        }
+    }
+    old.valid_to = newer.as_ref().map(|newer| newer.valid_from);
+    old.superseded_by = newer.as_ref().map(|newer| newer.id);
+    match newer {
+        Some(mut newer) => {
+            newer.supersedes.push(old.id);
+            cx.touch(&mut newer);
+            staged.put_memory(newer);
+        }
+        None => hold(staged, &old, &free),
+    }
+    staged.put_memory(old);
+    Ok(())
 }
 
 /// Makes an open memory the holder of the memory's slots.
