@@ -186,6 +186,14 @@ fn a_contradicted_statement_is_revised_and_stays_valid() {
         (&json!(GREEN), &json!(RED)),
         "the newer memory comes first although the older one matches more words"
     );
+    let queries = ["front door painted red", "Is it red?"];
+    let asked = json!({"type": "recall", "user": "mia", "queries": queries});
+    let of_several = statements.service.memories(statements.now(), &asked);
+    assert_eq!(
+        (&of_several[0]["content"], &of_several[1]["content"]),
+        (&json!(GREEN), &json!(RED)),
+        "also where several questions are asked at once"
+    );
     assert!(
         found[1]["note"]
             .as_str()

@@ -60,6 +60,12 @@ pub trait Policy: Any + Send + Sync {
     /// Orders the admitted hits, best first, at most as many as asked for.
     fn rank(&self, hits: Vec<Hit>, question: &Question<'_>, at: Time) -> RankedHits;
 
+    /// Orders the memories of several questions, each with its best score.
+    fn arrange(&self, mut ranked: Vec<Ranked>) -> Vec<Ranked> {
+        ranked.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.memory.id.cmp(&b.memory.id)));
+        ranked
+    }
+
     /// Chooses the memories of the answer from the ranked ones, after a cross-encoder has reordered
     /// them. A policy that chooses by the token budget needs [`Needs::selects`].
     fn select(&self, mut ranked: Vec<Ranked>, room: &Room<'_>) -> Vec<Ranked> {

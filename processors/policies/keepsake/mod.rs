@@ -15,7 +15,7 @@ use domain::{Remember, Role, Scope, Time, Vector};
 use memory::context::Context;
 use memory::links::{revisions, slots};
 use memory::policy::{Asked, Judgement, Links, Needs, Policy, Said, Wish};
-use memory::ranking::{Hit, Question, RankedHits};
+use memory::ranking::{Hit, Question, Ranked, RankedHits};
 use memory::staged::Staged;
 use serde::Deserialize;
 use std::any::Any;
@@ -97,6 +97,10 @@ impl Policy for Keepsake {
 
     fn rank(&self, hits: Vec<Hit>, question: &Question<'_>, at: Time) -> RankedHits {
         rank::order(hits, question, &self.rank, at)
+    }
+
+    fn arrange(&self, ranked: Vec<Ranked>) -> Vec<Ranked> {
+        rank::arranged(ranked)
     }
 
     fn repeated_cosine(&self) -> f32 {

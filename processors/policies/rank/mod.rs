@@ -28,7 +28,7 @@ mod wording;
 mod written;
 
 pub use admit::{admitted, admitted_unfiltered, is_of_kind, is_superseded};
-pub use arrange::{annotate, better_first};
+pub use arrange::{annotate, arranged, better_first};
 pub use fade::{Curve, Fade, Shape, curve, recency, strength};
 pub use prompt::{block, framed};
 pub use relevance::{NoMatchLevels, Relevance};

@@ -23,7 +23,7 @@ use domain::{
 };
 use log::reply::{Answer, FadeCurve, RecalledMemory, Stats};
 use memory::Reads;
-use memory::policy::Room;
+use memory::policy::{Policy, Room};
 use memory::ranking::{Hit, PromptBlock, Question, Ranked, is_blank};
 use policies::rank;
 use std::cmp::Reverse;
@@ -137,7 +137,8 @@ impl Recall {
         let budget = asked.token_budget.min(self.options.token_budget_max);
         let count_tokens = &|text: &str| self.tokens.count(text);
         let room = Room { limit: asked.limit, budget, count_tokens };
-        let mut ranked = profile.rules.policy.select(best_of(orders), &room);
+        let policy = &profile.rules.policy;
+        let mut ranked = policy.select(best_of(orders, &**policy), &room);
         annotate(shard, &request.key, asked.as_of, &mut ranked).map_err(broken)?;
         for one in &mut ranked {
             one.by_stranger = is_others(&one.memory, &request.key)
@@ -455,7 +456,7 @@ fn in_context(query: &str, history: &[String]) -> String {
 }
 
 /// Merges the results of several queries: each memory with the best score.
-fn best_of(mut answers: Vec<Vec<Ranked>>) -> Vec<Ranked> {
+fn best_of(mut answers: Vec<Vec<Ranked>>, policy: &dyn Policy) -> Vec<Ranked> {
     if answers.len() == 1 {
         return answers.pop().unwrap_or_default();
     }
@@ -468,9 +469,7 @@ fn best_of(mut answers: Vec<Vec<Ranked>>) -> Vec<Ranked> {
             }
         }
     }
-    let mut all: Vec<Ranked> = best.into_values().collect();
-    all.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.memory.id.cmp(&b.memory.id)));
-    all
+    policy.arrange(best.into_values().collect())
 }
 
 /// True for a memory of the tenant that another user wrote.
