@@ -117,9 +117,13 @@ impl Gateway {
 
     fn mcp(&self, user: &str, method: &str, params: Value) -> Value {
         let message = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
-        let path = format!("/mcp/{user}/");
-        let version = [("mcp-protocol-version", "2025-06-18")];
-        let (status, answer) = self.call_with("POST", &path, &version, message);
+        // A name that is not in ASCII stands in the header as it is, and in a path only encoded.
+        let (path, named) = match user.is_ascii() {
+            true => (format!("/mcp/{user}/"), "x-unused"),
+            false => ("/mcp/".to_owned(), "x-keepsake-user"),
+        };
+        let headers = [("mcp-protocol-version", "2025-06-18"), (named, user)];
+        let (status, answer) = self.call_with("POST", &path, &headers, message);
         assert_eq!(status, 200, "{method}: {answer}");
         assert!(answer["error"].is_null(), "{method}: {answer}");
         answer["result"].clone()
@@ -193,10 +197,12 @@ fn the_paths_of_mem0_write_read_change_and_erase(broker: Broker) {
     let path = format!("/memories/{id}");
     let (status, row) = other.call("GET", &path, Value::Null);
     assert_eq!((status, &row["memory"]), (200, &json!("Ada keeps bees in Lisbon")), "{row}");
+    assert_eq!(row["updated_at"], row["created_at"], "{row}");
     let (status, answer) = other.call("PUT", &path, json!({"text": "Ada keeps bees in Porto"}));
     assert_eq!(status, 200, "{answer}");
     let (_, row) = gateway.call("GET", &path, Value::Null);
     assert_eq!(row["memory"], "Ada keeps bees in Porto", "{row}");
+    assert!(row["updated_at"].as_str() > row["created_at"].as_str(), "{row}");
     let (_, rows) = gateway.call("GET", &format!("{path}/history"), Value::Null);
     assert_eq!(rows[1]["old_memory"], "Ada keeps bees in Lisbon", "{rows}");
     assert_eq!((&rows[1]["new_memory"], &rows[1]["event"]), (&row["memory"], &json!("UPDATE")));
@@ -253,6 +259,11 @@ fn every_tool_answers_over_mcp(broker: Broker) {
     let turns = json!({"turns": [{"role": "user", "content": "My brother Tom lives in Bergen."}]});
     let (_, added) = gateway.tool("eve", "add_turns", turns);
     assert_eq!(added["decisions"][0]["outcome"], "kept", "{added}");
+    gateway.tool("Zoë", "add_memory", json!({"text": "Zoë plays the tuba"}));
+    let (_, hers) = gateway.tool("Zoë", "get_memories", json!({}));
+    assert_eq!(hers["memories"][0]["content"], "Zoë plays the tuba", "{hers}");
+    let in_path = gateway.tool("Zo%C3%AB", "get_memories", json!({})).1;
+    assert_eq!(in_path["memories"], hers["memories"]);
     let (_, found) = gateway.tool("eve", "search_memories", json!({"query": "cello", "limit": 1}));
     assert_eq!(found["memories"][0]["id"], *id, "{found}");
     let (_, listed) = gateway.tool("eve", "get_memories", json!({"filters": {"a": "1"}}));

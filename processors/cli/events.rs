@@ -171,7 +171,7 @@ pub struct RememberCommand {
     #[arg(long, value_parser = ["user", "session", "tenant"])]
     scope: Option<String>,
     /// Time from which no answer has the memory, RFC 3339; it is erased then [default: never]
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = time)]
     expires_at: Option<String>,
     /// The same as a duration after now: 90s, 30m, 12h, 7d
     #[arg(long, value_name = "DURATION", value_parser = duration::parse,

@@ -344,7 +344,9 @@ async fn named(response: Response, door: &str) -> Response {
 }
 
 async fn mcp_by_header(State(gateway): State<Arc<Gateway>>, request: Request) -> Response {
-    let user = request.headers().get(USER).and_then(|user| user.to_str().ok()).map(str::to_owned);
+    // `HeaderValue::to_str` reads no name beyond ASCII.
+    let user = request.headers().get(USER).and_then(|user| str::from_utf8(user.as_bytes()).ok());
+    let user = user.map(str::to_owned);
     mcp_of(gateway, user, request).await
 }
 

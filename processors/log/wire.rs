@@ -471,6 +471,9 @@ pub struct Memory<'a> {
     pub state: &'static str,
     pub role: &'static str,
     pub created_at: Moment,
+    /// The time of the last change of the words, `None` if they never changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub updated_at: Option<Moment>,
     pub valid_from: Moment,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub valid_to: Option<Moment>,

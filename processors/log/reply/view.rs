@@ -117,6 +117,7 @@ pub fn memory(memory: &Memory) -> wire::Memory<'_> {
         state: if memory.archived { "archived" } else { "active" },
         role: memory.role.as_str(),
         created_at: moment(memory.created_at),
+        updated_at: memory.history.last().map(|revision| moment(revision.until)),
         valid_from: moment(memory.valid_from),
         valid_to: memory.valid_to.map(moment),
         expires_at: memory.expires_at.map(moment),
