@@ -425,7 +425,7 @@ fn the_door_refuses_by_name_and_the_service_does_not_notice() {
 #[test]
 fn too_many_calls_in_a_second_are_overloaded() {
     let running = Running::start(Broker::Embedded, &[]);
-    let gateway = Gateway::start(&running.place, &[("gateway.requests_per_second", "2")]);
+    let gateway = Gateway::start(&running.place, &[("gateway.requests_per_second", "0.1")]);
     let listing = "/memories?user_id=ada";
     let answers: Vec<_> = (0..4).map(|_| gateway.call("GET", listing, Value::Null)).collect();
     assert_eq!(answers[0].0, 200, "{answers:?}");

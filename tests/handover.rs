@@ -86,7 +86,7 @@ fn teach(client: &Client) {
 }
 
 fn a_rolling_restart_leaves_no_user_without_answers_for_long() {
-    let mut pair = RollingPair::start("6000");
+    let mut pair = RollingPair::start("60000");
     let client = pair.left.client();
     teach(&client);
     let calm = longest_silence(&client, |since| since > Duration::from_secs(2));
@@ -113,7 +113,8 @@ fn a_rolling_restart_leaves_no_user_without_answers_for_long() {
     eprintln!(
         "longest time without an answer: calm {calm:.2?}, in a rolling restart {longest:.2?}"
     );
-    if longest >= Duration::from_secs(10) {
+    // A process that does not leave its group would keep its partitions for the session's minute.
+    if longest >= Duration::from_secs(40) {
         logs.extend(pair.children.iter().map(Child::log));
         panic!("{longest:?}\n{}", logs.join("\n----\n"));
     }
@@ -141,7 +142,7 @@ fn after_a_kill_in_a_transaction_the_other_process_takes_over() {
             since > Duration::from_secs(12)
         });
     eprintln!("longest time without an answer after kill -9: {longest:.2?}");
-    assert!(longest < Duration::from_secs(20), "{longest:?}");
+    assert!(longest < Duration::from_secs(60), "{longest:?}");
 }
 
 /// The partitions in the log lines of one happening, in order.
@@ -172,7 +173,7 @@ fn owned(child: &Child) -> Vec<String> {
 /// killed.
 fn three_processes_that_restart_in_time_keep_their_partitions() {
     let options =
-        [("kafka.librdkafka.session.timeout.ms", "45000"), ("kafka.static_membership", "true")];
+        [("kafka.librdkafka.session.timeout.ms", "120000"), ("kafka.static_membership", "true")];
     let first = Place::new(Broker::Kafka, &options);
     let places =
         ["a", "b", "c"].map(|name| Place { dir: first.dir.with_extension(name), ..first.clone() });
@@ -199,7 +200,7 @@ fn three_processes_that_restart_in_time_keep_their_partitions() {
         });
         eprintln!("longest time without an answer: static members, {how} one by one {longest:.2?}");
         // Less than the session timeout, which would pass before a partition went to another process.
-        assert!(longest < Duration::from_secs(30), "{longest:?}");
+        assert!(longest < Duration::from_secs(90), "{longest:?}");
         let after: Vec<Vec<String>> = children.iter().map(opened).collect();
         assert_eq!(after, before, "each has its partition again, and no other");
     }

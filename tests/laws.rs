@@ -2,13 +2,13 @@
 
 use crate::support::client::{acknowledged, contents, memory_id, outcome, sum_of_points};
 use crate::support::program::{command, run};
-use crate::support::service::Place;
+use crate::support::service::{PATIENT, Place};
 use crate::support::workload::{
     Dice, comparable, differences, memories_by_user, record, stream, users, wait_until_applied,
 };
 use crate::support::{
-    Broker, Child, Client, Message, PATIENCE, Running, User, entries, on_both_brokers, on_kafka,
-    root,
+    Broker, Child, Client, Message, PATIENCE, Running, User, entries, eventually, on_both_brokers,
+    on_kafka, root,
 };
 use crate::worst::{LONG, TEXTS};
 use serde_json::{Value, json};
@@ -247,7 +247,13 @@ fn law_rebuildable() {
 fn law_bounded(broker: Broker) {
     let running = Running::start(
         broker,
-        &[("limits.candidates_max", "8"), ("recall.waiting_max", "2"), ("limits.history_max", "3")],
+        &[
+            ("limits.candidates_max", "8"),
+            ("recall.waiting_max", "2"),
+            // All three requests must come within this time.
+            ("recall.min_offset_ms", "4000"),
+            ("limits.history_max", "3"),
+        ],
     );
     let client = running.client();
     let ada = client.user("bounds", "ada");
@@ -394,7 +400,9 @@ fn law_nobody_suffers_from_a_backlog_of_another_partition(broker: Broker) {
 /// includes that offset.
 #[test]
 fn law_fresh_or_says_so() {
-    let running = Running::start(Broker::Embedded, &[("ingest.batch_records_max", "2")]);
+    let [wait, deadline] = PATIENT;
+    let options = [("ingest.batch_records_max", "2"), wait, deadline];
+    let running = Running::start(Broker::Embedded, &options);
     let client = running.client();
     let ada = client.user("fresh", "ada");
     let reply = ada.recall("anything");
@@ -431,7 +439,9 @@ fn law_fresh_or_says_so() {
         }
     }
     client.flush();
-    assert_eq!(ada.ask(json!({"type": "stats"}))["stale"], false);
+    eventually("the shard has reached its end", || {
+        (ada.ask(json!({"type": "stats"}))["stale"] == false).then_some(())
+    });
     assert!(seen_behind > 0, "no reply came while the service was behind: nothing was tested");
     running.stop();
 }

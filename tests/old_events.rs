@@ -4,7 +4,7 @@ use crate::faults::assert_stops;
 use crate::support::admin::Admin;
 use crate::support::client::contents;
 use crate::support::service::Place;
-use crate::support::{Broker, Child, Client, Running, eventually, kafka, on_kafka};
+use crate::support::{Broker, Child, Client, PATIENCE, Running, eventually, kafka, on_kafka};
 use rdkafka::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use serde_json::json;
@@ -28,9 +28,7 @@ fn keeping_shortly(place: &Place) -> Running {
     let mut config = place.config();
     config.events.keep_ms = KEEP.as_millis() as i64;
     let service = Service::start(&config).unwrap_or_else(|e| panic!("does not start: {e}"));
-    service
-        .wait_until_ready(Duration::from_secs(60))
-        .unwrap_or_else(|e| panic!("does not become ready: {e}"));
+    service.wait_until_ready(PATIENCE).unwrap_or_else(|e| panic!("does not become ready: {e}"));
     Running { place: place.clone(), service }
 }
 

@@ -3,7 +3,7 @@
 //! until there is a fault.
 
 use crate::support::client::{Message, contents};
-use crate::support::service::Place;
+use crate::support::service::{PATIENT, Place};
 use crate::support::skips::skipped;
 use crate::support::{Broker, Child, Client, eventually, kafka, on_kafka, read, root, scratch};
 use regex::Regex;
@@ -278,6 +278,8 @@ fn a_day_that_prometheus_watches() {
             ("metrics.tenants", "acme"),
             ("metrics.lag_ms", "500"),
             ("index.settle_ms", "500"),
+            PATIENT[0],
+            PATIENT[1],
             // Heartbeats that the machine delays must not abort a transaction: that is an alert.
             ("kafka.librdkafka.session.timeout.ms", "20000"),
         ],

@@ -188,7 +188,9 @@ fn a_service_that_is_refused_stops_and_one_whose_broker_comes_late_waits() {
     let dir = crate::support::scratch::root().join("late");
     let servers = kafka::start_in(&dir).expect("a broker");
     kafka::stop(&dir);
-    let place = Place::new(crate::support::Broker::Kafka, &[("kafka.bootstrap_servers", &servers)]);
+    // A broker may take more than the usual half minute to come back.
+    let options = [("kafka.bootstrap_servers", &*servers), ("kafka.connect_ms", "300000")];
+    let place = Place::new(crate::support::Broker::Kafka, &options);
     let mut late = Child::start(&place);
     late.wait_until_it_handles_signals();
     eventually("the service tries in vain", || {

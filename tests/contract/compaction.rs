@@ -13,9 +13,16 @@ on_both_brokers! {
 }
 
 pub(crate) fn decided(user: &User<'_>, outcome: &str) -> Value {
-    eventually(&format!("a decision {outcome:?}"), || {
+    let decision = eventually(&format!("a decision {outcome:?}"), || {
         user.decisions().into_iter().find(|decision| decision["outcome"] == outcome)
-    })
+    });
+    // Decisions are written before the shard has the change.
+    let offset = decision["event"]["offset"].as_i64();
+    eventually("the shard has the change", || {
+        let applied = user.ask(json!({"type": "stats"}))["applied_offset"].as_i64();
+        (applied >= offset).then_some(())
+    });
+    decision
 }
 
 /// Any sender of events may publish a tick. The tick starts a round of compaction; its time counts

@@ -105,10 +105,10 @@ fn the_wall_clock_ends_a_memory_without_a_tick(broker: Broker) {
     let client = Running::shared(broker).client();
     let ada = client.user("expiry-wall", "ada");
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
-    let end = jiff::Timestamp::from_millisecond((now + Duration::from_secs(3)).as_millis() as i64);
+    let end = jiff::Timestamp::from_millisecond((now + Duration::from_secs(12)).as_millis() as i64);
     let end = end.expect("a date").to_string();
     ada.event(json!({"type": "remember", "content": "I am in a call.", "expires_at": end}));
-    assert_eq!(ada.list().len(), 1, "it holds for three seconds");
+    assert_eq!(ada.list().len(), 1, "it holds for twelve seconds");
     eventually("the end of the memory", || ada.list().is_empty().then_some(()));
 }
 

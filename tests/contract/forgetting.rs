@@ -83,7 +83,7 @@ fn forgotten_bytes_leave_the_disk_within_the_time(broker: Broker) {
     let forgotten_at = Instant::now();
     assert_nowhere(&ada, "timbuktu", &[]);
     eventually("no byte of the forgotten text", || (!is_there("timbuktu")).then_some(()));
-    assert!(forgotten_at.elapsed() < Duration::from_secs(10), "{:?}", forgotten_at.elapsed());
+    assert!(forgotten_at.elapsed() < Duration::from_secs(30), "{:?}", forgotten_at.elapsed());
     assert!(is_there("harbour"));
     assert_eq!(ada.list()[0]["id"], kept);
     let later = ada.remember("The ferry leaves at nine.");

@@ -62,14 +62,16 @@ fn two_gateways_answer_for_one_user() {
 
 /// The service is stopped meanwhile, so that the call waits for certain.
 fn calls_that_wait_are_answered_before_a_gateway_ends() {
-    let place = Place::new(Broker::Kafka, &[]);
+    // The call must not end before the service goes on.
+    let session = ("kafka.librdkafka.session.timeout.ms", "60000");
+    let place = Place::new(Broker::Kafka, &[session, ("recall.deadline_ms", "60000")]);
     let mut service = Child::start(&place);
     service.wait_until_ready();
-    let mut gateway = Gateway::start(&place, &[]);
+    let mut gateway = Gateway::start(&place, &[("gateway.reply_ms", "60000")]);
     assert_eq!(gateway.call("POST", REMEMBER, said("I live in Porto.")).0, 200);
-    service.signal("-STOP");
     let client = place.client();
     let before = client.read("recalls").len();
+    service.signal("-STOP");
     let address = gateway.address.clone();
     let waiting = {
         let address = address.clone();

@@ -250,7 +250,7 @@ fn grown(moving: &mut Moving, rights: &mut Rights, mover: &Place) {
     moving.without_each(&mut of_new, &WAIT, &|right| log_without(Child::start(&new), right));
     let mut new = Child::start(&new);
     eventually("the new process waits", || (done(mover, &status)["waiting"] == 1).then_some(()));
-    let cut_over = ["generation", "cut-over", "--to", "2", "--within", "30"];
+    let cut_over = ["generation", "cut-over", "--to", "2", "--within", "300"];
     moving.without_each(rights, &CUT_OVER, &|_| said(mover, &cut_over));
     let cancelled = said(mover, &["generation", "cut-over", "--to", "2", "--cancel"]);
     assert!(cancelled.contains("generation-refused"), "{cancelled}");

@@ -93,6 +93,10 @@ impl Place {
     }
 }
 
+/// Requests wait for the offset that they name for as long as a busy machine needs.
+pub const PATIENT: [(&str, &str); 2] =
+    [("recall.min_offset_ms", "60000"), ("recall.deadline_ms", "60000")];
+
 /// A service on the threads of this process.
 pub struct Running {
     pub place: Place,
@@ -105,12 +109,18 @@ impl Running {
     }
 
     pub fn at(place: Place) -> Running {
-        Running::ready_within(Duration::from_secs(60), place)
+        Running::ready_within(PATIENCE, place)
     }
 
     /// For a service that reads many events before it is ready.
+    ///
+    /// A service on threads leaves its group when it ends, so nobody waits for its session, and a
+    /// busy machine may delay its heartbeats.
     pub fn ready_within(time: Duration, place: Place) -> Running {
-        let service = Service::start(&place.config())
+        let session = "kafka.librdkafka.session.timeout.ms";
+        let is_set = place.options.iter().any(|(option, _)| option == session);
+        let patient = if is_set { place.clone() } else { place.with(session, "20000") };
+        let service = Service::start(&patient.config())
             .unwrap_or_else(|e| panic!("the service does not start: {e}"));
         service
             .wait_until_ready(time)
