@@ -10,7 +10,8 @@ use super::reads::Reads;
 use super::staged::Staged;
 use super::summaries::{free_compressed, plan_again};
 use domain::fault::Result;
-use domain::{Memory, MemoryId, Position, Role, UserKey};
+use domain::{CosineScale, Memory, MemoryId, Position, Role, UserKey, Vector};
+use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use text::Words;
 
@@ -22,18 +23,83 @@ pub fn erase(
     key: &UserKey,
     doomed: Vec<Memory>,
 ) -> Result<Vec<Memory>> {
-    let Removed { memories, freed, .. } = remove(cx, staged, handled, key, doomed)?;
+    let repeated = Repeated::of(cx, staged, key, &doomed)?;
+    let Removed { memories, mut freed, .. } = remove(cx, staged, handled, key, doomed)?;
     for memory in &memories {
         staged.forget_window(key, memory.session.as_deref());
     }
+    repeated.forget(cx, staged, key)?;
     let successors: Successors = memories.iter().map(|one| (one.id, one.superseded_by)).collect();
+    // The last value first, which may close those before it.
+    freed.sort_by_key(|(memory, _)| Reverse(memory.valid_from));
     for (memory, closer) in freed {
+        // Read again, because one before this may have changed it.
+        let Some(memory) = staged.memory(key, memory.id)? else { continue };
         slots::reopen(cx, staged, memory, closer, next_left(closer, &successors))?;
     }
     Ok(memories)
 }
 
-/// Each erased memory with the one that had closed it.
+/// The words and vectors of erased memories. A turn that only repeated one became no memory, but is
+/// a neighbour of others, and stands in a context window.
+struct Repeated {
+    /// In lower case, without the mark at the end.
+    texts: Vec<String>,
+    vectors: Vec<Vector>,
+    least: f32,
+}
+
+impl Repeated {
+    /// Each text is compared with all neighbours of the user's memories, so a `forget` of a whole
+    /// session compares no more than these.
+    const MAX: usize = 64;
+
+    fn of(
+        cx: &Context<'_>,
+        staged: &Staged<'_>,
+        key: &UserKey,
+        doomed: &[Memory],
+    ) -> Result<Repeated> {
+        let mut repeated =
+            Repeated { texts: vec![], vectors: vec![], least: cx.rules.policy.repeated_cosine() };
+        for memory in doomed.iter().take(Repeated::MAX) {
+            repeated.vectors.extend(staged.vector(key, memory.id)?);
+            let earlier = memory.history.iter().map(|revision| &revision.content);
+            repeated.texts.extend(std::iter::once(&memory.content).chain(earlier).map(|content| {
+                let content = content.to_lowercase();
+                content.trim_end_matches(|c: char| !c.is_alphanumeric()).to_owned()
+            }));
+        }
+        repeated.texts.retain(|text| !text.is_empty());
+        Ok(repeated)
+    }
+
+    fn forget(&self, cx: &Context<'_>, staged: &mut Staged<'_>, key: &UserKey) -> Result<()> {
+        if self.texts.is_empty() {
+            return Ok(());
+        }
+        let mut beside = Vec::new();
+        staged.memories(key, &mut |mut memory| {
+            let around = &mut memory.around;
+            if around.forget(|turn| self.are_in(&turn.words, &turn.vector, cx.settings.spread)) {
+                beside.push(memory);
+            }
+            true
+        })?;
+        put_changed(cx, staged, beside);
+        let spread = cx.settings.spread;
+        staged.forget_said(key, &|said| self.are_in(&said.content, &said.vector, spread))
+    }
+
+    fn are_in(&self, words: &str, vector: &Vector, spread: CosineScale) -> bool {
+        let words = words.to_lowercase();
+        self.texts.iter().any(|text| words.contains(text.as_str()))
+            || !vector.is_empty()
+                && self.vectors.iter().any(|own| spread.standard(own.cosine(vector)) >= self.least)
+    }
+}
+
+/// The erased memories, each with its closer.
 type Successors = HashMap<MemoryId, Option<MemoryId>>;
 
 /// Returns the first memory after `closer` that is not erased, of those that closed each other.

@@ -17,6 +17,7 @@ on_both_brokers! {
     forgetting_everything
     forgotten_bytes_leave_the_disk_within_the_time
     links_to_a_forgotten_memory_are_removed
+    words_of_a_forgotten_memory_are_gone_where_they_were_repeated
     the_current_value_stays_when_an_earlier_one_goes
     neighbours_of_a_forgotten_turn_are_no_longer_found_by_its_words
     a_turn_forgotten_in_the_same_batch_leaves_nothing
@@ -272,6 +273,27 @@ fn the_current_value_stays_when_an_earlier_one_goes(broker: Broker) {
         let rome = user.turn("I moved to Rome yesterday");
         assert_eq!(rome["decisions"][0]["related"], json!([porto]), "{way}: {rome}");
     }
+}
+
+/// The repetition became no memory of its own, but is a neighbour of the memory before it.
+fn words_of_a_forgotten_memory_are_gone_where_they_were_repeated(broker: Broker) {
+    let client = Running::shared(broker).client();
+    let ada = client.user("forget-repeated", "ada");
+    let turn = |content: &str, session: &str| {
+        ada.event(json!({"type": "turn", "content": content, "session": session}))
+    };
+    let doctor = turn("My doctor is called Zanzibar.", "s1");
+    let meeting = turn("We decided to meet in Lisbon on Friday at nine.", "s2");
+    let again = turn("My doctor is called Zanzibar.", "s2");
+    assert_eq!(outcome(&again), "merged", "{again}");
+    let context = |id: &str| ada.ask(json!({"type": "get", "memory": id})).to_string();
+    let meeting_id = memory_id(&meeting);
+    assert!(context(&meeting_id).contains("Zanzibar"), "the repetition is a neighbour");
+    ada.event(json!({"type": "forget", "memory": memory_id(&doctor)}));
+    assert!(!context(&meeting_id).contains("Zanzibar"));
+    assert_nowhere(&ada, "Zanzibar", &[doctor, meeting, again]);
+    turn("We also decided to bring the red folder on Friday.", "s2");
+    assert!(!ada.list().iter().any(|one| one.to_string().contains("Zanzibar")));
 }
 
 fn neighbours_of_a_forgotten_turn_are_no_longer_found_by_its_words(broker: Broker) {
