@@ -292,8 +292,9 @@ impl Compact {
         now: Now,
         events: &mut Vec<OutgoingRecord>,
     ) {
-        let PlannedSummary { compresses_as, session, content, covers, made } = summary;
-        let id = id_of("summary", covers);
+        let PlannedSummary { compresses_as, session, turns, content, covers, made } = summary;
+        // A session that went on, and lost the turns since, has the same memories as before.
+        let id = format!("{}-{turns}", id_of("summary", covers));
         let proposal = self.proposal(partition, key, &id, now);
         let (compresses_as, made) = (compresses_as.as_deref(), made.as_ref());
         let summary = NewSummary { session, content, covers, compresses_as, made };

@@ -70,6 +70,12 @@ fn a_tick_summarises_sessions_and_archives_faded_memories(broker: Broker) {
         assert_eq!(outcome(&reply), "kept", "{reply}");
         ids.push(memory_id(&reply));
     }
+    // Private to the session, where every session finds the summary.
+    ada.event(json!({"type": "remember", "content": "The tour costs nine euros.",
+        "scope": "session", "session": "s1", "at": "2026-01-01T10:00:00Z"}));
+    // Of the same kind, but the sender's own.
+    let own = ada.event(json!({"type": "remember", "content": "A summary of mine.",
+        "kind": "summary", "session": "s1", "at": "2026-01-01T10:00:00Z"}));
     ada.tick(Some("2026-01-01T12:00:00Z"));
     ada.tick(Some("2026-01-02T12:00:00Z"));
     let summarised = decided(&ada, "summarised");
@@ -89,6 +95,9 @@ fn a_tick_summarises_sessions_and_archives_faded_memories(broker: Broker) {
         (&json!("summary"), Some(5)),
         "{memory}"
     );
+    assert!(!memory.to_string().contains("nine euros"), "{memory}");
+    let own = ada.ask(json!({"type": "get", "memory": memory_id(&own)}));
+    assert_eq!(own["memory"]["content"], "A summary of mine.", "{own}");
 
     ada.tick(Some("2060-01-01T00:00:00Z"));
     let pruned = decided(&ada, "pruned");

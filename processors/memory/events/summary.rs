@@ -102,7 +102,9 @@ fn put(
 fn remove_older_summaries(cx: &Context<'_>, staged: &mut Staged<'_>) -> Result<()> {
     let mut older = Vec::new();
     staged.memories(cx.key(), &mut |memory| {
-        if memory.kind.as_str() == SUMMARY && memory.session.as_deref() == cx.session() {
+        // A sender's own memory may be of this kind, but covers none.
+        let is_summary = memory.kind.as_str() == SUMMARY && !memory.covers.is_empty();
+        if is_summary && memory.session.as_deref() == cx.session() {
             older.push(memory.id);
         }
         true

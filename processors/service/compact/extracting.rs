@@ -13,7 +13,7 @@ use super::plan::{Snapshot, seen};
 use crate::language::Task;
 use crate::profile::{Extract, Profile};
 use domain::{
-    Extracted, Fact, Kind, Made, Maker, Memory, MemoryVersion, Position, Role, Time, UserKey,
+    Extracted, Fact, Kind, Made, Maker, Memory, MemoryVersion, Position, Role, Scope, Time, UserKey,
 };
 use memory::reads::ContextWindow;
 use memory::rules::Treatment;
@@ -108,10 +108,13 @@ fn turns(
             }),
         }
     }
+    // A fact is for all sessions.
+    let is_private = profile.rules.policy.scope_in_session() == Scope::Session;
     for said in window.iter().flat_map(|window| &window.said) {
         let Some(source) = &said.source else { continue };
         // Order matters: a turn without a vector had no candidates, so it may not be remembered.
-        let may_be_read = !said.vector.is_empty()
+        let may_be_read = !is_private
+            && !said.vector.is_empty()
             && !said.content.is_empty()
             && profile.rules.treatment(said.role) != Treatment::Context;
         if may_be_read && turns.iter().all(|turn| turn.source != *source) {
@@ -132,6 +135,7 @@ fn turns(
 /// A memory that a turn of this session became, and that holds.
 fn is_turn_of(memory: &Memory, session: &str) -> bool {
     memory.session.as_deref() == Some(session)
+        && memory.scope == Scope::User
         && memory.surprise.is_some()
         && memory.sources.is_empty()
         && !memory.archived

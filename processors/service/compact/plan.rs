@@ -8,7 +8,7 @@
 
 use crate::profile::{Profile, PruneAction, SummaryTrigger};
 use crate::retain;
-use domain::{Made, Memory, MemoryId, MemoryVersion, Revise, Time, Vector};
+use domain::{Made, Memory, MemoryId, MemoryVersion, Revise, Scope, Time, Vector};
 use memory::Session;
 use policies::rank;
 use std::collections::{BTreeMap, BTreeSet};
@@ -47,6 +47,8 @@ pub struct PlannedSummary {
     /// The kind of a summary that stands for its memories; `None` for one beside them.
     pub compresses_as: Option<String>,
     pub session: String,
+    /// Turns of the session when the summary was planned.
+    pub turns: u64,
     pub content: String,
     pub covers: Vec<MemoryVersion>,
     /// Set where the profile asks the language model.
@@ -176,13 +178,14 @@ fn summary(
     profile: &Profile,
 ) -> Option<PlannedSummary> {
     // Memories that no longer hold are left out: a summary has no end of validity, and would state
-    // them as true.
+    // them as true. So are those that are private to the session: every session finds the summary.
     let memories: Vec<&Memory> = snapshot
         .memories
         .iter()
         .filter(|memory| is_of(memory, session) && memory.kind.as_str() != SUMMARY)
         .filter(|memory| {
-            !memory.archived
+            memory.scope == Scope::User
+                && !memory.archived
                 && !memory.disabled
                 && memory.valid_to.is_none()
                 && !memory.stands_alone()
@@ -221,10 +224,12 @@ fn summarised(
         turns_max: profile.summary.quotes_max,
         ..ExtractiveSummarizer::default()
     };
+    let said = snapshot.sessions.iter().find(|(name, _)| name == session);
     PlannedSummary {
         compresses_as: (profile.summary.trigger == SummaryTrigger::Sessions)
             .then(|| profile.summary.kind.clone()),
         session: session.to_owned(),
+        turns: said.map_or(0, |(_, session)| u64::from(session.turns)),
         content: summarizer.summarise(&turns),
         covers: memories.iter().map(|memory| seen(memory)).collect(),
         made: None,
@@ -247,6 +252,7 @@ fn compressions(
     let mut sessions: BTreeMap<&str, Vec<&Memory>> = BTreeMap::new();
     for memory in &snapshot.memories {
         let is_open = limits.kinds.contains(memory.kind.as_str())
+            && memory.scope == Scope::User
             && !memory.archived
             && !memory.disabled
             && memory.valid_to.is_none()
