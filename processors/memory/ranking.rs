@@ -107,6 +107,18 @@ pub struct Signals {
     pub shared: Option<f32>,
 }
 
+impl Signals {
+    /// The stronger of both: the cosine with its nearest word, and the shared words.
+    pub fn or(self, other: &Signals) -> Signals {
+        let nearer = if self.cosine >= other.cosine { self } else { *other };
+        let shared = match (self.shared, other.shared) {
+            (Some(own), Some(other)) => Some(own.max(other)),
+            (own, other) => own.and(other),
+        };
+        Signals { shared, ..nearer }
+    }
+}
+
 /// A memory with the score and the numbers that made the score.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ranked {

@@ -20,7 +20,7 @@ pub fn is_of_kind(memory: &Memory, question: &Question) -> bool {
 pub fn admitted_unfiltered(memory: &Memory, question: &Question) -> bool {
     is_in_scope(memory, question)
         && !memory.disabled
-        && (!memory.archived || question.include_archived)
+        && (!memory.archived || question.include_archived || question.as_of.is_some())
         && (!is_compressed(memory, question) || question.include_compressed)
         && was_known(memory, question)
         && (!is_superseded(memory, question) || question.include_archived || question.explain)

@@ -41,7 +41,7 @@ pub use written::WrittenRank;
 
 use domain::{Levels, Match, MemoryId, Role, Time};
 use foldhash::fast::RandomState;
-use memory::ranking::{Hit, Question, Ranked, RankedHits};
+use memory::ranking::{Hit, Question, Ranked, RankedHits, Signals};
 use std::collections::{HashMap, HashSet};
 
 /// The numbers of a profile for ranking.
@@ -78,6 +78,7 @@ pub struct TermWeights {
 /// does not change the result.
 pub fn order(hits: Vec<Hit>, question: &Question, weights: &RankOptions, now: Time) -> RankedHits {
     let successors = successors(&hits);
+    let predecessors = predecessors(&hits);
     let at = question.as_of.unwrap_or(now);
     let mut ranked =
         score::scored(hits, |hit| admitted(&hit.memory, question), question, weights, at);
@@ -87,12 +88,16 @@ pub fn order(hits: Vec<Hit>, question: &Question, weights: &RankOptions, now: Ti
     let floor = if question.is_reranked { weights.floor * RERANKED_FLOOR } else { weights.floor };
     let least = cut_far_behind(&mut ranked, floor, &successors);
     let levels = Levels { floor: Some(least), ..levels(weights) };
+    for one in &mut ranked {
+        if let Some(older) = predecessors.get(&one.memory.id) {
+            one.signals = one.signals.or(older);
+        }
+    }
     let matched = weights.relevance.as_ref().map(|relevance| {
         relevance.estimate(&mut ranked);
         relevance.matched(&ranked)
     });
-    // Memories of unknown relevance stay.
-    ranked.retain(|one| one.relevance.is_none_or(|relevance| relevance >= question.min_relevance));
+    cut_irrelevant(&mut ranked, question.min_relevance);
     // A match of which the request leaves no memory is none.
     let matched = matched.map(|one| if ranked.is_empty() { Match::None } else { one });
     let mut ranked = arrange::arranged(ranked);
@@ -118,7 +123,7 @@ fn strongest(
         one.terms = vec![("strength", one.score)];
         one.relevance = relevance;
     }
-    ranked.retain(|one| one.relevance.is_none_or(|relevance| relevance >= question.min_relevance));
+    ranked.retain(|one| is_relevant(one, question.min_relevance));
     let matched = if ranked.is_empty() { Match::None } else { Match::Weak };
     let mut ranked = arrange::arranged(ranked);
     keep_first_different(&mut ranked, question.limit);
@@ -147,6 +152,42 @@ fn successors(hits: &[Hit]) -> HashSet<MemoryId, RandomState> {
         }
     }
     successors
+}
+
+/// Collects the signals of the old versions, by their successors: a new value answers the same
+/// questions, however different the words.
+fn predecessors(hits: &[Hit]) -> HashMap<MemoryId, Signals, RandomState> {
+    let next: HashMap<MemoryId, MemoryId, RandomState> =
+        hits.iter().filter_map(|hit| Some((hit.memory.id, newer_version(hit)?))).collect();
+    let mut signals: HashMap<MemoryId, Signals, RandomState> = HashMap::default();
+    for hit in hits {
+        let own = score::signals(hit);
+        let (mut id, mut steps) = (newer_version(hit), 0);
+        // At most as many steps as versions, because two may name each other.
+        while let Some(successor) = id.filter(|_| steps < next.len()) {
+            let older = signals.entry(successor).or_insert(own);
+            *older = older.or(&own);
+            (id, steps) = (next.get(&successor).copied(), steps + 1);
+        }
+    }
+    signals
+}
+
+fn newer_version(hit: &Hit) -> Option<MemoryId> {
+    hit.memory.superseded_by.or(hit.memory.revised_by)
+}
+
+/// Drops the memories below this relevance, but for those of unknown relevance, and for a newer
+/// statement beside the older one that it revises.
+fn cut_irrelevant(ranked: &mut Vec<Ranked>, least: f32) {
+    let kept = ranked.iter().filter(|one| is_relevant(one, least));
+    let kept: HashMap<MemoryId, f32, RandomState> =
+        kept.map(|one| (one.memory.id, one.score)).collect();
+    ranked.retain(|one| is_relevant(one, least) || revises_kept(one, &kept));
+}
+
+fn is_relevant(one: &Ranked, least: f32) -> bool {
+    one.relevance.is_none_or(|relevance| relevance >= least)
 }
 
 /// Drops the memories below the share `floor` of the best valid one, and returns that least score.
@@ -480,6 +521,38 @@ mod tests {
             &ask("q", &nothing()),
             &["my car", "pizza"],
         );
+    }
+
+    #[test]
+    fn a_new_value_is_as_relevant_as_the_old_one() {
+        let none = nothing();
+        let asked = ask("where do I work", &none);
+        let old = edited(hit(1, "I work at Bosch", 9.0, 0.9), |memory| {
+            (memory.valid_to, memory.superseded_by) = (Some(NOW), Some(id(2)));
+        });
+        let mut new = edited(hit(2, "I joined Siemens", 0.0, 0.02), |memory| {
+            memory.supersedes = vec![id(1)];
+        });
+        new.shared = Some(0.0);
+        let found = order(vec![old, new.clone()], &asked, &weights(), NOW);
+        let alone = order(vec![new], &asked, &weights(), NOW);
+        assert_eq!(alone.matched, Some(Match::None));
+        assert_ne!(found.matched, Some(Match::None));
+        assert_eq!(found.ranked.len(), 1);
+        assert!(found.ranked[0].relevance > alone.ranked[0].relevance);
+    }
+
+    #[test]
+    fn a_least_relevance_does_not_leave_the_old_value_alone() {
+        let none = nothing();
+        let newer = edited(hit(2, "sold it", 0.1, 0.4), |memory| memory.revises = vec![id(1)]);
+        let hits = [hit(1, "my car", 9.0, 0.9), newer, hit(3, "pizza", 8.0, 0.85)];
+        let question = Question { information: 20.0, ..ask("q", &none) };
+        let relevance = |one: &Ranked| one.relevance.expect("the profile estimates");
+        let all = ranked(hits.to_vec(), &question);
+        let old = all.iter().find(|one| one.memory.id == id(1)).map(relevance);
+        let asked = Question { min_relevance: old.expect("it is found"), ..question };
+        check(&hits, &asked, &["sold it", "my car"]);
     }
 
     #[test]

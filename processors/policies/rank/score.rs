@@ -24,6 +24,15 @@ use foldhash::fast::RandomState;
 use memory::ranking::{Hit, HitScore, Question, Ranked, Signals};
 use std::collections::HashMap;
 
+/// The inputs of the relevance estimate of a memory.
+pub(super) fn signals(hit: &Hit) -> Signals {
+    Signals {
+        cosine: finite(hit.own.cosine),
+        nearest_word: finite(hit.nearest_word),
+        shared: hit.shared,
+    }
+}
+
 /// Scores the hits that may answer, in no particular order. The other hits only count as
 /// neighbours.
 pub(super) fn scored(
@@ -219,11 +228,7 @@ impl<'w> Scale<'w> {
         question: &Question,
         at: Time,
     ) -> Ranked {
-        let signals = Signals {
-            cosine: finite(hit.own.cosine),
-            nearest_word: finite(hit.nearest_word),
-            shared: hit.shared,
-        };
+        let signals = signals(&hit);
         let measured = [("cosine", signals.cosine), ("bm25", finite(hit.own.words))];
         let added = self.mix.points.of_hit(&self.measures(&hit, own, neighbour, question));
         let by_itself = self.relevance(&hit.own);

@@ -34,6 +34,8 @@ use storage::shard::Shard;
 
 /// Candidates of a request with filters. The best hundred could all be of the wrong kind.
 const FILTERED_CANDIDATES: usize = 10_000;
+/// The share of the candidates that may be no answer before more are read.
+const CROWDED: usize = 4;
 /// Points of the curve of a memory: one for every dozen pixels of a wide screen.
 const FADE_POINTS: usize = 100;
 /// A question with fewer content words ("and her sister?") is searched with the turn before.
@@ -223,6 +225,7 @@ impl Recall {
         let takes_all = profile.rules.policy.needs().all_memories;
         let limit =
             if is_filtered || takes_all { FILTERED_CANDIDATES } else { self.options.candidates };
+        let any = Question::of(asked, "", None, 0.0);
         let _still = shard.view();
         let mut collected =
             QueryHits { hits: Vec::new(), information: 0.0, seen: ShardState::of(shard) };
@@ -233,8 +236,10 @@ impl Recall {
             }
             let is_expired = |hit: &Hit| hit.memory.is_expired(sought.at);
             let (mut hits, information) = find_hits(shard, key, profile, sought, limit)?;
-            if hits.iter().any(is_expired) {
-                // Until they are erased, they take the places of others.
+            // Memories that are no answer take the places of others: a fact that changed daily has
+            // hundreds of old values.
+            let refused = hits.iter().filter(|hit| !rank::admitted_unfiltered(&hit.memory, &any));
+            if hits.iter().any(is_expired) || refused.count() > limit / CROWDED {
                 (hits, _) = find_hits(shard, key, profile, sought, FILTERED_CANDIDATES)?;
                 hits.retain(|hit| !is_expired(hit));
             }
