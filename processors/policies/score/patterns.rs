@@ -151,6 +151,14 @@ pub static ORDER_FIRST: LazyLock<Regex> = LazyLock::new(|| {
             "|from now on|keep in mind|important)",
         ),
         "(?:please )?for (?:the )?(?:future|record)",
+        // How to answer: "please answer in English", "keep answers short", "use British spelling".
+        "(?:please )?(?:answer|reply|respond|speak|talk|write)(?: to me| me| everything)? (?:only |always )?(?:in|with|without|like)",
+        "(?:please )?keep (?:all |the )?(?:your |my )?(?:answers|replies|responses|explanations|messages|summaries|it)",
+        r"(?:please )?use (?:the )?[\w-]+ (?:spelling|units|english|format|currency|notation|pronouns|dates|time)",
+        r"(?:please )?(?:stop|avoid) \w+ing",
+        "(?:please )?(?:call|address) me",
+        "(?:shorter|longer|briefer|simpler|more detailed|less formal) (?:answers?|replies|responses)",
+        r"\w+ (?:units|spelling) only",
     ])
 });
 /// Orders anywhere in a text. The group `recollection` matches in "I remember that day".

@@ -8,8 +8,8 @@
 //!    (`config/languages/*.toml`).
 //! 4. The language follows from the script (kana, Han), else from `Words::language`, else from the
 //!    function words found, else from the encoder's vocabulary. A text of up to 100 bytes is small
-//!    talk if its wordings of small talk cover every word; beside a greeting or thanks, one word (a
-//!    name) may stay uncovered.
+//!    talk if its wordings of small talk cover every word; beside a greeting or thanks, a name may
+//!    stay uncovered. Another word there ("hey, vegan") gives `unjudged`.
 //! 5. English is read clause by clause (`statement.rs`). Another covered language states something
 //!    if the first person, a trait, a digit, a negation or enough words are found.
 //! 6. A language that is not covered, or that is unknown, gives `unjudged`.
@@ -18,7 +18,7 @@
 //! than a memory too many.
 
 use super::reading::Reading;
-use super::statement::{Statements, has_phatic_object, statements};
+use super::statement::{Statements, has_phatic_object, is_light, statements};
 use text::Rarity;
 use text::Words;
 use text::wordings::{
@@ -78,11 +78,17 @@ pub fn read(reading: &Reading<'_>, words: &Words, rarity: &Rarity) -> SpeechClas
         if is_english { Detected::Surely(ENGLISH) } else { detect(prose, words, &found, rarity) };
     // "I see patients all morning": not a greeting with a name.
     let may_name = !has_phatic_object(&reading.plain);
-    if folded.len() <= SMALL_TALK_BYTES_MAX
-        && let Some(small_talk) = small_talk(&folded, &found, language, may_name)
-            .or_else(|| drawn_out_small_talk(&folded, language, may_name))
-    {
-        return SpeechClass { small_talk: Some(small_talk), ..SpeechClass::default() };
+    let is_name = |word: &str| may_name && is_name(prose, word);
+    if folded.len() <= SMALL_TALK_BYTES_MAX {
+        let small_talk = small_talk(&folded, &found, language, &is_name)
+            .or_else(|| drawn_out_small_talk(&folded, language, &is_name));
+        if small_talk.is_some() {
+            return SpeechClass { small_talk, ..SpeechClass::default() };
+        }
+        // "hey, vegan": the one word beside a greeting may be the whole news.
+        if self::small_talk(&folded, &found, language, &|_| may_name).is_some() {
+            return SpeechClass { unjudged: true, ..SpeechClass::default() };
+        }
     }
     match language {
         Detected::No => SpeechClass { unjudged: true, ..SpeechClass::default() },
@@ -93,6 +99,15 @@ pub fn read(reading: &Reading<'_>, words: &Words, rarity: &Rarity) -> SpeechClas
             SpeechClass { unjudged: !speech.states && !speech.only_asks, ..speech }
         }
     }
+}
+
+/// True for an empty word beside a greeting: a name, or a function word. "Thanks, diabetic" and
+/// "night owl" have none. `word` is folded.
+fn is_name(prose: &str, word: &str) -> bool {
+    let mut capitalised = prose
+        .split(|c: char| !c.is_alphanumeric())
+        .filter(|written| written.starts_with(char::is_uppercase));
+    is_light(word) || text::is_stop_word(word) || capitalised.any(|written| fold(written) == word)
 }
 
 fn english(reading: &Reading<'_>) -> SpeechClass {
@@ -164,7 +179,7 @@ fn small_talk(
     folded: &str,
     found: &[PhraseMatch<PhraseKind>],
     language: Detected,
-    may_name: bool,
+    is_name: &dyn Fn(&str) -> bool,
 ) -> Option<SmallTalk> {
     let languages: Vec<CoveredLanguage> = match language {
         Detected::Surely(language) => vec![language],
@@ -172,14 +187,18 @@ fn small_talk(
     };
     // Order matters: a language that covers the whole text comes before one that covers all but a
     // name.
-    [0, if may_name { NAME_WORDS_MAX } else { 0 }].into_iter().find_map(|uncovered_max| {
-        languages.iter().find_map(|language| small_talk_in(*language, folded, found, uncovered_max))
+    [None, Some(is_name)].into_iter().find_map(|is_name| {
+        languages.iter().find_map(|language| small_talk_in(*language, folded, found, is_name))
     })
 }
 
 /// Repeats the search with doubled letters at the ends of words written once: "dankee", "holaa".
 /// `fold` keeps a doubled letter, as in "Kaffee".
-fn drawn_out_small_talk(folded: &str, language: Detected, may_name: bool) -> Option<SmallTalk> {
+fn drawn_out_small_talk(
+    folded: &str,
+    language: Detected,
+    is_name: &dyn Fn(&str) -> bool,
+) -> Option<SmallTalk> {
     let mut shorter = String::with_capacity(folded.len());
     let mut chars = folded.chars().peekable();
     while let Some(c) = chars.next() {
@@ -192,7 +211,7 @@ fn drawn_out_small_talk(folded: &str, language: Detected, may_name: bool) -> Opt
         return None;
     }
     let found: Vec<PhraseMatch<PhraseKind>> = SPEECH.find(&shorter).collect();
-    small_talk(&shorter, &found, language, may_name)
+    small_talk(&shorter, &found, language, is_name)
 }
 
 /// A wording of small talk, by the bytes in the folded text.
@@ -233,7 +252,7 @@ fn small_talk_in(
     language: CoveredLanguage,
     folded: &str,
     found: &[PhraseMatch<PhraseKind>],
-    uncovered_max: usize,
+    is_name: Option<&dyn Fn(&str) -> bool>,
 ) -> Option<SmallTalk> {
     let (phrases, covered) = phrases(language, folded, found);
     // "na gut" is no greeting, though "na" is one.
@@ -247,8 +266,16 @@ fn small_talk_in(
         one.language == language && matches!(one.what, PhraseKind::Change | PhraseKind::State)
     });
     let may_name = matches!(first_kind, Some(SmallTalk::Greeting | SmallTalk::Thanks)) && !is_news;
-    let uncovered_max = if may_name { uncovered_max } else { 0 };
-    first_kind.filter(|_| uncovered(language, folded, &covered) <= uncovered_max)
+    let is_name = is_name.filter(|_| may_name);
+    first_kind.filter(|_| match is_name {
+        Some(is_name) if language.is_spaced() => {
+            let words = uncovered_words(folded, &covered);
+            words.len() <= NAME_WORDS_MAX
+                && words.iter().all(|word| !has_digit(word) && is_name(word))
+        }
+        Some(_) => uncovered(language, folded, &covered) <= NAME_WORDS_MAX,
+        None => uncovered(language, folded, &covered) == 0,
+    })
 }
 
 fn kind(sign: PhraseKind) -> Option<SmallTalk> {
@@ -265,30 +292,29 @@ fn kind(sign: PhraseKind) -> Option<SmallTalk> {
 /// Counts the uncovered words, or characters in scripts without spaces.
 fn uncovered(language: CoveredLanguage, folded: &str, covered: &[bool]) -> usize {
     if language.is_spaced() {
-        uncovered_words(folded, covered)
+        uncovered_words(folded, covered).len()
     } else {
         folded.char_indices().filter(|(at, c)| c.is_alphanumeric() && !covered[*at]).count()
     }
 }
 
-/// Counts the words with an uncovered byte. A word with a digit counts twice, so that it never
-/// passes as a name.
-fn uncovered_words(folded: &str, covered: &[bool]) -> usize {
-    let mut count = 0;
+/// Returns the words with an uncovered byte.
+fn uncovered_words<'t>(folded: &'t str, covered: &[bool]) -> Vec<&'t str> {
+    let mut words = Vec::new();
     let mut start = None;
     for (at, c) in folded.char_indices().chain([(folded.len(), ' ')]) {
         match start {
             None if c.is_alphanumeric() => start = Some(at),
             Some(begin) if !c.is_alphanumeric() => {
                 if covered[begin..at].contains(&false) {
-                    count += if has_digit(&folded[begin..at]) { 2 } else { 1 };
+                    words.push(&folded[begin..at]);
                 }
                 start = None;
             }
             _ => {}
         }
     }
-    count
+    words
 }
 
 fn has_digit(text: &str) -> bool {

@@ -236,6 +236,11 @@ static LOST_SENSE: LazyLock<Regex> = LazyLock::new(|| {
 static LIGHT: LazyLock<HashSet<&str>> =
     LazyLock::new(|| include_str!("light.txt").split_whitespace().collect());
 
+/// True for a word that adds nothing to a phatic phrase. `word` is in lower case.
+pub fn is_light(word: &str) -> bool {
+    LIGHT.contains(word)
+}
+
 /// "I think running is fun", "I believe in God": an opinion of the speaker's. "I think so" is none.
 static OPINION: LazyLock<Regex> =
     LazyLock::new(|| compiled(r"\bi (?:do |really |also |don't |do not )?(?:think|believe) (\w+)"));
@@ -322,6 +327,16 @@ static THIRD_PERSON: LazyLock<Regex> = LazyLock::new(|| {
             r"|opens?|expires?|moved|has|lives?|must) ",
             r"(?:in|at|on|an?|from|under|called|named|now|due)",
         ),
+        concat!(
+            r"the [\w-]+(?: [\w-]+)? (?:ha(?:s|ve) \w+|(?:was|were|got|has been|have been) \w+ed",
+            r"|went \w+)",
+        ),
+        concat!(
+            r"(?:mum|mom|mummy|mommy|dad|daddy|grandma|grandpa|granny|nan|auntie|hubby|wifey)",
+            r"(?:'s| is| was| has| had| needs| went)",
+        ),
+        // "me and ama broke up" begins with the speaker, "the client is japanese" with a thing.
+        r"the (?:client|customer|boss|tenant|landlord|password|code|pin|deadline|budget)(?:'s| is| was)",
     ])
 });
 /// Third-person sentences that only give a judgement or a guess: "he's so cute".
@@ -360,6 +375,7 @@ static ELLIPTIC: LazyLock<Regex> = LazyLock::new(|| {
         "signed|enrolled|diagnosed|lactose|getting married",
         "started|expecting|renting|saving for|training for|learning|had (?:my|an?|the|to|our)",
         "wished|have (?:two|three|four|no|to)",
+        r"(?:two|three|four|five|six|seven|eight|nine|ten) \w+$",
         concat!(
             "got (?:an?|the|two|three|four|my|our|married|divorced|promoted|fired|engaged|back|in",
             "|off|done)|need(?:ed)? (?:an?|my|new|two)",

@@ -117,6 +117,13 @@ fn a_short_english_statement_is_recognised() {
 }
 
 #[test]
+fn one_word_beside_a_greeting_is_kept_unless_it_is_a_name() {
+    states(&["night owl", "hey, vegan", "thanks, diabetic", "Hello, widowed.", "morning person"]);
+    is_small_talk(SmallTalk::Greeting, &["Hi Priya", "Priya, hello", "Good morning, me again"]);
+    is_small_talk(SmallTalk::Thanks, &["Thanks, Tom!"]);
+}
+
+#[test]
 fn english_small_talk_is_classified_by_its_sort() {
     is_small_talk(
         SmallTalk::Greeting,
