@@ -738,6 +738,9 @@ fn an_export_of_a_tenant_is_imported_once_with_all_that_a_memory_has() {
     }
     client.flush();
     cleo.remember("The list is full.");
+    let dora = client.user(TENANT, "dora");
+    let off = dora.remember("Dora likes quizzes.");
+    dora.event(json!({"type": "update", "memory": off, "enabled": false}));
     client.user("other", "zoe").remember("Zoe is of another tenant.");
 
     let dir = scratch::dir("export");
@@ -794,6 +797,8 @@ fn an_export_of_a_tenant_is_imported_once_with_all_that_a_memory_has() {
         all
     };
     reaches_all(&other.client(), "The office closes at six.");
+    assert_eq!(report["switched_off"], 1, "{report:#}");
+    assert!(other.client().user(TENANT, "dora").list().iter().all(|one| one["id"] != off));
     for name in ["ada", "bob", "cleo"] {
         assert_eq!(memories(&other.client(), name), memories(&client, name), "{name}");
     }

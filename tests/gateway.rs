@@ -285,6 +285,17 @@ fn every_tool_answers_over_mcp(broker: Broker) {
 
     let resources = gateway.mcp("eve", "resources/list", json!({}));
     assert_eq!(resources["resources"].as_array().map(Vec::len), Some(2), "{resources}");
+    assert!(resources["nextCursor"].is_null(), "{resources}");
+    let many = running.client();
+    let many = many.user("default", "many");
+    for n in 0..60 {
+        many.remember(&format!("The locker number {n} is green."));
+    }
+    let first = gateway.mcp("many", "resources/list", json!({}));
+    let cursor = json!({"cursor": first["nextCursor"]});
+    let rest = gateway.mcp("many", "resources/list", cursor);
+    let listed = [&first, &rest].map(|page| page["resources"].as_array().map_or(0, Vec::len));
+    assert_eq!(listed.iter().sum::<usize>(), 60, "{listed:?}");
     let uri = json!({"uri": format!("memory://{id}")});
     let read = gateway.mcp("eve", "resources/read", uri);
     assert_eq!(read["contents"][0]["text"], "Eve plays the viola", "{read}");

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 #[derive(Args)]
 pub struct CompactCommand {
     /// Current time for the workers, RFC 3339; only if the service runs with clock.from_events
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = super::events::time)]
     at: Option<String>,
 }
 

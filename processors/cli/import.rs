@@ -31,8 +31,8 @@ each outcome.
 
 Not carried: earlier contents, links between memories, uses and confirmations, the speaker, surprise, \
 and ids: memories get new ones. Left out and counted: memories that a newer one has superseded, which \
-would come back as current, and summaries, which the service writes anew. Decisions and events of the \
-file are not read. To move a whole service as it is, use `keepsake backup`.
+would come back as current, those that are switched off, and summaries, which the service writes anew. \
+Decisions and events of the file are not read. To move a whole service as it is, use `keepsake backup`.
 
 What was forgotten before the import and is in the file is remembered again: an import is a wish.
 
@@ -127,8 +127,14 @@ impl ImportCommand {
             return;
         }
         println!(
-            "{} lines with {} memories: {} there already, {} superseded and {} summaries left out",
-            report.lines, report.memories, report.there, report.superseded, report.summaries
+            "{} lines with {} memories: {} there already, {} superseded, {} switched off and {} \
+             summaries left out",
+            report.lines,
+            report.memories,
+            report.there,
+            report.superseded,
+            report.switched_off,
+            report.summaries
         );
         anstream::print!("{}", show::tally(&report.outcomes));
         for (line, why) in &report.first_refused {

@@ -98,7 +98,7 @@ fn print_memories(value: &Value) {
         _ => {}
     }
     if !show::text(value, "prompt").is_empty() {
-        anstream::println!("\n{}", show::text(value, "prompt").trim_end());
+        anstream::println!("\n{}", show::shown(value, "prompt").trim_end());
     }
     let stale = if value["stale"] == true { ", behind the log" } else { "" };
     let tokens = &value["tokens"];
@@ -145,9 +145,9 @@ impl ListCommand {
 fn list_row(memory: &Value) -> Vec<String> {
     vec![
         show::text(memory, "id").to_owned(),
-        show::text(memory, "kind").to_owned(),
+        show::shown(memory, "kind"),
         show::text(memory, "created_at").get(..10).unwrap_or_default().to_owned(),
-        text::shortened(show::text(memory, "content"), 80),
+        text::shortened(&show::shown(memory, "content"), 80),
     ]
 }
 
@@ -205,7 +205,7 @@ impl ExplainCommand {
 }
 
 fn print_decision(decision: &Value) {
-    anstream::println!("{}\n{}", show::text(decision, "candidate"), describe::explained(decision));
+    anstream::println!("{}\n{}", show::shown(decision, "candidate"), describe::explained(decision));
 }
 
 /// Parses `topic:partition:offset`. The topic may contain colons.

@@ -149,7 +149,7 @@ fn lines(decision: &Value, at_ms: i64) -> String {
         "default" => show::text(decision, "user").to_owned(),
         tenant => format!("{tenant}/{}", show::text(decision, "user")),
     };
-    let candidate = match show::text(decision, "candidate") {
+    let candidate = match &*show::shown(decision, "candidate") {
         "" => String::new(),
         candidate => format!("  {}", shortened(candidate, CANDIDATE_CHARACTERS_MAX)),
     };

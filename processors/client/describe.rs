@@ -1,6 +1,6 @@
 //! Formats decisions and recalled memories for a person: outcomes, factors, scores and their terms.
 
-use crate::show::{CHANGED, DIM, NAME, PLAIN, bar, number, outcome_style, text};
+use crate::show::{CHANGED, DIM, NAME, PLAIN, bar, number, outcome_style, shown, text};
 use policies::rank::TERMS;
 use serde_json::{Map, Value};
 
@@ -27,7 +27,7 @@ pub fn decision(decision: &Value) -> String {
     let style = outcome_style(outcome);
     let kind =
         decision["kind"].as_str().map_or(String::new(), |kind| format!(" {NAME}{kind}{PLAIN}"));
-    let mut lines = format!("{style}{outcome:<10}{PLAIN}{kind} {}", text(decision, "reason"));
+    let mut lines = format!("{style}{outcome:<10}{PLAIN}{kind} {}", shown(decision, "reason"));
     if decision["surprise"].is_object() {
         let total = number(&decision["surprise"], "total");
         let threshold = number(decision, "threshold");
@@ -76,8 +76,8 @@ pub fn memory(memory: &Value, best: f64) -> String {
         .map_or(String::new(), |share| format!("{:>3.0} % ", 100.0 * share));
     format!(
         "{score}{relevance}{NAME}{:<11}{PLAIN} {DIM}{day}{PLAIN} {}{until}{end}",
-        text(memory, "kind"),
-        text(memory, "content")
+        shown(memory, "kind"),
+        shown(memory, "content")
     )
 }
 

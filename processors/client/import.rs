@@ -101,8 +101,10 @@ pub fn ids_of(page: &Value) -> impl Iterator<Item = String> + '_ {
 pub struct Imported {
     pub lines: u64,
     pub memories: u64,
-    /// Memories that are not published: superseded ones, summaries, those that are there.
+    /// Memories that are not published: superseded ones, those that are switched off, summaries,
+    /// those that are there.
     pub superseded: u64,
+    pub switched_off: u64,
     pub summaries: u64,
     pub there: u64,
     /// Outcomes of the published ones.
@@ -150,6 +152,7 @@ impl Imported {
             "lines": self.lines,
             "memories": self.memories,
             "superseded": self.superseded,
+            "switched_off": self.switched_off,
             "summaries": self.summaries,
             "there": self.there,
             "outcomes": self.outcomes,
@@ -212,9 +215,13 @@ impl<'a> Lines<'a> {
         let done = if is_next { self.batch.take() } else { None };
         let batch = self.batch.get_or_insert_with(|| UserBatch::of(key));
         let memory = &value["memory"];
-        if !memory["superseded_by"].is_null() {
+        if !memory["superseded_by"].is_null() || !memory["valid_to"].is_null() {
             self.report.superseded += 1;
             batch.superseded += 1;
+            return done;
+        }
+        if memory["enabled"] == false {
+            self.report.switched_off += 1;
             return done;
         }
         if memory["covers"].as_array().is_some_and(|covers| !covers.is_empty()) {

@@ -1,7 +1,7 @@
 //! Reads the headers of a dead letter, and restores the original record from a dead letter.
 //! Pure: uses no broker.
 
-use crate::show;
+use crate::show::{self, printable};
 use domain::fault::RejectCode;
 use domain::{MARK, REDRIVEN, SignedParts, TENANT_SIGNATURE, TenantKeys};
 use log::broker::{Headers, OutgoingRecord, Record, header};
@@ -237,11 +237,6 @@ fn is_added(name: &str) -> bool {
         || name == TRUNCATED
         || name == TENANT
         || FORWARDED.contains(&name)
-}
-
-/// Replaces control characters: text from a foreign record must not control the terminal.
-fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
 #[cfg(test)]

@@ -100,6 +100,17 @@ pub fn text<'a>(value: &'a Value, field: &str) -> &'a str {
     value[field].as_str().unwrap_or_default()
 }
 
+/// Returns a text field of a JSON object, each line as [`printable`].
+pub fn shown(value: &Value, field: &str) -> String {
+    let lines = text(value, field).split('\n').map(|line| printable(&line.replace('\t', " ")));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// Replaces control characters: a text from a record must not control the terminal.
+pub fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
 /// Returns a number of a JSON object; 0 if the field is missing.
 pub fn number(value: &Value, field: &str) -> f64 {
     value[field].as_f64().unwrap_or_default()

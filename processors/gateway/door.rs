@@ -160,7 +160,9 @@ impl Gateway {
     }
 
     fn caller(&self, headers: &HeaderMap) -> Result<Caller> {
-        let named = headers.get(TENANT).map(|tenant| tenant.to_str().unwrap_or_default());
+        // `HeaderValue::to_str` reads no name beyond ASCII.
+        let named =
+            headers.get(TENANT).map(|tenant| str::from_utf8(tenant.as_bytes()).unwrap_or_default());
         let Some(keys) = &self.keys else {
             let tenant = named.unwrap_or(&self.options.tenant);
             UserKey::new(tenant, "any")
@@ -344,7 +346,6 @@ async fn named(response: Response, door: &str) -> Response {
 }
 
 async fn mcp_by_header(State(gateway): State<Arc<Gateway>>, request: Request) -> Response {
-    // `HeaderValue::to_str` reads no name beyond ASCII.
     let user = request.headers().get(USER).and_then(|user| str::from_utf8(user.as_bytes()).ok());
     let user = user.map(str::to_owned);
     mcp_of(gateway, user, request).await

@@ -402,7 +402,7 @@ async fn delete_all(
         filters.labelled("agent_id", named.agent_id);
         filters.labelled("app_id", named.app_id);
         for memory in listing::everything(&gateway, &user, &filters.conditions()).await? {
-            by.erase(&memory["id"]).await?;
+            by.erase_if_there(&memory["id"]).await?;
         }
     } else {
         let event = match named.run_id {

@@ -32,13 +32,22 @@ pub struct LettersQuery {
     before: Option<String>,
 }
 
+/// A dead letter may be of any user of the tenant.
+fn may_see_letters(caller: &Caller) -> Result<()> {
+    caller.may(Right::Admin)?;
+    match caller.user {
+        Some(_) => Err(Refusal::forbidden("a key for one user sees no dead letters")),
+        None => Ok(()),
+    }
+}
+
 /// `GET /v1/keepsake/dead-letters`.
 pub async fn list(
     State(gateway): State<Arc<Gateway>>,
     Extension(caller): Extension<Caller>,
     Query(query): Query<LettersQuery>,
 ) -> Result<Json<Value>> {
-    caller.may(Right::Admin)?;
+    may_see_letters(&caller)?;
     let _place = place(&gateway)?;
     let limit = query.limit.unwrap_or(ROWS).min(ROWS_MAX);
     let read_max = gateway.options.page_records_max;
@@ -104,7 +113,7 @@ pub async fn redrive(
     Extension(caller): Extension<Caller>,
     Json(Chosen { letters }): Json<Chosen>,
 ) -> Result<Json<Value>> {
-    caller.may(Right::Admin)?;
+    may_see_letters(&caller)?;
     let max = gateway.options.redriven_max;
     if letters.is_empty() || letters.len() > max {
         let what = format!("letters has 1 to {max} positions, as gateway.redriven_max allows");

@@ -109,13 +109,16 @@ impl ServerHandler for Server {
 
     async fn list_resources(
         &self,
-        _: Option<PaginatedRequestParams>,
+        page: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
         let bound = self.bound(&context)?;
         bound.caller.may(Right::Read).map_err(failed)?;
-        let listed = self.calls.ask(&bound.user, of("list", &[])).await.map_err(failed)?;
-        let mut result = ListResourcesResult::default();
+        let after = page.and_then(|page| page.cursor).map_or(Value::Null, Value::from);
+        let list = of("list", &[("after", &after)]);
+        let listed = self.calls.ask(&bound.user, list).await.map_err(failed)?;
+        let next_cursor = listed["after"].as_str().map(str::to_owned);
+        let mut result = ListResourcesResult { next_cursor, ..Default::default() };
         for memory in listed["memories"].as_array().into_iter().flatten() {
             let id = memory["id"].as_str().unwrap_or_default();
             let content = memory["content"].as_str().unwrap_or_default();

@@ -250,6 +250,14 @@ impl By<'_> {
         self.publish(event).await
     }
 
+    /// Erases one memory of several. One that is gone or has expired meanwhile needs no erasing.
+    pub async fn erase_if_there(&self, memory: &Value) -> Result<()> {
+        match self.erase(memory).await {
+            Err(refusal) if refusal.code != "not_found" => Err(refusal),
+            _ => Ok(()),
+        }
+    }
+
     /// Erases one memory. A repeated call finds no memory, and succeeds if the first erased it.
     pub async fn erase(&self, memory: &Value) -> Result<Value> {
         let event = of("forget", &[("memory", memory)]);

@@ -302,6 +302,7 @@ fn a_dead_letter_is_shown_with_its_shard_and_sent_again(broker: Broker) {
     let none = gateway.call("POST", "/v1/keepsake/dead-letters/redrive", json!({"letters": []}));
     assert_eq!(name_of(&none), (400, "invalid"));
 
+    let (_, bound) = new_key(&running.place, &["--user", "ada", "--rights", "admin"]);
     let acme = ["--tenant", "acme", "--rights", "admin"];
     let (_, key) = new_key(&running.place, &acme);
     let keys = keys_of(&running.place);
@@ -310,6 +311,9 @@ fn a_dead_letter_is_shown_with_its_shard_and_sent_again(broker: Broker) {
     let path = "/v1/keepsake/dead-letters";
     let (_, hidden) = strange.call_with("GET", path, &key, Value::Null);
     assert_eq!(hidden, json!({"letters": []}), "they are another tenant's");
+    let bound = [("x-api-key", bound.as_str())];
+    let refused = strange.call_with("GET", path, &bound, Value::Null);
+    assert_eq!(name_of(&refused), (403, "forbidden"), "a letter may be of any user");
     let chosen = json!({"letters": [place]});
     let (_, sent) = strange.call_with("POST", &format!("{path}/redrive"), &key, chosen);
     assert_eq!((&sent["redriven"], sent["refused"].as_array().map(Vec::len)), (&json!(0), Some(1)));

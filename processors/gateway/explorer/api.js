@@ -79,7 +79,8 @@ export class Refused extends Error {
 async function send(path, options = {}) {
   const headers = new Headers(options.headers);
   if (key.get()) headers.set('authorization', `Bearer ${key.get()}`);
-  if (tenant.get()) headers.set('x-keepsake-tenant', tenant.get());
+  // A header is bytes: a name beyond ASCII goes as UTF-8.
+  if (tenant.get()) headers.set('x-keepsake-tenant', String.fromCharCode(...new TextEncoder().encode(tenant.get())));
   let response;
   try {
     response = await fetch(path, { ...options, headers, cache: 'no-store' });

@@ -71,6 +71,7 @@ function frame(/** @type {string} */ here) {
 function askForKey(why) {
   const enter = (/** @type {SubmitEvent} */ event) => {
     key.set(field(submitted(event), 'key'));
+    session = undefined;
     show();
   };
   render(nothing, who);

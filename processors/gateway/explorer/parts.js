@@ -65,6 +65,8 @@ export function ago(at) {
  * @param {'day' | 'minute' | 'clock' | 'ago'} [form]
  */
 export function time(at, form = 'day') {
+  // The service reads times that a browser does not, such as a leap second.
+  if (Number.isNaN(Date.parse(at))) return html`<time>${at}</time>`;
   const shown = { day: dayOf, minute: minuteOf, ago, clock: (/** @type {string} */ it) => clock.format(new Date(it)) }[form](at);
   return html`<time datetime=${at} title=${`${minuteOf(at)} (${ago(at)})`}>${shown}</time>`;
 }

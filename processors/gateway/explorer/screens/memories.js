@@ -138,7 +138,7 @@ async function list(user, asked, offset, signal) {
 async function search(user, asked, signal) {
   const found = await call('recall', {
     user, query: asked.find, limit: LIMIT, format: 'none', purpose: 'prompt', where: { ...where(asked), ...(asked.session && { $session: asked.session }) },
-    include_archived: asked.all !== 'no', include_compressed: true, ...(asked.kind && { kinds: [asked.kind] }),
+    include_archived: asked.all !== 'no', include_compressed: true, ...(asked.kind && { kinds: [asked.kind] }), ...(asked.session && { session: asked.session }),
   }, signal);
   return { memories: found.memories, isMore: false };
 }
