@@ -2,6 +2,7 @@
 //!
 //! Most scenarios share one service per broker, so each uses tenants of its own.
 
+mod changes;
 pub(crate) mod compaction;
 mod conditions;
 mod events;

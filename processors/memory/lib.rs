@@ -90,7 +90,7 @@ pub fn apply(
         && !handled.decisions.is_empty()
         && handled.decisions.iter().all(|decision| decision.outcome != Outcome::Duplicate)
         // An event of which nothing was kept for the quota may come again under its id.
-        && handled.over_quota < handled.decisions.len()
+        && (handled.over_quota == 0 || handled.decisions.iter().any(|one| one.outcome.keeps()))
     {
         let memories = handled.decisions.iter().filter_map(|decision| decision.memory);
         remember_id(cx, staged, memories.collect())?;

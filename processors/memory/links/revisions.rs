@@ -10,6 +10,7 @@ use crate::reads::Reads;
 use crate::staged::Staged;
 use domain::fault::Result;
 use domain::{Memory, MemoryId, Role, Vector, for_this_processor};
+use std::cmp::Reverse;
 use text::split;
 use text::split::change::{EarlierStatement, PossibleRevision, Revision, nearness};
 
@@ -95,9 +96,13 @@ pub fn revised(cx: &Context<'_>, staged: &Staged<'_>, new: Statement<'_>) -> Res
 /// Undoes the links from a memory that somebody calls wrong. The memories that it closed are open
 /// again, unless a later value closes them too.
 pub fn take_back(cx: &Context<'_>, staged: &mut Staged<'_>, memory: &mut Memory) -> Result<()> {
-    let earlier: Vec<MemoryId> =
-        memory.supersedes.drain(..).chain(memory.revises.drain(..)).collect();
-    for id in earlier {
+    let mut earlier = Vec::new();
+    for id in memory.supersedes.drain(..).chain(memory.revises.drain(..)) {
+        earlier.extend(staged.memory(cx.key(), id)?.map(|earlier| (earlier.valid_from, id)));
+    }
+    // The last value first, which may close those before it.
+    earlier.sort_by_key(|(valid_from, _)| Reverse(*valid_from));
+    for (_, id) in earlier {
         release(cx, staged, id, memory)?;
     }
     Ok(())
@@ -105,15 +110,21 @@ pub fn take_back(cx: &Context<'_>, staged: &mut Staged<'_>, memory: &mut Memory)
 
 /// Undoes the links to a memory that somebody confirms in its own words.
 pub fn reopen(cx: &Context<'_>, staged: &mut Staged<'_>, memory: &mut Memory) -> Result<()> {
-    let newer: Vec<MemoryId> =
-        memory.superseded_by.take().into_iter().chain(memory.revised_by.take()).collect();
-    if newer.is_empty() {
+    let mut newer = Vec::new();
+    // An improbable revision is linked from the newer memory alone.
+    staged.memories(cx.key(), &mut |other| {
+        if other.supersedes.contains(&memory.id) || other.revises.contains(&memory.id) {
+            newer.push(other);
+        }
+        true
+    })?;
+    let is_marked = memory.superseded_by.take().is_some() | memory.revised_by.take().is_some();
+    if newer.is_empty() && !is_marked {
         return Ok(());
     }
     memory.valid_to = None;
     memory.confirmed += 1;
-    for id in newer {
-        let Some(mut newer) = staged.memory(cx.key(), id)? else { continue };
+    for mut newer in newer {
         newer.supersedes.retain(|old| *old != memory.id);
         newer.revises.retain(|old| *old != memory.id);
         cx.touch(&mut newer);
@@ -135,14 +146,11 @@ pub fn unlink_old_words(
     let linked: Vec<MemoryId> = memory.supersedes.iter().chain(&memory.revises).copied().collect();
     for id in linked {
         let Some(old) = staged.memory(cx.key(), id)? else { continue };
-        let replaces = split::slots(&old.content)
-            .iter()
-            .any(|old| slots.iter().any(|new| split::supersedes(new, old)));
         let still_revises = match &news {
             Some(news) => would_revise(cx, staged, news, vector, &old)?,
             None => false,
         };
-        if !replaces && !still_revises {
+        if !slots::replace(&slots, &old.content) && !still_revises {
             memory.supersedes.retain(|other| *other != id);
             memory.revises.retain(|other| *other != id);
             release(cx, staged, id, memory)?;

@@ -1,36 +1,135 @@
-//! Slots: facts with one value at a time ("I live in …"). Finds the memory that holds the current
-//! value and closes it when a new memory gives another one. A false alarm must cost at most a link,
+//! Slots: facts of one person with one value at a time ("I live in …"). Finds the memories that state
+//! the current value and closes them when a new memory gives another one. A false alarm must cost at most a link,
 //! so only a memory that states nothing else is closed.
 
+use super::conflicts::Opposed;
 use crate::context::Context;
 use crate::reads::{Reads, SlotHolder};
 use crate::staged::Staged;
 use crate::summaries::retract_summaries;
 use domain::fault::Result;
-use domain::{Memory, MemoryId, Time, UserKey};
+use domain::{Memory, MemoryId, Role, Scope, Time, UserKey};
 use std::collections::BTreeSet;
-use text::split::{self, Slot};
+use text::split::{self, DENIALS, Slot};
 
 /// A memory with more words states more than one fact.
 const ONE_FACT_WORDS: usize = 16;
 /// Words that join two statements: "… and work as a nurse".
 const JOINING: &[&str] = &["and", "but", "because", "so", "where", "which"];
 
-/// Finds the open memories that hold another value of one of these slots.
-pub fn replaced(staged: &Staged<'_>, key: &UserKey, slots: &[Slot]) -> Result<Vec<Memory>> {
+/// Neighbours read for values that hold no slot: of two memories with one value, only one holds the
+/// slot.
+pub const NEIGHBOURS: usize = 24;
+
+/// A person who makes statements: one person's fact is none of another's.
+#[derive(Clone, Copy)]
+pub struct Person<'a> {
+    pub role: Role,
+    pub speaker: Option<&'a str>,
+}
+
+impl<'a> Person<'a> {
+    pub fn of(memory: &'a Memory) -> Person<'a> {
+        Person { role: memory.role, speaker: memory.speaker.as_deref() }
+    }
+
+    fn made(self, memory: &Memory) -> bool {
+        self.role == memory.role && self.speaker == memory.speaker.as_deref()
+    }
+
+    /// The name of this person's slot in the store. Denials are compared by their names, so they
+    /// keep them.
+    fn slot(self, name: &str) -> String {
+        match self {
+            Person { role: Role::User, speaker: None } => name.to_owned(),
+            _ if name.starts_with(DENIALS) => name.to_owned(),
+            Person { role, speaker } => {
+                format!("{name}@{}:{}", role.as_str(), speaker.unwrap_or_default())
+            }
+        }
+    }
+
+    /// The memory of this person that holds the slot, and the value. Older stores have one holder
+    /// for all people, under the plain name.
+    fn holder(self, staged: &Staged<'_>, key: &UserKey, name: &str) -> Result<Option<Holder>> {
+        for stored in BTreeSet::from([self.slot(name).as_str(), name]) {
+            let Some(holder) = staged.slot(key, stored)? else { continue };
+            let memory = staged.memory(key, holder.memory)?.filter(|memory| self.made(memory));
+            if let Some(memory) = memory {
+                return Ok(Some(Holder { memory, value: holder.value }));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Finds the open memories of this person that the slots may change, where nobody can tell.
+pub fn doubtful(
+    staged: &Staged<'_>,
+    key: &UserKey,
+    slots: &[Slot],
+    person: Person<'_>,
+) -> Result<Vec<Opposed>> {
+    let mut found = Vec::new();
+    for slot in slots {
+        let Some(holder) = person.holder(staged, key, &slot.name)? else { continue };
+        let old = Slot { name: slot.name.clone(), value: holder.value, cue: false };
+        if holder.memory.valid_to.is_none() && split::may_supersede(slot, &old) {
+            let why = format!(
+                "may change \"{}\", or be true beside it",
+                text::shortened(&holder.memory.content, 60)
+            );
+            found.push(Opposed { memory: holder.memory, why });
+        }
+    }
+    Ok(found)
+}
+
+struct Holder {
+    memory: Memory,
+    value: String,
+}
+
+/// Finds the open memories of this person that hold another value of one of these slots, or state
+/// one and are among the nearest.
+pub fn replaced(
+    staged: &Staged<'_>,
+    key: &UserKey,
+    slots: &[Slot],
+    person: Person<'_>,
+    near: &[(MemoryId, f32)],
+) -> Result<Vec<Memory>> {
     let mut found: Vec<Memory> = Vec::new();
+    let mut add = |memory: Memory| {
+        if memory.valid_to.is_none() && found.iter().all(|known| known.id != memory.id) {
+            found.push(memory);
+        }
+    };
     for slot in slots {
         // "I prefer Go" also replaces "I prefer Python over Go", so the first part of the name is
         // looked up beside the full name.
         let family = slot.name.split(':').next().unwrap_or(&slot.name);
         for name in BTreeSet::from([slot.name.as_str(), family]) {
-            let Some(holder) = staged.slot(key, name)? else { continue };
+            let Some(holder) = person.holder(staged, key, name)? else { continue };
             let old = Slot { name: name.to_owned(), value: holder.value, cue: false };
-            if split::supersedes(slot, &old) && !found.iter().any(|known| known.id == holder.memory)
-            {
-                let memory = staged.memory(key, holder.memory)?;
-                found.extend(memory.filter(|memory| memory.valid_to.is_none()));
+            if split::supersedes(slot, &old) {
+                add(holder.memory);
             }
+        }
+    }
+    let single: Vec<Slot> =
+        slots.iter().filter(|slot| split::has_one_value(slot)).cloned().collect();
+    let near = if single.is_empty() { &[] } else { &near[..near.len().min(NEIGHBOURS)] };
+    for (id, _) in near {
+        let memory = staged.memory(key, *id)?.filter(|memory| {
+            person.made(memory)
+                && memory.scope == Scope::User
+                && !memory.stands_alone()
+                && states_one_fact(&memory.content)
+        });
+        let Some(memory) = memory else { continue };
+        if replace(&single, &memory.content) {
+            add(memory);
         }
     }
     Ok(found)
@@ -50,6 +149,7 @@ pub fn succeed(
         new.conflicts_with.push(old.id);
         old.conflicts_with.push(new.id);
     } else if is_late(new.valid_from, &old) {
+        close_earlier(cx, staged, new, &mut old)?;
         new.valid_to = Some(old.valid_from);
         new.superseded_by = Some(old.id);
         old.supersedes.push(new.id);
@@ -65,6 +165,40 @@ pub fn succeed(
         retract_summaries(cx, staged, cx.key(), id)?;
     }
     Ok(())
+}
+
+/// Closes what the later memory `old` had closed and the late memory `new` follows: "I live in Berlin",
+/// Porto, and then Lisbon from the days between the two.
+fn close_earlier(
+    cx: &Context<'_>,
+    staged: &mut Staged<'_>,
+    new: &mut Memory,
+    old: &mut Memory,
+) -> Result<()> {
+    let slots = split::slots(&new.content);
+    for id in std::mem::take(&mut old.supersedes) {
+        let earlier = staged.memory(&old.key, id)?.filter(|earlier| {
+            earlier.superseded_by == Some(old.id)
+                && earlier.valid_from <= new.valid_from
+                && replace(&slots, &earlier.content)
+        });
+        let Some(mut earlier) = earlier else {
+            old.supersedes.push(id);
+            continue;
+        };
+        earlier.valid_to = Some(new.valid_from);
+        earlier.superseded_by = Some(new.id);
+        new.supersedes.push(id);
+        cx.touch(&mut earlier);
+        staged.put_memory(earlier);
+    }
+    Ok(())
+}
+
+/// True if one of these slots has another value in this earlier text.
+pub fn replace(new: &[Slot], earlier: &str) -> bool {
+    let earlier = split::slots(earlier);
+    new.iter().any(|new| earlier.iter().any(|old| split::supersedes(new, old)))
 }
 
 /// True if one of the two memories closes: the one that was valid first, if it states one fact.
@@ -98,20 +232,17 @@ pub fn reopen(
     };
     let mut free = Vec::new();
     for slot in split::slots(&old.content) {
-        let Some(holder) = staged.slot(&old.key, &slot.name)? else {
-            free.push(slot);
-            continue;
-        };
-        let later = staged.memory(&old.key, holder.memory)?.filter(|later| {
+        let holder = Person::of(&old).holder(staged, &old.key, &slot.name)?;
+        let later = holder.filter(|Holder { memory: later, .. }| {
             later.id != closer && later.valid_to.is_none() && later.valid_from >= old.valid_from
         });
         let Some(later) = later else {
             free.push(slot);
             continue;
         };
-        let held = Slot { name: slot.name.clone(), value: holder.value, cue: false };
+        let held = Slot { name: slot.name.clone(), value: later.value, cue: false };
         if newer.is_none() && split::supersedes(&held, &slot) {
-            newer = Some(later);
+            newer = Some(later.memory);
         }
     }
     old.valid_to = newer.as_ref().map(|newer| newer.valid_from);
@@ -135,16 +266,18 @@ pub fn hold(staged: &mut Staged<'_>, memory: &Memory, slots: &[Slot]) {
     }
     for slot in slots {
         let holder = SlotHolder { memory: memory.id, value: slot.value.clone() };
-        staged.put_slot(&memory.key, &slot.name, &holder);
+        staged.put_slot(&memory.key, &Person::of(memory).slot(&slot.name), &holder);
     }
 }
 
 /// Empties the slots that the memory holds.
 pub fn release(staged: &mut Staged<'_>, memory: &Memory) -> Result<()> {
     for slot in split::slots(&memory.content) {
-        let holder = staged.slot(&memory.key, &slot.name)?;
-        if holder.is_some_and(|holder| holder.memory == memory.id) {
-            staged.remove_slot(&memory.key, &slot.name);
+        for name in [Person::of(memory).slot(&slot.name), slot.name] {
+            let holder = staged.slot(&memory.key, &name)?;
+            if holder.is_some_and(|holder| holder.memory == memory.id) {
+                staged.remove_slot(&memory.key, &name);
+            }
         }
     }
     Ok(())

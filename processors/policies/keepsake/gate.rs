@@ -10,7 +10,7 @@
 use super::Keepsake;
 use crate::score::{self, GateVerdict, ScoringContext};
 use domain::fault::Result;
-use domain::{Memory, MemoryId, Outcome, Role};
+use domain::{Memory, MemoryId, Outcome, Role, Scope};
 use memory::context::Context;
 use memory::events::turn::{confidence, speaker};
 use memory::links::{Opposed, Revised, conflicts, revisions, slots};
@@ -49,9 +49,10 @@ pub fn judge(
     let may_conflict = split::may_conflict(&candidate.text);
     let neighbours = if may_conflict { conflicts::NEIGHBOURS } else { NEIGHBOURS };
     let near = cx.nearest_lasting(staged, vector, neighbours)?;
+    let person = slots::Person { role: turn.role, speaker: turn.speaker.as_deref() };
     let mut links = Links {
         slots: candidate.slots.clone(),
-        replaced: slots::replaced(staged, cx.key(), &candidate.slots)?,
+        replaced: slots::replaced(staged, cx.key(), &candidate.slots, person, &near)?,
         ..Links::default()
     };
     let nearest = &near[..near.len().min(NEIGHBOURS)];
@@ -86,6 +87,11 @@ pub fn judge(
     // Not for a dropped turn: the search reads some fifty memories.
     if verdict.keep && same.is_none() && turn.role == Role::User {
         links.revised = revised(cx, staged, said)?;
+        // Order matters: a revision puts the newer one first.
+        let mut doubtful = slots::doubtful(staged, cx.key(), &candidate.slots, person)?;
+        let revised = |id| links.revised.iter().any(|revised| revised.memory.id == id);
+        doubtful.retain(|doubtful| !revised(doubtful.memory.id));
+        links.opposed.extend(doubtful);
     }
     link_each_once(&mut links);
     let (outcome, class, reason) = concluded(cx, said, &verdict, same.as_ref(), &links);
@@ -207,7 +213,10 @@ fn same(
     let statement = LazyCell::new(|| score::Statement::of(&candidate.text));
     for &(id, cosine) in near.iter().take_while(|(_, cosine)| *cosine >= least) {
         let Some(memory) = staged.memory(cx.key(), id)? else { continue };
-        let may_be_same = is_echo || memory.role == turn.role && memory.speaker == turn.speaker;
+        // A statement to everybody does not vanish in a memory that is private or switched off.
+        let is_open = memory.scope == Scope::User && !memory.disabled;
+        let is_by_same = memory.role == turn.role && memory.speaker == turn.speaker;
+        let may_be_same = is_echo || is_by_same && is_open;
         if may_be_same
             && memory.valid_to.is_none()
             && !memory.stands_alone()

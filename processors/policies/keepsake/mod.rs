@@ -89,7 +89,12 @@ impl Policy for Keepsake {
         let mut links = Links::default();
         if asked.scope == Scope::User {
             links.slots = candidate.slots.clone();
-            links.replaced = slots::replaced(staged, cx.key(), &candidate.slots)?;
+            let near = match links.slots.is_empty() {
+                true => Vec::new(),
+                false => cx.nearest_lasting(staged, vector, slots::NEIGHBOURS)?,
+            };
+            let person = slots::Person { role: Role::User, speaker: None };
+            links.replaced = slots::replaced(staged, cx.key(), &links.slots, person, &near)?;
             links.revised = revised(cx, staged, asked, vector, &links)?;
         }
         Ok(Wish { kind: candidate.kind.clone(), confidence: 1.0, same: None, links })

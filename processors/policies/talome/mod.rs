@@ -38,10 +38,11 @@ impl Policy for Talome {
     fn remember(&self, cx: &Context<'_>, staged: &Staged<'_>, asked: Asked<'_>) -> Result<Wish> {
         let asked = asked.asked;
         let kind = asked.kind.clone().unwrap_or_else(|| gate::kind(&asked.content));
-        let known = match asked.scope {
+        let mut known = match asked.scope {
             Scope::Tenant => Vec::new(),
             Scope::User | Scope::Session => shared::memories(cx, staged)?,
         };
+        known.retain(|memory| memory.scope == asked.scope);
         Ok(Wish {
             confidence: gate::confidence_in(&self.gate, &kind),
             same: gate::same(&self.gate, &asked.content, &kind, &known),

@@ -20,8 +20,11 @@
 use super::Slot;
 use super::clauses::{clauses, prose};
 use super::conflicts::{denials, shared_stems_min};
-use super::english::is_question;
-use super::statements::{PATTERNS, SlotPattern, is_change, is_supposition, matching, withdraws};
+use super::english::{MONTHS, WEEKDAYS, is_question};
+use super::statements::{
+    PATTERNS, SlotPattern, is_change, is_no_employer, is_no_home, is_supposition, matching,
+    withdraws,
+};
 use crate::{Language, Stems, Words};
 use regex::Captures;
 use std::collections::BTreeSet;
@@ -91,15 +94,81 @@ fn may_contradict(stems: &Stems, denial: &str) -> bool {
 /// "Lisbon, Portugal" is the same value.
 pub fn supersedes(new: &Slot, old: &Slot) -> bool {
     let comparable = if new.name == old.name {
-        new.cue || !MANY_AT_ONCE.contains(&new.name.as_str())
+        match new.name.as_str() {
+            // A person may have two professions.
+            "job_title" => new.cue,
+            name if is_relative(name) => false,
+            name if name.starts_with("my_is:") => of_one_kind(&new.value, &old.value),
+            name => !MANY_AT_ONCE.contains(&name),
+        }
     } else {
         is_choice_about(new, old) || (new.cue && is_choice_about(old, new))
     };
     comparable && differ(&new.value.to_lowercase(), &old.value.to_lowercase())
 }
 
-/// Slots that can hold several values at a time. Only a change word makes a new value supersede an
-/// older one.
+/// Returns true if `new` names a relative or an animal that `old` names otherwise: the same one under
+/// another name, or a second one.
+pub fn may_supersede(new: &Slot, old: &Slot) -> bool {
+    new.name == old.name
+        && is_relative(&new.name)
+        && of_one_kind(&new.value, &old.value)
+        && differ(&new.value.to_lowercase(), &old.value.to_lowercase())
+}
+
+fn is_relative(name: &str) -> bool {
+    name.rsplit([':', ' '])
+        .next()
+        .is_some_and(|thing| RELATIVES.iter().any(|relative| crate::stem(relative) == thing))
+}
+
+/// True if both values answer the same question about a thing: "My wife is Julia" and "My wife is
+/// Spanish" are both true. A word that may be an adjective answers none for certain.
+fn of_one_kind(new: &str, old: &str) -> bool {
+    kind(new).is_some_and(|new| Some(new) == kind(old))
+}
+
+#[derive(PartialEq)]
+enum ValueKind {
+    Name,
+    Number,
+    Day,
+    Time,
+}
+
+fn kind(value: &str) -> Option<ValueKind> {
+    let value = value.to_lowercase();
+    let has_digits = value.contains(|c: char| c.is_ascii_digit());
+    match () {
+        _ if has_digits
+            && (value.contains(':') || value.ends_with("am") || value.ends_with("pm")) =>
+        {
+            Some(ValueKind::Time)
+        }
+        _ if value.split(' ').any(|word| WEEKDAYS.contains(&word) || MONTHS.contains(&word)) => {
+            Some(ValueKind::Day)
+        }
+        _ if has_digits => Some(ValueKind::Number),
+        _ if ADJECTIVE_ENDINGS.iter().any(|ending| value.ends_with(ending)) => None,
+        _ => Some(ValueKind::Name),
+    }
+}
+
+/// Endings of capitalised adjectives: "Spanish", "Canadian", "Dutch", "Catholic", "Buddhist".
+const ADJECTIVE_ENDINGS: [&str; 10] =
+    ["ish", "ese", "an", "ch", "ic", "ist", "im", "ew", "ek", "ss"];
+
+/// True for a slot with one value at a time, so that a new value replaces every earlier one.
+pub fn has_one_value(slot: &Slot) -> bool {
+    let family = slot.name.split(':').next().unwrap_or_default();
+    !slot.name.starts_with(DENIALS)
+        && !MANY_AT_ONCE.contains(&family)
+        && family != "job_title"
+        && !is_relative(&slot.name)
+}
+
+/// Slots that can hold several values at a time. A new value supersedes an older one only by name, as
+/// in "Go over Python".
 const MANY_AT_ONCE: [&str; 2] = ["prefers", "uses"];
 
 /// Returns true if the comparison `choice` names the value of `plain`. "Go over Python" concerns "I
@@ -134,11 +203,23 @@ fn slots_of<'a>(
     clause: &'a str,
     cue: bool,
 ) -> impl Iterator<Item = Slot> + 'a {
-    pattern.regex.captures_iter(clause).filter_map(move |found| slot(pattern.name, &found, cue))
+    pattern
+        .regex
+        .captures_iter(clause)
+        .filter_map(move |found| slot(pattern.name, clause, &found, cue))
 }
 
-fn slot(name: &str, found: &Captures<'_>, cue: bool) -> Option<Slot> {
+fn slot(name: &str, clause: &str, found: &Captures<'_>, cue: bool) -> Option<Slot> {
     let matched = group(found, "value")?;
+    let whole = found.get(0)?;
+    let is_other = match name {
+        "works_at" => is_no_employer(whole.as_str(), &clause[whole.end()..]),
+        "lives_in" => is_no_home(clause, &matched.to_lowercase()),
+        _ => false,
+    };
+    if is_other {
+        return None;
+    }
     let (matched, other) = match name {
         "prefers" => split_comparison(matched),
         _ => (matched, group(found, "other")),
@@ -225,16 +306,50 @@ const SEVERAL: [&str; 16] = [
     "favourite",
 ];
 
-/// Returns the key of a thing of the speaker's: the stem of its last word, in American spelling.
-/// `None` for things of which a person has several.
+/// Relatives and animals of which a person may have several. Two statements about one may be about
+/// the same, so that they have a slot, but none replaces the other.
+const RELATIVES: [&str; 19] = [
+    "sister",
+    "brother",
+    "sibling",
+    "son",
+    "daughter",
+    "child",
+    "kid",
+    "twin",
+    "aunt",
+    "uncle",
+    "niece",
+    "nephew",
+    "grandmother",
+    "grandfather",
+    "grandson",
+    "granddaughter",
+    "dog",
+    "cat",
+    "pet",
+];
+
+/// Words before a thing that name no other one: "my new phone" is the phone.
+const CURRENT: [&str; 5] = ["new", "current", "present", "latest", "own"];
+
+/// Returns the key of a thing of the speaker's: the stems of its words, in American spelling, so that
+/// the car's insurance is another thing than the health insurance. `None` for things of which a
+/// person has several.
 fn single_valued(owned: &str) -> Option<String> {
-    let word = owned.split(' ').next_back()?.to_lowercase();
-    let word = match word.strip_suffix("our") {
-        Some(start) if start.len() > 2 => format!("{start}or"),
-        _ => word,
-    };
-    let first = owned.split(' ').next()?;
-    (!SEVERAL.contains(&word.as_str()) && !SEVERAL.contains(&first)).then(|| crate::stem(&word))
+    let owned = owned.to_lowercase();
+    let words: Vec<&str> = owned.split(' ').filter(|word| !CURRENT.contains(word)).collect();
+    if words.is_empty() || words.iter().any(|word| SEVERAL.contains(word)) {
+        return None;
+    }
+    let key: Vec<String> = words
+        .into_iter()
+        .map(|word| match word.strip_suffix("our") {
+            Some(start) if start.len() > 2 => crate::stem(&format!("{start}or")),
+            _ => crate::stem(word),
+        })
+        .collect();
+    Some(key.join(" "))
 }
 
 /// Joins the keys of two compared values in order of the alphabet: `go|python`.
@@ -341,16 +456,14 @@ mod tests {
             ("I'm a software engineer", "I was promoted to engineering manager"),
             ("I prefer tabs over spaces", "Actually I prefer spaces to tabs now"),
             ("My favourite color is blue", "my favorite color is green these days"),
-            ("My dog is called Rex", "My dog is named Bella"),
+            ("My manager is called Rex", "My new manager is named Bella"),
             ("my phone is 555-1234", "My phone is now 555-9999"),
             ("I prefer Word over Google Docs", "I now prefer Google Docs over Word"),
-            ("My sister is Anna", "my sister is Maria"),
             ("We live in Ohio", "We're moving to Denver next week"),
-            ("I use VS Code", "I switched to Neovim"),
             ("My birthday is March 3", "My birthday is March 5"),
             ("I'm vegetarian", "I'm not vegetarian anymore, I eat meat again"),
-            ("I prefer Python", "Actually, I prefer Go"),
             ("I prefer Python", "I prefer Go over Python"),
+            ("I use VS Code", "I switched from VS Code to Neovim"),
             ("I use Slack", "We switched from Slack to Zulip"),
             ("I work at Google", "I left Google in May"),
         ] {
@@ -380,6 +493,32 @@ mod tests {
             ("I use Slack", "I use Rust"),
             ("I live in lisbon", "I live in LISBON"),
             ("I work at Google", "I left Berlin"),
+            // A word before the thing makes another thing, and people have several relatives.
+            ("My sister is Anna", "my sister is Maria"),
+            ("My older sister is Anna", "My younger sister is Clara"),
+            ("My dog is called Rex", "My dog is named Bella"),
+            ("My work phone is 555-1234", "My home phone is 555-9999"),
+            ("My favourite red wine is Rioja", "My favourite white wine is Riesling"),
+            // Values of another kind answer another question.
+            ("My wife is Julia", "My wife is Spanish"),
+            ("My boss is Dutch", "My boss is called Helen"),
+            ("My flight is LH1829", "My flight is Tuesday morning"),
+            ("My appointment is Monday", "My appointment is 3:30 pm"),
+            // No home, and no employer.
+            ("I live in Berlin", "I nearly moved to Rome in 2015"),
+            ("I live in Berlin", "We moved in March"),
+            ("I live in Berlin", "We moved to Room 12"),
+            ("I live in Berlin", "\"I moved to Paris,\" said the woman in the film"),
+            ("I work at Bosch", "I joined Anna for dinner"),
+            ("I work at Bosch", "I joined Facebook in 2008"),
+            ("I work at Bosch", "I'm working at Starbucks this morning"),
+            ("I work at Bosch", "I left Bosch early today"),
+            ("I work for Oxfam", "I left Oxfam my old sofa"),
+            ("I'm an accountant", "I'm a football coach on weekends"),
+            // Of tools and tastes one has many: only a change that names the old one is one.
+            ("I use VS Code", "I switched to Neovim"),
+            ("I use Vim", "My colleague switched from Vim to VS Code"),
+            ("I prefer tea", "I now prefer aisle seats"),
         ] {
             assert!(
                 !is_change_of(new, old),

@@ -44,6 +44,21 @@ pub fn is_supposition(clause: &str) -> bool {
     SUPPOSITION.is_match(clause)
 }
 
+/// Returns true if the text behind a new employer shows that it is none ("I joined Anna for dinner",
+/// "I left Bosch early").
+pub fn is_no_employer(matched: &str, rest: &str) -> bool {
+    match () {
+        _ if LEAVING.is_match(matched) => !AFTER_LEAVING.is_match(rest),
+        _ => VISIT.is_match(rest),
+    }
+}
+
+/// Returns true if the text around a home shows that it is none ("I nearly moved to Rome", "moved to
+/// Room 12", "I moved to Sales in March").
+pub fn is_no_home(clause: &str, value: &str) -> bool {
+    clause.contains(['"', '“', '”']) || FORMER.is_match(clause) || NO_PLACE.is_match(value)
+}
+
 /// Slot names with their patterns. Words in capitals stand for entries of [`PARTS`].
 const WORDINGS: [(&str, &str); 13] = [
     (
@@ -57,7 +72,7 @@ const WORDINGS: [(&str, &str); 13] = [
         "lives_in",
         concat!(
             "WE(?:'m| am|'ve|'re| are| have)?ADVERBS",
-            " (?:moved|moving|relocated|relocating)(?: back| over)? (?:in|to|near) NAME",
+            " (?:moved|moving|relocated|relocating)(?: back| over)? to NAME",
         ),
     ),
     (
@@ -100,7 +115,13 @@ const WORDINGS: [(&str, &str); 13] = [
             "(?:(?:'s name)? (?:is|are)(?: now)?(?: called| named)?|'s (?:now|called|named)) NUMBER",
         ),
     ),
-    ("uses", r"\b[Ss]witch(?:ed|ing)?(?: over)?(?: from (?<other>[\w .-]{2,25}?))? to NAME"),
+    (
+        "uses",
+        concat!(
+            "(?:^|WE(?:'m| am|'ve|'re| are| have)?ADVERBS )",
+            r"[Ss]witch(?:ed|ing)?(?: over)?(?: from (?<other>[\w .-]{2,25}?))? to NAME",
+        ),
+    ),
     ("uses", "WEDENIEDADVERBS use NAME"),
     ("diet", r"BEINGDENIED(?: an?)?ADVERBS (?<value>vegetarian|vegan|pescatarian)\b"),
     ("marital_status", "BEINGDENIEDADVERBS (?<value>single|married|divorced|widowed)(?:$|[ .,!;])"),
@@ -150,6 +171,32 @@ static CHANGE: LazyLock<Regex> = LazyLock::new(|| {
         r"(?i)\b(?:actually|now|nowadays|no longer|any ?more|instead|switch(?:ed|ing)?",
         r"|mov(?:ed|ing) to|relocat(?:ed|ing)|chang(?:ed|ing)|these days|from now on|newly",
         r"|promoted|joined|left|quit)\b",
+    ))
+});
+
+static LEAVING: LazyLock<Regex> = LazyLock::new(|| ascii_pattern(r"\b(?:left|quit)\b"));
+
+static AFTER_LEAVING: LazyLock<Regex> = LazyLock::new(|| {
+    ascii_pattern(r"^(?:$|[.,;!]| (?:in|last|this|for|to|and|after|because|but|as|since|on|ago)\b)")
+});
+
+static VISIT: LazyLock<Regex> = LazyLock::new(|| {
+    ascii_pattern(concat!(
+        r"^(?: for\b| (?:this|tomorrow|yesterday) (?:morning|afternoon|evening)| today| tonight",
+        r"| tomorrow| (?:back )?in (?:19|20)[0-9][0-9]\b)",
+    ))
+});
+
+static FORMER: LazyLock<Regex> = LazyLock::new(|| {
+    ascii_pattern(r"(?i)\b(?:nearly|almost|originally|initially|briefly|temporarily|once)\b")
+});
+
+static NO_PLACE: LazyLock<Regex> = LazyLock::new(|| {
+    ascii_pattern(concat!(
+        r"^(?:room|table|seat|row|floor|gate|platform|unit|apartment|apt|suite)\b",
+        r"|^(?:mon|tues|wednes|thurs|fri|satur|sun)day\b",
+        r"|^(?:january|february|march|april|may|june|july|august|september|october|november",
+        r"|december)\b",
     ))
 });
 
