@@ -64,18 +64,25 @@ pub fn read(path: &Path) -> String {
 
 /// Paths of a directory's entries, sorted.
 pub fn entries(dir: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(dir).unwrap_or_else(|e| panic!("reads {}: {e}", dir.display()));
+    sorted(std::fs::read_dir(dir).unwrap_or_else(|e| panic!("reads {}: {e}", dir.display())))
+}
+
+fn sorted(entries: std::fs::ReadDir) -> Vec<PathBuf> {
     let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     paths.sort();
     paths
 }
 
-/// Paths of all files below a directory, sorted.
+/// Paths of all files below a directory, sorted. A directory below may go meanwhile.
 pub fn files_below(dir: &Path) -> Vec<PathBuf> {
-    entries(dir)
-        .into_iter()
-        .flat_map(|path| if path.is_dir() { files_below(&path) } else { vec![path] })
-        .collect()
+    fn below(path: PathBuf) -> Vec<PathBuf> {
+        if !path.is_dir() {
+            return vec![path];
+        }
+        std::fs::read_dir(&path)
+            .map_or(vec![], |entries| sorted(entries).into_iter().flat_map(below).collect())
+    }
+    entries(dir).into_iter().flat_map(below).collect()
 }
 
 /// Finds a word in bytes that may be no text.
