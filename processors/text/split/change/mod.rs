@@ -87,6 +87,8 @@ mod weight {
     pub const WORDS: f32 = -0.9 / 20.0;
     pub const WORDS_BEFORE: f32 = -0.4 / 20.0;
     pub const PAST_EVENT_BEFORE: f32 = -1.5;
+    /// "I used to live in Paris" ends nothing but a stay in Paris.
+    pub const FORMER: f32 = -4.0;
     pub const REACTION: f32 = -1.0;
     /// For each of the two texts that requests help with a task.
     pub const REQUEST: f32 = -1.3;
@@ -248,6 +250,14 @@ impl<'s> Pair<'s> {
         }
     }
 
+    /// True if the new text is about the past, and about nothing that the earlier one mentions but
+    /// the verb.
+    fn is_former_other(&self) -> bool {
+        const VERBS: [&str; 6] = ["live", "work", "drive", "play", "own", "studi"];
+        self.new.announced.as_deref() == Some("used to")
+            && self.rare.iter().all(|stem| VERBS.contains(stem))
+    }
+
     /// Returns the probability of a revision, or `None` if there is neither a cue nor another
     /// number.
     fn probability(&self, before: &EarlierStatement<'_>) -> Option<f32> {
@@ -270,6 +280,7 @@ impl<'s> Pair<'s> {
             + when(self.is_reaction_before, weight::REACTION)
             + when(self.is_request_before, weight::REQUEST)
             + when(self.is_repeated, weight::REPEATED)
+            + when(self.is_former_other(), weight::FORMER)
             + when(self.is_other_person, weight::OTHER_PERSON);
         Some(logistic(sum))
     }
@@ -396,6 +407,19 @@ mod tests {
         assert!(changes > 40 && traps > 40);
         assert!(found * 100 >= changes * 70, "{found} of {changes}");
         assert!(marked * 100 <= traps * 20, "{marked} of {traps}");
+    }
+
+    #[test]
+    fn a_former_home_or_employer_ends_only_itself() {
+        for (earlier, later) in [
+            ("I live in Berlin.", "I used to live in Paris as a student."),
+            ("I work at Bosch.", "I used to work at a bakery when I was 16."),
+        ] {
+            let found = probability(earlier, later, 3.5, true);
+            assert!(found < 0.1, "{earlier:?} → {later:?}: {found}");
+        }
+        let found = probability("I work at Bosch.", "I used to work at Bosch.", 3.5, true);
+        assert!(found > 0.5, "{found}");
     }
 
     #[test]
