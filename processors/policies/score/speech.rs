@@ -9,7 +9,7 @@
 //! 4. The language follows from the script (kana, Han), else from `Words::language`, else from the
 //!    function words found, else from the encoder's vocabulary. A text of up to 100 bytes is small
 //!    talk if its wordings of small talk cover every word; beside a greeting or thanks, a name may
-//!    stay uncovered. Another word there ("hey, vegan") gives `unjudged`.
+//!    stay uncovered. Another English word there ("hey, vegan") gives `unjudged`.
 //! 5. English is read clause by clause (`statement.rs`). Another covered language states something
 //!    if the first person, a trait, a digit, a negation or enough words are found.
 //! 6. A language that is not covered, or that is unknown, gives `unjudged`.
@@ -52,6 +52,8 @@ pub struct SpeechClass {
 const SMALL_TALK_BYTES_MAX: usize = 100;
 /// Uncovered words beside a greeting or thanks: a name.
 const NAME_WORDS_MAX: usize = 1;
+/// Shorter words have no content: "eh", "yo".
+const CONTENT_CHARS: usize = 3;
 /// Words that make a statement in languages whose verb endings carry the first person.
 const STATEMENT_WORDS: usize = 4;
 /// The same in characters, for scripts without spaces.
@@ -78,7 +80,10 @@ pub fn read(reading: &Reading<'_>, words: &Words, rarity: &Rarity) -> SpeechClas
         if is_english { Detected::Surely(ENGLISH) } else { detect(prose, words, &found, rarity) };
     // "I see patients all morning": not a greeting with a name.
     let may_name = !has_phatic_object(&reading.plain);
-    let is_name = |word: &str| may_name && is_name(prose, word);
+    // The lists of empty words are English: in another language any word may be a name.
+    let is_foreign =
+        matches!(language, Detected::Surely(own) | Detected::Perhaps(own) if own != ENGLISH);
+    let is_name = |word: &str| may_name && (is_foreign || is_name(prose, word));
     if folded.len() <= SMALL_TALK_BYTES_MAX {
         let small_talk = small_talk(&folded, &found, language, &is_name)
             .or_else(|| drawn_out_small_talk(&folded, language, &is_name));
@@ -107,7 +112,11 @@ fn is_name(prose: &str, word: &str) -> bool {
     let mut capitalised = prose
         .split(|c: char| !c.is_alphanumeric())
         .filter(|written| written.starts_with(char::is_uppercase));
-    is_light(word) || text::is_stop_word(word) || capitalised.any(|written| fold(written) == word)
+    let is_short = word.chars().count() < CONTENT_CHARS;
+    is_short
+        || is_light(word)
+        || text::is_stop_word(word)
+        || capitalised.any(|written| fold(written) == word)
 }
 
 fn english(reading: &Reading<'_>) -> SpeechClass {

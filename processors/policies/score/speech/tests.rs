@@ -120,7 +120,7 @@ fn a_short_english_statement_is_recognised() {
 fn one_word_beside_a_greeting_is_kept_unless_it_is_a_name() {
     states(&["night owl", "hey, vegan", "thanks, diabetic", "Hello, widowed.", "morning person"]);
     is_small_talk(SmallTalk::Greeting, &["Hi Priya", "Priya, hello", "Good morning, me again"]);
-    is_small_talk(SmallTalk::Thanks, &["Thanks, Tom!"]);
+    is_small_talk(SmallTalk::Thanks, &["Thanks, Tom!", "muchas gracias eh"]);
 }
 
 #[test]
