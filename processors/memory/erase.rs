@@ -70,12 +70,13 @@ impl Repeated {
                 content.trim_end_matches(|c: char| !c.is_alphanumeric()).to_owned()
             }));
         }
-        repeated.texts.retain(|text| !text.is_empty());
+        // A shorter text is a part of many words.
+        repeated.texts.retain(|text| text.chars().count() > 3);
         Ok(repeated)
     }
 
     fn forget(&self, cx: &Context<'_>, staged: &mut Staged<'_>, key: &UserKey) -> Result<()> {
-        if self.texts.is_empty() {
+        if self.texts.is_empty() && self.vectors.is_empty() {
             return Ok(());
         }
         let mut beside = Vec::new();

@@ -73,7 +73,7 @@ fn a_tick_summarises_sessions_and_archives_faded_memories(broker: Broker) {
     // Private to the session, where every session finds the summary.
     ada.event(json!({"type": "remember", "content": "The tour costs nine euros.",
         "scope": "session", "session": "s1", "at": "2026-01-01T10:00:00Z"}));
-    // Of the same kind, but the sender's own.
+    // A memory of the sender's may be of the same kind.
     let own = ada.event(json!({"type": "remember", "content": "A summary of mine.",
         "kind": "summary", "session": "s1", "at": "2026-01-01T10:00:00Z"}));
     ada.tick(Some("2026-01-01T12:00:00Z"));

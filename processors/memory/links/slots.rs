@@ -1,6 +1,6 @@
-//! Slots: facts of one person with one value at a time ("I live in …"). Finds the memories that state
-//! the current value and closes them when a new memory gives another one. A false alarm must cost at most a link,
-//! so only a memory that states nothing else is closed.
+//! Slots: facts of one person with one value at a time ("I live in …"). Finds the memories that
+//! state the current value and closes them when a new memory gives another one. A false alarm must
+//! cost at most a link, so only a memory that states nothing else is closed.
 
 use super::conflicts::Opposed;
 use crate::context::Context;
@@ -19,7 +19,7 @@ const JOINING: &[&str] = &["and", "but", "because", "so", "where", "which"];
 
 /// Neighbours read for values that hold no slot: of two memories with one value, only one holds the
 /// slot.
-pub const NEIGHBOURS: usize = 24;
+pub const NEIGHBOURS: usize = 8;
 
 /// A person who makes statements: one person's fact is none of another's.
 #[derive(Clone, Copy)]
@@ -52,7 +52,9 @@ impl<'a> Person<'a> {
     /// The memory of this person that holds the slot, and the value. Older stores have one holder
     /// for all people, under the plain name.
     fn holder(self, staged: &Staged<'_>, key: &UserKey, name: &str) -> Result<Option<Holder>> {
-        for stored in BTreeSet::from([self.slot(name).as_str(), name]) {
+        let own = self.slot(name);
+        // Order matters: the plain name may still have a value that is closed since.
+        for stored in [own.as_str(), name].into_iter().take(if own == name { 1 } else { 2 }) {
             let Some(holder) = staged.slot(key, stored)? else { continue };
             let memory = staged.memory(key, holder.memory)?.filter(|memory| self.made(memory));
             if let Some(memory) = memory {
@@ -124,11 +126,11 @@ pub fn replaced(
         let memory = staged.memory(key, *id)?.filter(|memory| {
             person.made(memory)
                 && memory.scope == Scope::User
+                && memory.valid_to.is_none()
                 && !memory.stands_alone()
-                && states_one_fact(&memory.content)
         });
         let Some(memory) = memory else { continue };
-        if replace(&single, &memory.content) {
+        if replace(&single, &memory.content) && states_one_fact(&memory.content) {
             add(memory);
         }
     }

@@ -335,7 +335,7 @@ static THIRD_PERSON: LazyLock<Regex> = LazyLock::new(|| {
             r"(?:mum|mom|mummy|mommy|dad|daddy|grandma|grandpa|granny|nan|auntie|hubby|wifey)",
             r"(?:'s| is| was| has| had| needs| went)",
         ),
-        // "me and ama broke up" begins with the speaker, "the client is japanese" with a thing.
+        // Things of the speaker's work and home: "the client is Japanese".
         r"the (?:client|customer|boss|tenant|landlord|password|code|pin|deadline|budget)(?:'s| is| was)",
     ])
 });

@@ -34,7 +34,7 @@ use storage::shard::Shard;
 
 /// Candidates of a request with filters. The best hundred could all be of the wrong kind.
 const FILTERED_CANDIDATES: usize = 10_000;
-/// The share of the candidates that may be no answer before more are read.
+/// More candidates are read where more than one in this many is no answer.
 const CROWDED: usize = 4;
 /// Points of the curve of a memory: one for every dozen pixels of a wide screen.
 const FADE_POINTS: usize = 100;

@@ -515,7 +515,7 @@ mod tests {
             ("I work at Bosch", "I left Bosch early today"),
             ("I work for Oxfam", "I left Oxfam my old sofa"),
             ("I'm an accountant", "I'm a football coach on weekends"),
-            // Of tools and tastes one has many: only a change that names the old one is one.
+            // People have many tools and tastes: a change has to name the old one.
             ("I use VS Code", "I switched to Neovim"),
             ("I use Vim", "My colleague switched from Vim to VS Code"),
             ("I prefer tea", "I now prefer aisle seats"),
