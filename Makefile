@@ -68,7 +68,7 @@ ifeq ($(KEEPSAKE_TEST_KAFKA),skip)
 	@$(skipped)
 endif
 
-test-all: check-build ## the multilingual encoder, after its set-up (91 MB more); the deployment; the dashboards; the clients, and those of mem0; the explorer
+test-all: check-build ## the multilingual encoder, after its set-up (91 MB more); the deployment; the dashboards; the clients, those of mem0, and those of the embedded log; the explorer
 	$(call step,model,deploy/model/setup.sh)
 	$(call step,multilingual model,deploy/model/setup.sh --multilingual)
 	$(call step,multilingual tests,KEEPSAKE_TEST_MODEL='$(MODEL)' KEEPSAKE_TEST_MULTILINGUAL='$(MODEL)-multilingual' cargo test --locked multilingual -- --nocapture)
@@ -77,10 +77,12 @@ test-all: check-build ## the multilingual encoder, after its set-up (91 MB more)
 	$(call step,dashboards,deploy/grafana/check.sh)
 	$(call step,clients,tests/clients/run.sh)
 	$(call step,clients of mem0,tests/mem0/run.sh || (($$? == 4)))
+	$(call step,clients of the embedded log,tests/embedded/run.sh)
 	$(call step,explorer,tests/explorer/run.sh || (($$? == 4)))
 
-sim: check-build ## 10,000 simulated runs with fault injection (KEEPSAKE_SIM_SEEDS sets the number; KEEPSAKE_SIM_SEED repeats one)
+sim: check-build ## 10,000 simulated runs with fault injection (KEEPSAKE_SIM_SEEDS sets the number; KEEPSAKE_SIM_SEED repeats one), and 100,000 power losses of the embedded log (KEEPSAKE_POWER_SEEDS, KEEPSAKE_POWER_SEED)
 	$(call step,simulator,KEEPSAKE_SIM_SEEDS=$(or $(KEEPSAKE_SIM_SEEDS),10000) cargo test --locked --test integration sim:: -- --nocapture)
+	$(call step,power loss of the embedded log,KEEPSAKE_POWER_SEEDS=$(or $(KEEPSAKE_POWER_SEEDS),100000) cargo test --locked -p keepsake-embedded power_loss)
 
 fuzz: check-build check-fuzz ## fuzzing with cargo-fuzz, FUZZ_SECONDS for each target (FUZZ=--sanitizer=none runs on a stable compiler)
 	$(call step,fuzzing,\
@@ -90,10 +92,10 @@ fuzz: check-build check-fuzz ## fuzzing with cargo-fuzz, FUZZ_SECONDS for each t
 			.keepsake/fuzz/$$target tests/data/fuzz/$$target -- -max_len=65536 -timeout=5 -max_total_time=$(FUZZ_SECONDS); \
 	done)
 
-torture: check-build check-kafka ## 200 kills, pauses and broker restarts of three processes, 200 failures of one of three brokers, and the last release in one group with this version (KEEPSAKE_TORTURE_KILLS, KEEPSAKE_TORTURE_BROKERS)
+torture: check-build check-kafka ## 200 kills, pauses and broker restarts of three processes, 200 failures of one of three brokers, 200 kills of a process on the embedded log, and the last release in one group with this version (KEEPSAKE_TORTURE_KILLS, KEEPSAKE_TORTURE_BROKERS, KEEPSAKE_TORTURE_EMBEDDED)
 	$(call step,Apache Kafka,deploy/kafka/kafka.sh jars)
 	$(call step,last release,$(last_release))
-	$(call step,torture,$(last_release); KEEPSAKE_TORTURE_KILLS=$(or $(KEEPSAKE_TORTURE_KILLS),200) KEEPSAKE_TORTURE_BROKERS=$(or $(KEEPSAKE_TORTURE_BROKERS),200) cargo test --locked --test integration torture:: -- --nocapture --test-threads=1)
+	$(call step,torture,$(last_release); KEEPSAKE_TORTURE_KILLS=$(or $(KEEPSAKE_TORTURE_KILLS),200) KEEPSAKE_TORTURE_BROKERS=$(or $(KEEPSAKE_TORTURE_BROKERS),200) KEEPSAKE_TORTURE_EMBEDDED=$(or $(KEEPSAKE_TORTURE_EMBEDDED),200) cargo test --locked --test integration torture:: -- --nocapture --test-threads=1)
 
 # Without the commit in the history (exit 4) the test of both versions skips loudly.
 last_release = if release=$$(tests/data/last-release.sh); then export KEEPSAKE_TEST_LAST_RELEASE="$$release"; else (($$? == 4)); fi
@@ -119,7 +121,7 @@ kafka: check-kafka ## fetch Apache Kafka for the tests into .keepsake
 
 clean: ## remove builds and downloads; a store in .keepsake stays
 	cargo clean
-	rm -rf .keepsake/cache .keepsake/clients .keepsake/explorer .keepsake/tools .keepsake/model .keepsake/model-multilingual .keepsake/kafka-*
+	rm -rf .keepsake/cache .keepsake/clients .keepsake/embedded .keepsake/explorer .keepsake/tools .keepsake/model .keepsake/model-multilingual .keepsake/kafka-*
 
 release:
 	$(call step,build,cargo build --release --locked)

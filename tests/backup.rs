@@ -6,7 +6,7 @@ use crate::support::client::{acknowledged, contents, memory_id, outcome};
 use crate::support::program::{Printed, command, parsed, run};
 use crate::support::service::Place;
 use crate::support::workload::comparable;
-use crate::support::{Broker, Child, Client, Running, eventually, kafka, on_kafka, scratch};
+use crate::support::{Broker, Child, Client, Running, eventually, on_both_brokers, scratch};
 use log::broker::{Broker as _, OutgoingRecord};
 use serde_json::{Value, json};
 use simulated::Tombstones;
@@ -51,10 +51,10 @@ fn refused(place: &Place, arguments: &[&str], fault: &str) -> String {
 
 /// The same topics and group on another broker, or under another prefix, with an empty directory.
 fn target(of: &Place, servers: Option<&str>) -> Place {
-    let mut place = Place::new(Broker::Kafka, &[]);
+    let mut place = Place::lasting(of.broker, &[]);
     if let Some(servers) = servers {
         place.prefix.clone_from(&of.prefix);
-        place.options.push(("kafka.bootstrap_servers".to_owned(), servers.to_owned()));
+        servers.clone_into(&mut place.servers);
     }
     place
 }
@@ -144,7 +144,7 @@ fn wait_until_quiet(place: &Place) {
     });
 }
 
-on_kafka! {
+on_both_brokers! {
     a_backup_goes_into_another_cluster_and_on_from_there_exactly_once
     events_that_no_shard_had_applied_are_in_the_backup
     a_backup_beside_a_service_at_work_is_what_its_writer_had
@@ -157,8 +157,8 @@ on_kafka! {
     an_export_of_a_tenant_is_imported_once_with_all_that_a_memory_has
 }
 
-fn a_backup_goes_into_another_cluster_and_on_from_there_exactly_once() {
-    let running = Running::start(Broker::Kafka, &[]);
+fn a_backup_goes_into_another_cluster_and_on_from_there_exactly_once(broker: Broker) {
+    let running = Running::lasting(broker, &[]);
     let client = running.client();
     publish(&client, "one");
     let dir = backup_dir();
@@ -180,10 +180,10 @@ fn a_backup_goes_into_another_cluster_and_on_from_there_exactly_once() {
     let before = everything(&client);
     let ids = all_ids(&client);
     let asked = comparable(&bob.recall("What opens the shed?"));
-    drop(running.stop());
+    let place = running.stop();
 
-    let servers = kafka::start_in(&scratch::dir("kafka")).expect("a second Kafka");
-    let other = target(&place_of(&client), Some(&servers));
+    let servers = broker.another();
+    let other = target(&place, Some(&servers));
     let restored = done(&other, &["restore", path(&dir)]);
     assert_eq!(digests(&restored), digests(&more), "{restored:#}");
     let running = Running::at(other);
@@ -214,13 +214,8 @@ fn a_backup_goes_into_another_cluster_and_on_from_there_exactly_once() {
     running.stop();
 }
 
-/// The place of a service that has stopped.
-fn place_of(client: &Client) -> Place {
-    Place { prefix: client.prefix.clone(), ..Place::new(Broker::Kafka, &[]) }
-}
-
-fn events_that_no_shard_had_applied_are_in_the_backup() {
-    let running = Running::start(Broker::Kafka, &[]);
+fn events_that_no_shard_had_applied_are_in_the_backup(broker: Broker) {
+    let running = Running::lasting(broker, &[]);
     publish(&running.client(), "one");
     let place = running.stop();
     let client = place.client();
@@ -291,8 +286,8 @@ fn reaches_all(client: &Client, text: &str) {
     }
 }
 
-fn a_backup_beside_a_service_at_work_is_what_its_writer_had() {
-    let running = Running::start(Broker::Kafka, &[]);
+fn a_backup_beside_a_service_at_work_is_what_its_writer_had(broker: Broker) {
+    let running = Running::lasting(broker, &[]);
     let client = running.client();
     publish(&client, "one");
     let dir = backup_dir();
@@ -343,8 +338,8 @@ fn a_backup_beside_a_service_at_work_is_what_its_writer_had() {
     running.stop();
 }
 
-fn a_lost_memories_topic_is_restored_and_the_events_since_are_applied() {
-    let running = Running::start(Broker::Kafka, &[]);
+fn a_lost_memories_topic_is_restored_and_the_events_since_are_applied(broker: Broker) {
+    let running = Running::lasting(broker, &[]);
     let client = running.client();
     publish(&client, "one");
     let dir = backup_dir();
@@ -353,7 +348,7 @@ fn a_lost_memories_topic_is_restored_and_the_events_since_are_applied() {
     client.user(TENANT, "eve").event(json!({"type": "forget", "everything": true}));
     let before = everything(&client);
     let place = running.stop();
-    Admin::of(kafka::servers()).delete_topic(&place.config().topics.memories());
+    Admin::of(broker.lasting()).delete_topic(&place.config().topics.memories());
     let place = Place { dir: scratch::dir("empty"), ..place };
     let report = eventually("the topic is gone", || {
         let printed = keepsake(&place, &["restore", path(&dir), "--json"]);
@@ -383,8 +378,8 @@ fn killed(place: &Place, arguments: &[&str], after: Duration) -> bool {
     ended.is_none()
 }
 
-fn an_interrupted_backup_or_restore_harms_nothing_and_goes_on() {
-    let running = Running::start(Broker::Kafka, &[]);
+fn an_interrupted_backup_or_restore_harms_nothing_and_goes_on(broker: Broker) {
+    let running = Running::lasting(broker, &[]);
     let client = running.client();
     publish(&client, "one");
     let dir = backup_dir();
@@ -458,8 +453,8 @@ fn has_records_and_no_meta(place: &Place) -> bool {
     records.len() > 10 && metas == 0
 }
 
-fn a_damaged_file_is_found_and_named() {
-    let running = Running::start(Broker::Kafka, &[]);
+fn a_damaged_file_is_found_and_named(broker: Broker) {
+    let running = Running::lasting(broker, &[]);
     publish(&running.client(), "one");
     let dir = backup_dir();
     done(&running.place, &["backup", path(&dir)]);
@@ -498,8 +493,8 @@ fn a_damaged_file_is_found_and_named() {
     running.stop();
 }
 
-fn a_restore_refuses_by_name_what_it_would_spoil() {
-    let running = Running::start(Broker::Kafka, &[]);
+fn a_restore_refuses_by_name_what_it_would_spoil(broker: Broker) {
+    let running = Running::lasting(broker, &[]);
     publish(&running.client(), "one");
     let dir = backup_dir();
     done(&running.place, &["backup", path(&dir)]);
@@ -532,15 +527,15 @@ fn a_restore_refuses_by_name_what_it_would_spoil() {
     let other = target(&place, None).with("topics.marks_key", &"k".repeat(40));
     refused(&other, &restore, "signing-key-differs");
 
-    let foreign = Running::start(Broker::Kafka, &[]);
+    let foreign = Running::lasting(broker, &[]);
     let message = refused(&foreign.place, &["backup", path(&dir)], "backup-of-another-log");
     assert!(message.contains("another directory"), "{message}");
     foreign.stop();
     refused(&target(&place, None), &["restore", path(&scratch::dir("none"))], "backup-damaged");
 }
 
-fn law_forgotten_survives_a_restore_of_an_old_backup() {
-    let running = Running::start(Broker::Kafka, &[]);
+fn law_forgotten_survives_a_restore_of_an_old_backup(broker: Broker) {
+    let running = Running::lasting(broker, &[]);
     let client = running.client();
     publish(&client, "one");
     let secret = client.user(TENANT, "fay").remember("Fay fears the tall tower.");
@@ -578,8 +573,8 @@ fn law_forgotten_survives_a_restore_of_an_old_backup() {
     running.stop();
 }
 
-fn a_mirror_with_other_offsets_continues_the_backup() {
-    let running = Running::start(Broker::Kafka, &[]);
+fn a_mirror_with_other_offsets_continues_the_backup(broker: Broker) {
+    let running = Running::lasting(broker, &[]);
     let client = running.client();
     publish(&client, "one");
     let dir = backup_dir();
@@ -600,7 +595,7 @@ fn a_mirror_with_other_offsets_continues_the_backup() {
     let copies = client.read_raw("events").iter().filter(|it| it.header(VIA).is_some()).count();
     assert!(copies > 2, "the mirror has forwarded copies, which must not be applied");
 
-    let servers = kafka::start_in(&scratch::dir("kafka")).expect("a second Kafka");
+    let servers = broker.another();
     let name = format!("main.{}events", running.place.prefix);
     let other = target(&running.place, Some(&servers));
     // The topic of the mirror has as many partitions, and begins with records of its own.
@@ -709,8 +704,8 @@ impl MirrorOf<'_> {
     }
 }
 
-fn an_export_of_a_tenant_is_imported_once_with_all_that_a_memory_has() {
-    let running = Running::start(Broker::Kafka, &[]);
+fn an_export_of_a_tenant_is_imported_once_with_all_that_a_memory_has(broker: Broker) {
+    let running = Running::lasting(broker, &[]);
     let client = running.client();
     let ada = client.user(TENANT, "ada");
     for event in [
@@ -760,7 +755,7 @@ fn an_export_of_a_tenant_is_imported_once_with_all_that_a_memory_has() {
         \"content\":\"\",\"created_at\":\"2024-01-01T00:00:00Z\",\"importance\":7}}\nno json\n";
     std::fs::write(&damaged, format!("{text}{broken}")).expect("a scratch file");
 
-    let other = Running::start(Broker::Kafka, &[]);
+    let other = Running::lasting(broker, &[]);
     let dry = keepsake(&other.place, &["import", path(&damaged), "--dry-run", "--json"]);
     let report = parsed(&dry);
     assert_eq!((dry.0, &report["refused"]), (Some(1), &json!(2)), "{report:#}");

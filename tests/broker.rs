@@ -1,10 +1,10 @@
 //! Conformance suite for every implementation of [`Broker`]: the properties that the processors
 //! rely on.
 //!
-//! It runs against a real Kafka and against the broker in memory, so that the simulator's broker
-//! behaves like Kafka.
+//! It runs against a real Kafka, the embedded broker and the broker in memory, so that the other two
+//! behave like Kafka.
 
-use crate::support::{PATIENCE, eventually, kafka};
+use crate::support::{self, PATIENCE, eventually};
 use ::kafka::{Connection, TopicSpec};
 use domain::UserKey;
 use domain::fault::Fault;
@@ -69,12 +69,20 @@ impl Setup {
     }
 
     fn on_kafka() -> Setup {
+        Setup::on(support::Broker::Kafka.lasting())
+    }
+
+    fn on_embedded() -> Setup {
+        Setup::on(support::Broker::Embedded.lasting())
+    }
+
+    fn on(servers: &str) -> Setup {
         let group = format!("broker{}", crate::support::scratch::number());
-        let servers = kafka::servers().to_owned();
+        let servers = servers.to_owned();
         // A member learns of a rebalance with its next heartbeat.
         let options = [("session.timeout.ms", "6000"), ("heartbeat.interval.ms", "300")];
         let options = options.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-        let broker = Connection { servers: servers.clone(), options, embedded: false };
+        let broker = Connection { servers: servers.clone(), options };
         let [events, changelog, narrow] =
             ["events", "changelog", "narrow"].map(|topic| format!("{group}.{topic}"));
         let topic = |name: &String, partitions, settings| TopicSpec {
@@ -323,6 +331,11 @@ macro_rules! on_every_broker {
             #[test]
             fn in_memory() {
                 super::$scenario(&super::Setup::in_memory());
+            }
+
+            #[test]
+            fn on_embedded() {
+                super::$scenario(&super::Setup::on_embedded());
             }
 
             #[test]

@@ -2,9 +2,12 @@
 
 use crate::support::program::{bare_command, command, parsed, run, run_bare};
 use crate::support::service::Place;
-use crate::support::{Broker, Child, on_kafka, scratch, validator};
+use crate::support::{Broker, Child, on_both_brokers, scratch, validator};
 use serde_json::{Value, json};
-use std::process::{Output, Stdio};
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{self, Command, Output, Stdio};
 
 #[test]
 fn every_command_has_a_help_text() {
@@ -177,7 +180,7 @@ fn a_configuration_is_checked_and_shown() {
         ("http.listen=here", "http.listen"),
         ("topics.prefix=bad prefix/", "topics.prefix"),
         ("profile=none-such", "none-such"),
-        ("store.durability=eternal", "store.durability"),
+        ("store.standby=perhaps", "store.standby"),
         ("shadow.profile=none-such", "none-such"),
         ("shadow.profile=alma", "alma"),
         ("shadow.profile=keepsake", "is already the profile"),
@@ -373,14 +376,17 @@ fn commands_use_a_service_on_the_embedded_broker() {
         assert!(!stdout.contains('\u{1b}'), "no colours without a terminal: {stdout:?}");
     }
 
-    let watch = ["tail", "decisions", "--user", "ada", "--outcome", "dropped", "--exit", "--json"];
-    let (code, stdout, stderr) = run(command(&place).args(watch));
+    // The last offsets of a partition are not all decisions: each transaction ends with a marker.
+    let (last, dropped) = (["--last", "100"], ["--outcome", "dropped"]);
+    let watch = [&["tail", "decisions", "--user", "ada", "--exit", "--json"], &last[..], &dropped];
+    let watch = watch.concat();
+    let (code, stdout, stderr) = run(command(&place).args(&watch));
     let decisions = json_lines(&stdout);
     let candidates: Vec<&str> =
         decisions.iter().filter_map(|decision| decision["candidate"].as_str()).collect();
     assert_eq!((code, candidates), (Some(0), vec!["Hi there!"]), "{stdout}{stderr}");
 
-    let (code, stdout, stderr) = run(command(&place).args(watch).arg("--shadow"));
+    let (code, stdout, stderr) = run(command(&place).args(&watch).arg("--shadow"));
     let shadows = json_lines(&stdout);
     let shadows: Vec<&Value> =
         shadows.iter().filter(|one| one["shadow"] == true).map(|one| &one["candidate"]).collect();
@@ -427,12 +433,109 @@ fn without_a_service_a_command_names_the_missing_broker() {
     let (code, _, stderr) = run_bare(&["recall", "--user", "ada", "anything"]);
     assert_eq!(code, Some(1));
     assert!(stderr.contains("keepsake serve") && stderr.contains("broker-unreachable"), "{stderr}");
+    assert!(stderr.contains("no keepsake runs on /"), "the directory is absolute: {stderr}");
 }
 
-on_kafka! { topics_are_created_and_checked }
+/// Starts `keepsake serve` and returns the first line that it prints.
+fn first_line(serve: &mut Command) -> (process::Child, String) {
+    let serve = serve.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = serve.spawn().expect("cargo builds the program before this test");
+    let mut line = String::new();
+    let stdout = child.stdout.as_mut().expect("piped");
+    BufReader::new(stdout).read_line(&mut line).expect("the output is text");
+    (child, line)
+}
 
-fn topics_are_created_and_checked() {
-    let place = Place::new(Broker::Kafka, &[]);
+fn terminated(mut child: process::Child) {
+    let sent = Command::new("kill").arg(child.id().to_string()).status();
+    assert!(sent.expect("`kill` is installed").success());
+    let status = child.wait().expect("the process is a child of this one");
+    assert_eq!(status.code(), Some(0), "{status}");
+}
+
+#[test]
+fn serve_keeps_what_it_is_told_and_says_where() {
+    let place = Place::new(Broker::Embedded, &[]);
+    let data = place.data().display().to_string();
+    let (serve, line) = first_line(command(&place).arg("serve"));
+    assert!(
+        line.starts_with(&format!("ready: 0 memories of 0 users in {data}, Kafka at ")),
+        "{line}"
+    );
+    for (user, text) in
+        [("ada", "I live in Lisbon."), ("ada", "The key is blue."), ("zoe", "I sail.")]
+    {
+        reply_of(&place, &["remember", "--user", user, text]);
+    }
+    // A command finds the service by its directory alone, from any working directory.
+    let prefix = format!("topics.prefix={}", place.prefix);
+    let list = ["list", "--user", "zoe", "--data", &data, "--set", &prefix];
+    let (code, stdout, stderr) = run_bare(&list);
+    assert!(code == Some(0) && stdout.contains("I sail."), "{code:?}: {stdout}{stderr}");
+    terminated(serve);
+    assert!(!place.data().join("address").exists(), "nothing runs there");
+
+    let (serve, line) = first_line(command(&place).arg("serve"));
+    assert!(line.starts_with(&format!("ready: 3 memories of 2 users in {data},")), "{line}");
+    assert_eq!(
+        reply_of(&place, &["list", "--user", "ada"])["memories"].as_array().map(Vec::len),
+        Some(2)
+    );
+    terminated(serve);
+}
+
+#[test]
+fn an_ephemeral_service_leaves_nothing() {
+    let (serve, line) = first_line(
+        bare_command(&scratch::dir("cli"))
+            .args(["serve", "--ephemeral", "--set", "embedder.model=hash"])
+            .args(["--set", "http.listen=127.0.0.1:0"]),
+    );
+    assert!(line.contains("keeps nothing"), "{line}");
+    let (_, rest) = line.split_once(" in ").expect("the line names the directory");
+    let dir = Path::new(rest.split(',').next().expect("not empty"));
+    assert!(dir.join("address").is_file(), "{line}");
+    terminated(serve);
+    assert!(!dir.exists(), "{line}");
+    let (code, _, stderr) = run_bare(&["serve", "--ephemeral", "--brokers", "127.0.0.1:9"]);
+    assert!(code == Some(2) && stderr.contains("--ephemeral"), "{code:?}: {stderr}");
+}
+
+#[test]
+fn a_taken_port_stops_the_service_with_the_way_to_find_who_has_it() {
+    let place = Place::new(Broker::Embedded, &[]);
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = taken.local_addr().expect("bound").to_string();
+    let place = place.with("embedded.listen", &address);
+    let (code, _, stderr) = run(command(&place).arg("serve"));
+    assert_eq!(code, Some(1), "{stderr}");
+    for word in [address.as_str(), "ss -ltnp", "embedded.listen=127.0.0.1:0", "address-taken"] {
+        assert!(stderr.contains(word), "{word}: {stderr}");
+    }
+}
+
+#[test]
+fn a_start_without_an_encoder_names_the_places_that_were_searched() {
+    let (code, _, stderr) = run_bare(&["serve"]);
+    assert_eq!(code, Some(1), "{stderr}");
+    for word in ["model-unusable", "/data/model", "/share/keepsake/model", "setup.sh", "hash"] {
+        assert!(stderr.contains(word), "{word}: {stderr}");
+    }
+}
+
+#[test]
+fn config_show_has_the_effective_directories() {
+    let (_, stdout, _) = run_bare(&["config", "show", "--json", "--data", "/d"]);
+    let shown: Value = serde_json::from_str(&stdout).expect("the output is JSON");
+    assert_eq!(shown["data.dir"], json!({"value": "\"/d\"", "from": "--data"}));
+    assert_eq!(shown["store.dir"]["value"], "\"/d/store\"");
+    assert_eq!(shown["events.keep_ms"]["value"], "2592000000");
+}
+
+on_both_brokers! { topics_are_created_and_checked }
+
+fn topics_are_created_and_checked(broker: Broker) {
+    let place = Place::lasting(broker, &[]);
     let (code, _, stderr) = run(command(&place).args(["topics", "check"]));
     assert!(code == Some(1) && stderr.contains("topic-missing"), "{code:?}: {stderr}");
     let (code, _, stderr) = run(command(&place.with("topics.create", "false")).arg("serve"));

@@ -5,7 +5,6 @@ use crate::support::client::{acknowledged, outcome};
 use crate::support::program::{Printed, command, run};
 use crate::support::service::Place;
 use crate::support::{Broker, Child, Client, Message, Running, eventually, on_both_brokers};
-use kafka::Embedded;
 use serde_json::{Value, json};
 
 on_both_brokers! {
@@ -13,34 +12,18 @@ on_both_brokers! {
     the_dead_letter_breaker_stops_the_process_without_loss_or_repetition
 }
 
-/// A broker that outlives the services on it. The embedded broker of a service would end with the
-/// service.
+/// A broker that outlives the services on it.
 struct LastingBroker {
     place: Place,
-    servers: String,
-    _embedded: Option<Embedded>,
 }
 
 impl LastingBroker {
     fn new(broker: Broker) -> LastingBroker {
-        if broker == Broker::Kafka {
-            let place = Place::new(broker, &[]);
-            return LastingBroker { place, servers: broker.servers().to_owned(), _embedded: None };
-        }
-        let embedded = Embedded::start().expect("the embedded broker needs no files");
-        let servers = embedded.servers();
-        let options = [
-            ("kafka.bootstrap_servers", servers.as_str()),
-            ("kafka.librdkafka.fetch.wait.max.ms", "1"), // this broker does not wake long polls
-            ("store.durability", "local"),               // this broker has no transactions
-        ];
-        let place = Place::new(broker, &options);
-        embedded.create(&service::run::topics(&place.config())).expect("the topics are new");
-        LastingBroker { place, servers, _embedded: Some(embedded) }
+        LastingBroker { place: Place::lasting(broker, &[]) }
     }
 
     fn client(&self) -> Client {
-        Client::connect(&self.servers, &self.place.prefix)
+        self.place.client()
     }
 
     fn run(&self, arguments: &[&str]) -> Printed {

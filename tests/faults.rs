@@ -7,22 +7,25 @@ use crate::support::program::{command, run};
 use crate::support::service::Place;
 use crate::support::workload::{Ends, memories_by_user, record, stream, users, wait_until_applied};
 use crate::support::{
-    Broker, Child, Client, Message, Running, eventually, kafka, on_kafka, scratch,
+    Broker, Child, Client, Message, Running, eventually, kafka, on_both_brokers, on_kafka, scratch,
 };
 use serde_json::json;
 use std::time::Duration;
 
-on_kafka! {
+on_both_brokers! {
     a_deleted_topic_stops_the_service_with_topic_missing
     added_partitions_stop_the_service_with_partitions_differ
     events_lost_to_retention_stop_the_service_with_events_gone
-    memories_lost_to_retention_stop_the_service_with_changelog_incomplete
     a_second_group_on_the_same_topics_stops_the_service_with_changelog_shared
-    a_topic_that_loses_or_stalls_data_stops_the_service_with_topic_misconfigured
     a_damaged_store_whose_events_are_gone_stops_the_service_each_time
-    a_record_too_large_for_the_broker_stops_the_service_and_is_not_lost
     a_record_that_compression_brings_past_the_broker_becomes_a_dead_letter_without_its_value
     a_full_disk_stops_the_service_and_nothing_is_lost
+}
+
+on_kafka! {
+    memories_lost_to_retention_stop_the_service_with_changelog_incomplete
+    a_topic_that_loses_or_stalls_data_stops_the_service_with_topic_misconfigured
+    a_record_too_large_for_the_broker_stops_the_service_and_is_not_lost
     the_service_waits_for_a_broker_that_is_down
 }
 
@@ -37,27 +40,27 @@ pub fn assert_stops(child: &mut Child, code: i32, name: &str) {
     );
 }
 
-fn started(options: &[(&str, &str)]) -> (Place, Child, Client) {
-    let place = Place::new(Broker::Kafka, options);
+fn started(broker: Broker, options: &[(&str, &str)]) -> (Place, Child, Client) {
+    let place = Place::lasting(broker, options);
     let mut child = Child::start(&place);
     child.wait_until_ready();
     let client = place.client();
     (place, child, client)
 }
 
-fn a_deleted_topic_stops_the_service_with_topic_missing() {
+fn a_deleted_topic_stops_the_service_with_topic_missing(broker: Broker) {
     let (_, mut child, client) =
-        started(&[("kafka.librdkafka.topic.metadata.refresh.interval.ms", "500")]);
+        started(broker, &[("kafka.librdkafka.topic.metadata.refresh.interval.ms", "500")]);
     client.user("faults", "ada").turn("I live in Lisbon");
-    Admin::of(kafka::servers()).delete_topic(&client.topic("events"));
+    Admin::of(broker.lasting()).delete_topic(&client.topic("events"));
     assert_stops(&mut child, 1, "topic-missing");
 }
 
-fn added_partitions_stop_the_service_with_partitions_differ() {
+fn added_partitions_stop_the_service_with_partitions_differ(broker: Broker) {
     let (place, mut child, client) =
-        started(&[("kafka.librdkafka.topic.metadata.refresh.interval.ms", "500")]);
+        started(broker, &[("kafka.librdkafka.topic.metadata.refresh.interval.ms", "500")]);
     client.user("faults", "ada").turn("I live in Lisbon");
-    let admin = Admin::of(kafka::servers());
+    let admin = Admin::of(broker.lasting());
     admin.add_partitions(&client.topic("events"), 4);
     assert_stops(&mut child, 3, "partitions-differ");
     for topic in ["recalls", "memories"] {
@@ -66,8 +69,8 @@ fn added_partitions_stop_the_service_with_partitions_differ() {
     assert_stops(&mut Child::start(&place), 3, "partitions-differ");
 }
 
-fn events_lost_to_retention_stop_the_service_with_events_gone() {
-    let (place, mut child, client) = started(&[]);
+fn events_lost_to_retention_stop_the_service_with_events_gone(broker: Broker) {
+    let (place, mut child, client) = started(broker, &[]);
     let ada = client.user("faults", "ada");
     ada.turn("I live in Lisbon");
     child.signal("-TERM");
@@ -80,7 +83,7 @@ fn events_lost_to_retention_stop_the_service_with_events_gone() {
             ),
         );
     }
-    Admin::of(kafka::servers()).truncate(&client.topic("events"), 3);
+    Admin::of(broker.lasting()).truncate(&client.topic("events"), 3);
     assert_stops(&mut Child::start(&place), 3, "events-gone");
 
     let skipped = Running::at(place.with("ingest.skip_gone", "true"));
@@ -91,7 +94,7 @@ fn events_lost_to_retention_stop_the_service_with_events_gone() {
 
 /// The topic was set to delete for a while, and the disk is lost afterwards.
 fn memories_lost_to_retention_stop_the_service_with_changelog_incomplete() {
-    let (place, mut child, client) = started(&[]);
+    let (place, mut child, client) = started(Broker::Kafka, &[]);
     let ada = client.user("faults", "ada");
     ada.turn("I live in Lisbon");
     let admin = Admin::of(kafka::servers());
@@ -117,8 +120,8 @@ fn memories_lost_to_retention_stop_the_service_with_changelog_incomplete() {
     Running::at(again).stop();
 }
 
-fn a_second_group_on_the_same_topics_stops_the_service_with_changelog_shared() {
-    let (place, mut child, client) = started(&[]);
+fn a_second_group_on_the_same_topics_stops_the_service_with_changelog_shared(broker: Broker) {
+    let (place, mut child, client) = started(broker, &[]);
     let ada = client.user("faults", "ada");
     ada.turn("I live in Lisbon");
     let ours = place.config().kafka.group_id.clone();
@@ -137,7 +140,7 @@ fn a_second_group_on_the_same_topics_stops_the_service_with_changelog_shared() {
 }
 
 fn a_topic_that_loses_or_stalls_data_stops_the_service_with_topic_misconfigured() {
-    let (place, mut child, client) = started(&[]);
+    let (place, mut child, client) = started(Broker::Kafka, &[]);
     child.signal("-TERM");
     assert!(child.wait().success());
     let admin = Admin::of(kafka::servers());
@@ -170,15 +173,17 @@ fn a_topic_that_loses_or_stalls_data_stops_the_service_with_topic_misconfigured(
     assert!(child.wait().success());
 }
 
-/// With `local` the store is the only copy of what the topic no longer has.
-fn a_damaged_store_whose_events_are_gone_stops_the_service_each_time() {
-    let (place, mut child, client) = started(&[("store.durability", "local")]);
+/// Without the changelog the store is the only copy of what the events topic no longer has.
+fn a_damaged_store_whose_events_are_gone_stops_the_service_each_time(broker: Broker) {
+    let (place, mut child, client) = started(broker, &[]);
     let ada = client.user("faults", "ada");
     ada.turn("I live in Lisbon");
     let before = ada.list().len();
     child.signal("-TERM");
     assert!(child.wait().success());
-    Admin::of(kafka::servers()).truncate(&client.topic("events"), 3);
+    let admin = Admin::of(broker.lasting());
+    admin.truncate(&client.topic("events"), 3);
+    admin.delete_topic(&client.topic("memories"));
     let shards: Vec<_> = std::fs::read_dir(&place.dir)
         .expect("the service made it")
         .flatten()
@@ -199,7 +204,7 @@ fn a_damaged_store_whose_events_are_gone_stops_the_service_each_time() {
 }
 
 fn a_record_too_large_for_the_broker_stops_the_service_and_is_not_lost() {
-    let (place, mut child, client) = started(&[]);
+    let (place, mut child, client) = started(Broker::Kafka, &[]);
     let ada = client.user("faults", "ada");
     let admin = Admin::of(kafka::servers());
     admin.set(&client.topic("memories"), "max.message.bytes", "2000");
@@ -213,9 +218,11 @@ fn a_record_too_large_for_the_broker_stops_the_service_and_is_not_lost() {
 }
 
 /// The broker limits a record as its producer compressed it; Keepsake writes uncompressed.
-fn a_record_that_compression_brings_past_the_broker_becomes_a_dead_letter_without_its_value() {
-    let (place, mut child, _) = started(&[]);
-    let client = Client::compressing(kafka::servers(), &place.prefix, "gzip");
+fn a_record_that_compression_brings_past_the_broker_becomes_a_dead_letter_without_its_value(
+    broker: Broker,
+) {
+    let (place, mut child, _) = started(broker, &[]);
+    let client = Client::compressing(broker.lasting(), &place.prefix, "gzip");
     let ada = client.user("faults", "ada");
     let long = "My grandmother kept her recipes in a blue tin box. ".repeat(60_000);
     let of_letters = |expected: usize| {
@@ -283,8 +290,8 @@ fn an_unwritable_disk_stops_the_service_with_store_unwritable() {
     assert_stops(&mut Child::start(&place), 3, "store-unwritable");
 }
 
-fn a_full_disk_stops_the_service_and_nothing_is_lost() {
-    let place = Place::new(Broker::Kafka, &[("index.settle_ms", "500")]);
+fn a_full_disk_stops_the_service_and_nothing_is_lost(broker: Broker) {
+    let place = Place::lasting(broker, &[("index.settle_ms", "500")]);
     let users = users(3);
     let mut child = Child::start(&place);
     child.wait_until_ready();

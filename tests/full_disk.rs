@@ -8,11 +8,11 @@ use crate::support::small_disk::SmallDisk;
 use crate::support::workload::{
     Ends, differences, memories_by_user, record, stream, users, wait_until_applied,
 };
-use crate::support::{Broker, Child, Client, Running, entries, eventually, on_kafka};
+use crate::support::{Broker, Child, Client, Running, entries, eventually, on_both_brokers};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-on_kafka! { law_nothing_lost_on_a_disk_without_space }
+on_both_brokers! { law_nothing_lost_on_a_disk_without_space }
 
 const DISK_MIB: usize = 32;
 const EVENTS: usize = 300;
@@ -46,8 +46,8 @@ const SHORTAGES: [Shortage; 7] = [
     Shortage { name: "merges", left: 900 << 10, restores: false, parts: 4, settle_ms: "50" },
 ];
 
-fn law_nothing_lost_on_a_disk_without_space() {
-    let place = Place::new(Broker::Kafka, &[]);
+fn law_nothing_lost_on_a_disk_without_space(broker: Broker) {
+    let place = Place::lasting(broker, &[]);
     let test = "full_disk::law_nothing_lost_on_a_disk_without_space";
     let Some(disk) = SmallDisk::mount_or_skip(&place.dir, DISK_MIB, test) else { return };
     let users = users(6);
@@ -106,10 +106,7 @@ fn law_nothing_lost_on_a_disk_without_space() {
     let running = Running::at(place.clone());
     let after = memories_by_user(&client, &users);
     running.stop();
-    let roomy = Place { dir: place.dir.with_extension("roomy"), ..place.clone() }
-        .with("kafka.group_id", &format!("{}roomy", place.prefix))
-        .with("store.durability", "local");
-    let roomy = Running::at(roomy);
+    let roomy = Running::at(place.calm());
     wait_until_applied(&client, &ends);
     let calm = memories_by_user(&client, &users);
     roomy.stop();

@@ -5,7 +5,7 @@ mod hosted;
 
 use crate::support::program::{Printed, command, parsed, run};
 use crate::support::service::Place;
-use crate::support::{Broker, PATIENCE, Running, eventually, on_both_brokers, on_kafka};
+use crate::support::{Broker, PATIENCE, Running, eventually, on_both_brokers};
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{Read, Write};
@@ -18,9 +18,6 @@ use std::time::Instant;
 on_both_brokers! {
     the_paths_of_mem0_write_read_change_and_erase
     every_tool_answers_over_mcp
-}
-
-on_kafka! {
     too_many_calls_at_once_are_overloaded
 }
 
@@ -444,8 +441,8 @@ fn too_many_calls_in_a_second_are_overloaded() {
 }
 
 /// Nobody answers, so the first call keeps its place until its time is over.
-fn too_many_calls_at_once_are_overloaded() {
-    let place = Running::start(Broker::Kafka, &[]).stop();
+fn too_many_calls_at_once_are_overloaded(broker: Broker) {
+    let place = Running::lasting(broker, &[]).stop();
     let options = [("gateway.in_flight_max", "1"), ("gateway.reply_ms", "1500")];
     let gateway = Gateway::start(&place, &options);
     let listing = "/memories?user_id=ada";

@@ -9,7 +9,7 @@
 use crate::support::program::{self, Printed, command, command_of};
 use crate::support::service::Place;
 use crate::support::workload::Dice;
-use crate::support::{Broker, Child, Client, client, eventually, number_from_env, on_kafka};
+use crate::support::{Broker, Child, Client, client, eventually, number_from_env, on_both_brokers};
 use kafka::Connection;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 mod encoders;
 
-on_kafka! {
+on_both_brokers! {
     a_service_grows_while_it_serves
     a_service_grows_although_builder_and_owner_are_killed
     growing_is_refused_by_name
@@ -99,9 +99,9 @@ struct Growing {
 }
 
 impl Growing {
-    fn of(size: Size) -> Growing {
-        let place = Place::new(
-            Broker::Kafka,
+    fn of(broker: Broker, size: Size) -> Growing {
+        let place = Place::lasting(
+            broker,
             &[("topics.partitions", &size.from.to_string()), ("store.standby_ms", "1000")],
         );
         let beside = |name: &str| Place { dir: place.dir.with_extension(name), ..place.clone() };
@@ -441,8 +441,8 @@ fn must((code, stdout, stderr): &Printed) {
     assert_eq!(*code, Some(0), "{stdout}{stderr}");
 }
 
-fn a_service_grows_while_it_serves() {
-    let growing = Growing::of(Size::wanted());
+fn a_service_grows_while_it_serves(broker: Broker) {
+    let growing = Growing::of(broker, Size::wanted());
     let mut old = growing.serve(&growing.old);
     old.iter_mut().for_each(Child::wait_until_ready);
     let began = Instant::now();
@@ -512,8 +512,8 @@ fn an_old_process_stops_by_name(growing: &Growing) {
     assert!(late.log().contains("generation-retired"), "{}", late.log());
 }
 
-fn a_service_grows_although_builder_and_owner_are_killed() {
-    let growing = Growing::of(SMALL);
+fn a_service_grows_although_builder_and_owner_are_killed(broker: Broker) {
+    let growing = Growing::of(broker, SMALL);
     let mut old = growing.serve(&growing.old);
     old.iter_mut().for_each(Child::wait_until_ready);
     let seeded = growing.seed();
@@ -557,7 +557,7 @@ fn a_service_grows_although_builder_and_owner_are_killed() {
 fn a_builder_goes_on_whose_transactions_were_ended(growing: &Growing, builder: &mut Child) {
     let config = growing.old[0].config().of_generation(2);
     let servers = config.kafka.bootstrap_servers.clone();
-    let connection = Connection { servers, options: Vec::new(), embedded: false };
+    let connection = Connection { servers, options: Vec::new() };
     let topic = config.topics.memories();
     let mut ender =
         connection.changelog_writer(&format!("{}-build", config.kafka.group_id), &topic);
@@ -570,8 +570,8 @@ fn a_builder_goes_on_whose_transactions_were_ended(growing: &Growing, builder: &
     });
 }
 
-fn growing_is_refused_by_name() {
-    let growing = Growing::of(Size { users: 4, memories: 8, ..SMALL });
+fn growing_is_refused_by_name(broker: Broker) {
+    let growing = Growing::of(broker, Size { users: 4, memories: 8, ..SMALL });
     let mut old = growing.serve(&growing.old[..1]);
     old[0].wait_until_ready();
     growing.seed();

@@ -5,7 +5,10 @@
 
 use crate::support::service::Place;
 use crate::support::sessions::Sessions;
-use crate::support::{Broker, Child, Client, eventually, on_kafka};
+use crate::support::{
+    Broker, Child, Client, PATIENCE, eventually, kafka, on_both_brokers, on_kafka, scratch,
+};
+use rdkafka::producer::Producer as _;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -13,7 +16,7 @@ use std::time::{Duration, Instant};
 const USERS: usize = 6;
 const ASK_EVERY: Duration = Duration::from_millis(50);
 
-on_kafka! {
+on_both_brokers! {
     a_rolling_restart_leaves_no_user_without_answers_for_long
     after_a_kill_in_a_transaction_the_other_process_takes_over
     three_processes_that_restart_in_time_keep_their_partitions
@@ -21,6 +24,11 @@ on_kafka! {
     a_static_member_that_is_expelled_joins_again
     a_standby_takes_over_without_reading_its_shards_again
     a_process_is_ready_and_fresh_while_events_keep_coming
+}
+
+// The embedded log has one process, and no stock intervals.
+on_kafka! {
+    a_killed_process_leaves_its_users_without_answers_for_seconds_on_a_broker_as_it_comes
 }
 
 /// Two processes of one group.
@@ -31,9 +39,14 @@ struct RollingPair {
 }
 
 impl RollingPair {
-    fn start(session_ms: &str) -> RollingPair {
-        let left =
-            Place::new(Broker::Kafka, &[("kafka.librdkafka.session.timeout.ms", session_ms)]);
+    fn start(broker: Broker, session_ms: &str) -> RollingPair {
+        RollingPair::at(Place::lasting(
+            broker,
+            &[("kafka.librdkafka.session.timeout.ms", session_ms)],
+        ))
+    }
+
+    fn at(left: Place) -> RollingPair {
         let right = Place { dir: left.dir.with_extension("right"), ..left.clone() };
         let mut first = Child::start(&left);
         first.wait_until_ready();
@@ -85,8 +98,8 @@ fn teach(client: &Client) {
     }
 }
 
-fn a_rolling_restart_leaves_no_user_without_answers_for_long() {
-    let mut pair = RollingPair::start("60000");
+fn a_rolling_restart_leaves_no_user_without_answers_for_long(broker: Broker) {
+    let mut pair = RollingPair::start(broker, "60000");
     let client = pair.left.client();
     teach(&client);
     let calm = longest_silence(&client, |since| since > Duration::from_secs(2));
@@ -120,8 +133,8 @@ fn a_rolling_restart_leaves_no_user_without_answers_for_long() {
     }
 }
 
-fn after_a_kill_in_a_transaction_the_other_process_takes_over() {
-    let mut pair = RollingPair::start("6000");
+fn after_a_kill_in_a_transaction_the_other_process_takes_over(broker: Broker) {
+    let mut pair = RollingPair::start(broker, "6000");
     let client = pair.left.client();
     teach(&client);
     let mut killed = false;
@@ -143,6 +156,50 @@ fn after_a_kill_in_a_transaction_the_other_process_takes_over() {
         });
     eprintln!("longest time without an answer after kill -9: {longest:.2?}");
     assert!(longest < Duration::from_secs(60), "{longest:?}");
+}
+
+/// The broker looks for expired transactions every ten seconds, and expires none of the killed process
+/// before a minute: without the fence, its users would wait for more than a minute.
+fn a_killed_process_leaves_its_users_without_answers_for_seconds_on_a_broker_as_it_comes() {
+    let settings = [
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms=10000",
+        "group.min.session.timeout.ms=6000",
+        "group.initial.rebalance.delay.ms=3000",
+    ];
+    let settings = settings.map(|setting| ["--set", setting]).concat();
+    let servers = kafka::start_with(&scratch::dir("as-it-comes"), &settings)
+        .unwrap_or_else(|why| panic!("{why}"));
+    let place = Place { servers: servers.clone(), ..Place::new(Broker::Kafka, &[]) };
+    let mut pair = RollingPair::at(Place { has_default_session: true, ..place });
+    let client = Client::connect(&servers, &pair.left.prefix);
+    teach(&client);
+    let victims: Vec<i32> = eventually("each process owns a partition", || {
+        let owned = owned(&pair.children[0]);
+        (!owned.is_empty() && !self::owned(&pair.children[1]).is_empty())
+            .then(|| owned.iter().map(|partition| partition.parse().expect("a number")).collect())
+    });
+    let instance = std::fs::read_to_string(pair.left.dir.join("instance.id"));
+    let id = format!("{}-{}", pair.left.prefix, instance.expect("a process has an id").trim());
+    let mut suspended = None;
+    let longest = longest_silence(&client, |since| {
+        for n in 0..USERS {
+            let user = client.user("handover", &format!("asker-{n}"));
+            let turn = json!({"type": "turn", "content": "My locker number is 12."});
+            client.post(&user.message("events", turn));
+        }
+        if suspended.is_none() && since > Duration::from_secs(2) {
+            pair.children[0].kill();
+            suspended = Some(client.leave_open(&id, &victims));
+        }
+        since > Duration::from_secs(20)
+    });
+    eprintln!(
+        "longest time without an answer after kill -9 on a broker as it comes: {longest:.2?}"
+    );
+    let log = pair.children[1].log();
+    assert!(longest < Duration::from_secs(12), "{longest:?}\n{log}");
+    let late = suspended.expect("it was killed").commit_transaction(PATIENCE);
+    assert!(late.is_err(), "a process that wakes up commits nothing: {late:?}");
 }
 
 /// The partitions in the log lines of one happening, in order.
@@ -171,10 +228,10 @@ fn owned(child: &Child) -> Vec<String> {
 
 /// Each process starts again within the session timeout, in the first round stopped, in the second
 /// killed.
-fn three_processes_that_restart_in_time_keep_their_partitions() {
+fn three_processes_that_restart_in_time_keep_their_partitions(broker: Broker) {
     let options =
         [("kafka.librdkafka.session.timeout.ms", "120000"), ("kafka.static_membership", "true")];
-    let first = Place::new(Broker::Kafka, &options);
+    let first = Place::lasting(broker, &options);
     let places =
         ["a", "b", "c"].map(|name| Place { dir: first.dir.with_extension(name), ..first.clone() });
     let mut children: Vec<Child> = places.iter().map(Child::start).collect();
@@ -206,8 +263,8 @@ fn three_processes_that_restart_in_time_keep_their_partitions() {
     }
 }
 
-fn a_copy_of_a_static_member_stops_the_first_by_name() {
-    let place = Place::new(Broker::Kafka, &[("kafka.static_membership", "true")]);
+fn a_copy_of_a_static_member_stops_the_first_by_name(broker: Broker) {
+    let place = Place::lasting(broker, &[("kafka.static_membership", "true")]);
     let mut original = Child::start(&place);
     original.wait_until_ready();
     let copy = Place { dir: place.dir.with_extension("copy"), ..place.clone() };
@@ -221,8 +278,8 @@ fn a_copy_of_a_static_member_stops_the_first_by_name() {
 
 /// A broker that fails while a member joins expels the member by itself; here a consumer without a
 /// service joins under its name, and goes.
-fn a_static_member_that_is_expelled_joins_again() {
-    let place = Place::new(Broker::Kafka, &[("kafka.static_membership", "true")]);
+fn a_static_member_that_is_expelled_joins_again(broker: Broker) {
+    let place = Place::lasting(broker, &[("kafka.static_membership", "true")]);
     let mut child = Child::start(&place);
     child.wait_until_ready();
     let id = std::fs::read_to_string(place.dir.join("instance.id")).expect("reads the id");
@@ -238,11 +295,11 @@ fn a_static_member_that_is_expelled_joins_again() {
 }
 
 /// A consumer reports the end of a partition only after a pause without records.
-fn a_process_is_ready_and_fresh_while_events_keep_coming() {
-    let place = Place::new(Broker::Kafka, &[]);
+fn a_process_is_ready_and_fresh_while_events_keep_coming(broker: Broker) {
+    let place = Place::lasting(broker, &[]);
     let mut child = Child::start(&place);
     child.wait_until_ready();
-    let sessions = Sessions::start(place.broker.servers(), &place.prefix);
+    let sessions = Sessions::start(&place.servers, &place.prefix);
     child.signal("-TERM");
     assert!(child.wait().success(), "{}", child.log());
     let mut child = Child::start(&place);
@@ -264,13 +321,13 @@ fn restored(log: &str) -> Vec<u64> {
     lines.map(|line| number(line).unwrap_or_else(|| panic!("{line}"))).collect()
 }
 
-fn a_standby_takes_over_without_reading_its_shards_again() {
+fn a_standby_takes_over_without_reading_its_shards_again(broker: Broker) {
     let options = [
         ("kafka.librdkafka.session.timeout.ms", "6000"),
         ("store.standby", "true"),
         ("store.standby_ms", "100"),
     ];
-    let left = Place::new(Broker::Kafka, &options);
+    let left = Place::lasting(broker, &options);
     let mut owner = Child::start(&left);
     owner.wait_until_ready();
     let client = left.client();

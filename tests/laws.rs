@@ -8,7 +8,7 @@ use crate::support::workload::{
 };
 use crate::support::{
     Broker, Child, Client, Message, PATIENCE, Running, User, entries, eventually, on_both_brokers,
-    on_kafka, root,
+    root,
 };
 use crate::worst::{LONG, TEXTS};
 use serde_json::{Value, json};
@@ -22,9 +22,6 @@ on_both_brokers! {
     law_bounded
     law_nobody_suffers
     law_nobody_suffers_from_a_backlog_of_another_partition
-}
-
-on_kafka! {
     law_nothing_lost_under_kill_9
     law_rebuildable
     law_forgotten_stays_forgotten
@@ -33,13 +30,13 @@ on_kafka! {
 
 /// One service is killed again and again while events arrive. A second one, with a new store, then
 /// reads the same log in one go. Both must hold the same memories.
-fn law_nothing_lost_under_kill_9() {
+fn law_nothing_lost_under_kill_9(broker: Broker) {
     let users = users(6);
     let events = stream(&users, 900);
     let mut dice = Dice(std::process::id().into());
     let seed = dice.0;
 
-    let place = Place::new(Broker::Kafka, &[]);
+    let place = Place::lasting(broker, &[]);
     let mut child = Child::start(&place);
     child.wait_until_ready();
     let client = place.client();
@@ -80,9 +77,7 @@ fn law_nothing_lost_under_kill_9() {
     drop(child);
 
     // A new group and a new store: nothing is restored and nothing is killed.
-    let second = Place { dir: place.dir.with_extension("calm"), ..place };
-    let second = second.with("kafka.group_id", "calm").with("store.durability", "local");
-    let second = Running::at(second);
+    let second = Running::at(place.calm());
     wait_until_applied(&client, &ends);
     let never_killed = memories_by_user(&client, &users);
     for user in &users {
@@ -210,9 +205,9 @@ fn answers(client: &Client, users: &[String]) -> Vec<Value> {
     answers
 }
 
-fn law_rebuildable() {
+fn law_rebuildable(broker: Broker) {
     let users = users(3);
-    let running = Running::start(Broker::Kafka, &[]);
+    let running = Running::lasting(broker, &[]);
     let client = running.client();
     let mut ends = BTreeMap::new();
     for event in stream(&users, 120) {
@@ -446,8 +441,8 @@ fn law_fresh_or_says_so() {
     running.stop();
 }
 
-fn law_forgotten_stays_forgotten() {
-    let running = Running::start(Broker::Kafka, &[]);
+fn law_forgotten_stays_forgotten(broker: Broker) {
+    let running = Running::lasting(broker, &[]);
     let client = running.client();
     let ada = client.user("laws", "ada");
     let turn = |content: &str, id: &str| {
@@ -576,8 +571,8 @@ fn law_explained() {
 }
 
 /// The program stops with the fault `model-changed` instead of mixing vectors of two encoders.
-fn a_store_made_with_another_encoder_is_not_opened() {
-    let first = Place::new(Broker::Kafka, &[("topics.partitions", "1")]);
+fn a_store_made_with_another_encoder_is_not_opened(broker: Broker) {
+    let first = Place::lasting(broker, &[("topics.partitions", "1")]);
     let mut child = Child::start(&first);
     child.wait_until_ready();
     child.signal("-TERM");

@@ -14,6 +14,7 @@ mod conformance;
 mod contract;
 mod dlq;
 mod documents;
+mod embedded;
 mod eval;
 mod examples;
 mod extracted;

@@ -38,7 +38,7 @@ fn publish_secret(ada: &User<'_>) -> Vec<Value> {
 }
 
 fn a_secret_is_in_no_topic_store_file_or_reply(broker: Broker) {
-    let running = Running::start(broker, &[]);
+    let running = Running::lasting(broker, &[]);
     let client = running.client();
     let ada = client.user("redaction", "ada");
     let mut answers = publish_secret(&ada);

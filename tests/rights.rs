@@ -81,7 +81,6 @@ impl Stage {
         Connection {
             servers: config.kafka.bootstrap_servers.clone(),
             options: config.kafka.client_options(),
-            embedded: false,
         }
     }
 
@@ -243,7 +242,6 @@ fn create_next_memories(admin: &Place) {
     let connection = Connection {
         servers: config.kafka.bootstrap_servers.clone(),
         options: config.kafka.client_options(),
-        embedded: false,
     };
     let name = config.of_generation(2).topics.memories();
     let next = TopicSpec { name, partitions: 3, replication: -1, settings: Vec::new() };

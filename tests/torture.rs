@@ -4,7 +4,8 @@
 //! At the end every event has exactly one decision, the memories equal those of a service without
 //! interruptions, and no user was shown an older state than the one before. `make torture` interrupts
 //! 200 times; `KEEPSAKE_TORTURE_KILLS` and `KEEPSAKE_TORTURE_SEED` set the number and the seed.
-//! `KEEPSAKE_TORTURE_BROKERS` sets the number for three brokers.
+//! `KEEPSAKE_TORTURE_BROKERS` sets the number for three brokers, `KEEPSAKE_TORTURE_EMBEDDED` that for one
+//! process on the embedded log.
 
 use crate::support::client::{Delivery, acknowledged};
 use crate::support::program::command;
@@ -25,6 +26,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use storage::restore::{Progress, Span, each_whole};
 
+mod embedded;
 mod three_brokers;
 mod versions;
 
@@ -53,16 +55,17 @@ impl Tortured {
         let name = format!("t{}", scratch::number());
         let place = |which: usize| Place {
             broker: Broker::Kafka,
+            servers: servers.to_owned(),
             prefix: format!("{name}."),
             dir: scratch::root().join(format!("{name}-{which}")),
             options: vec![
-                ("kafka.bootstrap_servers".into(), servers.into()),
                 ("kafka.static_membership".into(), static_membership.to_string()),
                 // No supervisor starts a process again that gave up waiting for the brokers.
                 ("kafka.connect_ms".into(), "300000".into()),
                 // A round while the memories are read would add a summary that only `calm` finds.
                 ("compact.every_ms".into(), "86400000".into()),
             ],
+            has_default_session: false,
         };
         let places: Vec<Place> = (0..PROCESSES).map(place).collect();
         let mount = |place: &Place| {
@@ -294,6 +297,13 @@ fn torture(
     let twice: Vec<&String> =
         found.iter().filter(|(_, count)| **count > 1).map(|(place, _)| place).collect();
     let lost: Vec<&String> = places.iter().filter(|place| !found.contains_key(*place)).collect();
+    println!(
+        "seed {seed}: of {} acknowledged events {} lost, {} applied twice, {} session guarantees broken",
+        places.len(),
+        lost.len(),
+        twice.len(),
+        seen.violations.len()
+    );
     assert!(lost.is_empty() && twice.is_empty(), "lost {lost:?}, twice {twice:?}: {case}");
 
     let contents = |n: usize| -> Vec<String> {
@@ -371,8 +381,7 @@ fn places_of(sent: &[Sent], servers: &str, client: &Client) -> Vec<(i32, i64)> {
 
 /// All records of a topic with their offsets.
 fn records(servers: &str, client: &Client, topic: &str) -> Vec<Record> {
-    let connection =
-        Connection { servers: servers.to_owned(), options: Vec::new(), embedded: false };
+    let connection = Connection { servers: servers.to_owned(), options: Vec::new() };
     let log = connection.log(&client.topic(topic)).expect("the topic exists");
     let mut records = Vec::new();
     for partition in 0..client.partitions(topic) {
@@ -417,10 +426,7 @@ fn calm(
     ends: &BTreeMap<i32, (String, i64)>,
     users: &[String],
 ) -> BTreeMap<String, Vec<Value>> {
-    let calm = Place { dir: place.dir.with_extension("calm"), ..place.clone() }
-        .with("kafka.group_id", &format!("{}calm", place.prefix))
-        .with("store.durability", "local");
-    let calm = Running::ready_within(CALM, calm);
+    let calm = Running::ready_within(CALM, place.calm());
     wait_until_applied(client, ends);
     let state = memories_by_user(client, users);
     calm.stop();

@@ -4,7 +4,7 @@
 use crate::support::program::{Printed, command, parsed, run};
 use crate::support::service::Place;
 use crate::support::store::NoIndex;
-use crate::support::{Broker, Running, on_kafka};
+use crate::support::{Broker, Running, on_both_brokers};
 use domain::{Memory, UserKey};
 use kafka::Connection;
 use log::broker::{Broker as _, OutgoingRecord};
@@ -63,9 +63,10 @@ fn publish_events(running: &Running, tenant: &str) {
 /// Opens the store of a shard whose process has ended.
 fn opened(place: &Place, partition: i32) -> Store {
     let config = place.config();
-    let servers = place.broker.servers().to_owned();
-    let connection = Connection { servers, options: Vec::new(), embedded: false };
-    let model = Model::open(&options::embedder(&config)).expect("the hash encoder needs no files");
+    let servers = place.servers.clone();
+    let connection = Connection { servers, options: Vec::new() };
+    let model = Model::open(&options::embedder(&config).expect("an encoder is named"))
+        .expect("the hash encoder needs no files");
     let identity = Identity {
         cluster: connection.cluster_id(Duration::from_secs(10)).expect("Kafka runs"),
         topic: config.topics.events(),
@@ -170,13 +171,13 @@ fn check_unfinished_restore(place: Place, further: &Place) -> Place {
     place
 }
 
-on_kafka! {
+on_both_brokers! {
     verify_confirms_equal_shards_and_names_records_that_differ
     verify_online_compares_the_changelog_of_a_running_service
 }
 
-fn verify_online_compares_the_changelog_of_a_running_service() {
-    let running = Running::start(Broker::Kafka, &[]);
+fn verify_online_compares_the_changelog_of_a_running_service(broker: Broker) {
+    let running = Running::lasting(broker, &[]);
     publish_events(&running, "acme");
     let online = || keepsake(&running.place, &["verify", "--online", "--json"]);
     let printed = online();
@@ -192,24 +193,20 @@ fn verify_online_compares_the_changelog_of_a_running_service() {
     let key = UserKey::new("acme", "bob").expect("valid names");
     let partition = key.partition(3);
     let name = format!("{key}/{}", uuid::Uuid::from_u128(7));
-    kafka::Connection {
-        servers: running.place.broker.servers().to_owned(),
-        options: Vec::new(),
-        embedded: false,
-    }
-    .producer("stranger")
-    .and_then(|mut producer| {
-        producer.send(&OutgoingRecord {
-            topic,
-            partition: Some(partition),
-            key: Some(name.into_bytes()),
-            value: Some(b"{}".to_vec()),
-            headers: vec![("keepsake-state".to_owned(), vec![1, 2, 3])],
-            ..OutgoingRecord::default()
-        })?;
-        producer.flush(Duration::from_secs(10))
-    })
-    .expect("Kafka takes the record");
+    kafka::Connection { servers: running.place.servers.clone(), options: Vec::new() }
+        .producer("stranger")
+        .and_then(|mut producer| {
+            producer.send(&OutgoingRecord {
+                topic,
+                partition: Some(partition),
+                key: Some(name.into_bytes()),
+                value: Some(b"{}".to_vec()),
+                headers: vec![("keepsake-state".to_owned(), vec![1, 2, 3])],
+                ..OutgoingRecord::default()
+            })?;
+            producer.flush(Duration::from_secs(10))
+        })
+        .expect("Kafka takes the record");
     let printed = online();
     let verdict = parsed(&printed);
     let shard = shard(&verdict, partition);
@@ -220,8 +217,8 @@ fn verify_online_compares_the_changelog_of_a_running_service() {
     );
 }
 
-fn verify_confirms_equal_shards_and_names_records_that_differ() {
-    let running = Running::start(Broker::Kafka, &[]);
+fn verify_confirms_equal_shards_and_names_records_that_differ(broker: Broker) {
+    let running = Running::lasting(broker, &[]);
     publish_events(&running, "acme");
     let (code, _, stderr) = keepsake(&running.place, &["verify"]);
     assert!(
@@ -324,15 +321,5 @@ fn verify_confirms_equal_shards_and_names_records_that_differ() {
         shard_of_bob["index_differences"],
         json!([format!("acme/bob memory {id} is in the index and not in the store")]),
         "{verdict:#}"
-    );
-}
-
-#[test]
-fn a_store_without_a_changelog_cannot_be_verified() {
-    let place = Place::new(Broker::Embedded, &[]);
-    let (code, stdout, stderr) = keepsake(&place, &["verify"]);
-    assert!(
-        code == Some(2) && stderr.contains("nothing to compare it with"),
-        "{code:?}: {stdout}{stderr}"
     );
 }

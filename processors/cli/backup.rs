@@ -9,7 +9,7 @@ use log::broker::Broker;
 use log::clock::{Clock, SystemClock};
 use serde_json::{Value, json};
 use service::config::Config;
-use service::run::{self, options};
+use service::run;
 use std::fs::File;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -69,12 +69,6 @@ impl BackupCommand {
         if self.check {
             let _lock = lock(&self.dir)?;
             return check(&self.dir, output);
-        }
-        if !options::has_changelog(config) {
-            let what = "with store.durability = \"local\", as on the embedded broker, the memories \
-                        topic is no changelog: there is nothing to back up; give a cluster with \
-                        --brokers host:port";
-            return Err(Fault::stop(StopName::ConfigInvalid, what));
         }
         let connection = client::connection(config)?;
         let cluster =

@@ -155,7 +155,15 @@ fn connect(config: &Config, options: &Options) -> Result<Arc<Calls>> {
         dead_letters: config.topics.dead_letters(),
     };
     let tenants = config.auth.keys().expect("the keys were checked at start");
-    Calls::connect(client::connection(config)?, topics, tenants, options)
+    let connection = client::connection(config)?;
+    let has_login = connection.options.iter().any(|(name, _)| name == "sasl.password");
+    if options.keys.is_some() && config.kafka.is_embedded() && !has_login {
+        tracing::warn!(
+            "every process on this machine reads and writes the embedded log without the keys of the \
+             gateway: start `keepsake serve` with the same gateway.keys, or with embedded.secret"
+        );
+    }
+    Calls::connect(connection, topics, tenants, options)
 }
 
 /// The profiles that a recall of the gateway's tenants may name, in the order of a list to choose from.

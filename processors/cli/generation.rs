@@ -122,7 +122,7 @@ fn build(
     asked: &Build,
     output: Output,
 ) -> Result<ExitCode> {
-    let encoding = Encoding::new(config, Model::open(&options::embedder(config))?);
+    let encoding = Encoding::new(config, Model::open(&options::embedder(config)?)?);
     let connection = &generations.connection;
     let cluster = connection.cluster_id(Duration::from_millis(config.kafka.connect_ms))?;
     let to = match (generations.to, asked.partitions) {

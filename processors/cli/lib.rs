@@ -32,7 +32,8 @@ use std::process::ExitCode;
 
 const EXAMPLES: &str = "\
 Examples:
-  keepsake demo                                       all features on an embedded broker
+  keepsake demo                                       all features, in a directory that is removed
+  keepsake serve --gateway                            keep memories on this machine, for MCP and HTTP
   keepsake serve --brokers localhost:9092             run against a Kafka cluster
   keepsake publish --user ada 'I moved to Lisbon'     publish one turn and print the decision
   keepsake recall --user ada 'Where do I live?'       print the memories and the prompt block
@@ -54,6 +55,10 @@ struct CommonArgs {
     /// Your configuration file; config/default.toml lists every option
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Directory of everything that is kept without a cluster; commands find the service that runs
+    /// there [data.dir, KEEPSAKE_DATA]
+    #[arg(long, global = true, value_name = "DIR")]
+    data: Option<PathBuf>,
     /// Brokers, host:port,… or "embedded" [kafka.bootstrap_servers]
     #[arg(long, global = true, value_name = "SERVERS")]
     brokers: Option<String>,
@@ -76,7 +81,7 @@ enum Command {
     /// Make, list and revoke keys of the gateway
     #[command(subcommand)]
     Keys(keys::KeysCommand),
-    /// Show all features on an embedded broker, with a scripted conversation
+    /// Show all features with a scripted conversation, and keep nothing
     Demo(demo::DemoCommand),
     /// Publish one conversation turn and print the decision
     Publish(events::PublishCommand),
@@ -176,7 +181,7 @@ fn exit_quietly_on_a_closed_pipe() {
 }
 
 fn run(typed: CommandLine) -> Result<ExitCode> {
-    let layers = layers(&typed.common)?;
+    let layers = layers(&typed)?;
     let output = if typed.common.json { Output::Json } else { Output::Person };
     if let Command::Config(command) = typed.command {
         return command.run(&layers, output);
@@ -220,8 +225,14 @@ fn run(typed: CommandLine) -> Result<ExitCode> {
     }
 }
 
-fn layers(common: &CommonArgs) -> Result<Layers> {
+fn layers(CommandLine { common, command }: &CommandLine) -> Result<Layers> {
     let mut layers = Layers::load(common.config.as_deref(), std::env::vars())?;
+    // These two have a --data of their own, the file to read.
+    if let Some(dir) = &common.data
+        && !matches!(command, Command::Eval(_) | Command::Whatif(_))
+    {
+        layers.set("data.dir", &dir.to_string_lossy(), "--data")?;
+    }
     if let Some(brokers) = &common.brokers {
         layers.set("kafka.bootstrap_servers", brokers, "--brokers")?;
     }

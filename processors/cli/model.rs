@@ -48,7 +48,7 @@ impl ModelCommand {
         let is_stand_in = directory.as_os_str() == "hash";
         let model =
             if is_stand_in { ModelChoice::Hash } else { ModelChoice::Directory(directory.clone()) };
-        let options = embedder::Options { model, ..options::embedder(config) };
+        let options = embedder::Options { model, ..options::embedder(config)? };
         let measurement = measure(Model::open_unmeasured(&options)?.session()?.as_mut())?;
         let is_written = !dry_run && !is_stand_in;
         if is_written {

@@ -29,7 +29,7 @@ use log::broker::{Broker, Log, OutgoingRecord, Record};
 use models::embedder::Model;
 use serde_json::{Value, json};
 use service::config::Config;
-use service::run::{self, options};
+use service::run::{self, Brokers, options};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -115,11 +115,6 @@ struct Restored {
 
 impl RestoreCommand {
     pub fn run(self, config: &Config, output: Output) -> Result<ExitCode> {
-        if !options::has_changelog(config) {
-            let what = "the embedded broker and store.durability = \"local\" have no changelog to \
-                        restore into; give a cluster with --brokers host:port";
-            return Err(Fault::stop(StopName::ConfigInvalid, what));
-        }
         let _lock = lock(&self.dir)?;
         let manifest = Manifest::read(&self.dir)?;
         check_events(&self.dir, &manifest)?;
@@ -128,21 +123,22 @@ impl RestoreCommand {
         let config = &config;
         check_model(config, &manifest)?;
         check_key(config, &manifest)?;
-        let connection = client::connection(config)?;
+        let brokers = Brokers::without_service(config)?;
+        let connection = &brokers.connection;
         let cluster =
             connection.cluster_id(Duration::from_millis(config.kafka.connect_ms.min(10_000)))?;
         if !self.dry_run {
-            run::ready_topics(config, &connection, None)?;
+            run::ready_topics(config, connection)?;
         }
         let names: Vec<String> = run::topics(config).into_iter().map(|topic| topic.name).collect();
-        check_partitions(config, &manifest, &connection, &names)?;
+        check_partitions(config, &manifest, connection, &names)?;
         let restore = Restore {
             config,
             dir: &self.dir,
             manifest: &manifest,
             memories: connection.log(&config.topics.memories())?,
             events: connection.log(&config.topics.events())?,
-            connection: &connection,
+            connection,
             cluster,
         };
         restore.check_group()?;
@@ -184,7 +180,7 @@ fn check_model(config: &Config, manifest: &Manifest) -> Result<()> {
     if manifest.model.is_empty() {
         return Ok(());
     }
-    let model = Model::open(&options::embedder(config))?;
+    let model = Model::open(&options::embedder(config)?)?;
     if model.name() == manifest.model && model.dimensions() as u32 == manifest.dimensions {
         return Ok(());
     }
@@ -293,6 +289,7 @@ impl Restore<'_> {
             digest: Some(whole.digest()),
             format: whole.format(),
             build: None,
+            transactional_id: None,
         }
     }
 

@@ -22,7 +22,7 @@ use models::embedder::Model;
 use serde_json::{Value, json};
 use service::config::Config;
 use service::ownership::Deployment;
-use service::run::{self, options};
+use service::run::{self, Brokers, options};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -115,27 +115,25 @@ impl VerifyCommand {
             let erased = erased::Erased { user, tenant, receipt, texts: &self.text };
             return erased.run(config, output);
         }
-        if !options::has_changelog(config) {
-            return Err(invalid(
-                "with store.durability = \"local\", as on the embedded broker, a shard has no \
-                 changelog: there is nothing to compare it with; give a cluster with --brokers \
-                 host:port",
-            ));
-        }
-        let dir = run::store_dir(config);
+        let dir = config.store.dir.clone();
         if !self.online && !dir.is_dir() {
             return Err(invalid(format!(
                 "{} does not exist: give the directory of the service with --set store.dir=…",
                 dir.display()
             )));
         }
+        // Without its service nothing serves the embedded log but this command.
+        let brokers = (!self.online).then(|| Brokers::without_service(config)).transpose()?;
         let _lock = (!self.online).then(|| run::lock_dir(&dir)).transpose()?;
-        let connection = client::connection(config)?;
+        let connection = match &brokers {
+            Some(brokers) => brokers.connection.clone(),
+            None => client::connection(config)?,
+        };
         let cluster =
             connection.cluster_id(Duration::from_millis(config.kafka.connect_ms.min(10_000)))?;
         let names: Vec<String> = run::topics(config).into_iter().map(|topic| topic.name).collect();
         let partitions = run::check_topics(config, &connection.partitions(&names)?)?;
-        let model = Model::open(&options::embedder(config))?;
+        let model = Model::open(&options::embedder(config)?)?;
         let place = Deployment {
             home: Home::Directory(dir.clone()),
             cluster,
@@ -212,7 +210,6 @@ impl Verification<'_> {
         let shard::Options { store: store_options, index: index_options, .. } =
             options::shard(self.config, self.place.partitions);
         let store = Store::open_as_found(&dir.join("store"), &store_options, &identity)?;
-        shard::check_durability(&store, true)?;
         // -1: a shard that has read nothing equals an empty fold.
         let changelog_offset = store.changelog().map_or(-1, |place| place.offset);
         let changelog_end = self.log.end(partition)?;

@@ -264,26 +264,14 @@ impl Client {
     }
 }
 
-/// Connects to the configured cluster, or to the embedded broker of the service that runs in this
+/// Connects to the configured cluster, or to the embedded log of the service that runs on the data
 /// directory.
 pub fn connection(config: &Config) -> Result<Connection> {
-    let options = config.kafka.client_options();
-    if !config.kafka.is_embedded() {
-        return Ok(Connection {
-            servers: config.kafka.bootstrap_servers.clone(),
-            options,
-            embedded: false,
-        });
+    if config.kafka.is_embedded() {
+        return run::connection(config);
     }
-    let file = run::store_dir(config).join(run::EMBEDDED_ADDRESS);
-    let servers = std::fs::read_to_string(&file).map_err(|_| {
-        Fault::stop(
-            StopName::BrokerUnreachable,
-            "no embedded broker runs in this directory: start `keepsake serve` here, or give a \
-             cluster with --brokers host:port",
-        )
-    })?;
-    Ok(Connection { servers: servers.trim().to_owned(), options, embedded: true })
+    let servers = config.kafka.bootstrap_servers.clone();
+    Ok(Connection { servers, options: config.kafka.client_options() })
 }
 
 /// Parses `tenant/user`, or the name of a user of the default tenant.

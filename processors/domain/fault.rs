@@ -96,7 +96,8 @@ pub enum StopName {
     IndexUnwritable,
     ModelUnusable,
     ModelChanged,
-    DurabilityDiffers,
+    LogDamaged,
+    LogUnwritable,
     DeadLetterFlood,
     InstanceTaken,
     NoProgress,
@@ -136,7 +137,8 @@ impl StopName {
             | StopName::StoreUnwritable
             | StopName::IndexUnwritable
             | StopName::ModelChanged
-            | StopName::DurabilityDiffers
+            | StopName::LogDamaged
+            | StopName::LogUnwritable
             | StopName::DeadLetterFlood
             | StopName::InstanceTaken
             | StopName::BackupDamaged

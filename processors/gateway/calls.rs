@@ -25,7 +25,9 @@ use uuid::Uuid;
 /// Calls in a row without a reply after which the reader of replies is opened again: a client can fall
 /// silent without an error.
 const SILENT_MAX: usize = 8;
-const POLL: Duration = Duration::from_millis(20);
+/// A reply ends the poll at once; the wait bounds only how late the stop and the fate of the records
+/// sent are seen.
+const POLL: Duration = Duration::from_millis(500);
 /// Pause after a failed poll, so that a broker that is away is not asked without end.
 const POLL_AGAIN: Duration = Duration::from_millis(200);
 

@@ -31,7 +31,7 @@ use tokio::sync::{OwnedSemaphorePermit, broadcast};
 
 /// Decisions that a stream may be behind before it misses some: about a megabyte for all streams.
 const BEHIND_MAX: usize = 1024;
-const POLL: Duration = Duration::from_millis(50);
+const POLL: Duration = Duration::from_millis(500);
 const POLL_AGAIN: Duration = Duration::from_millis(500);
 /// Memories asked for at once.
 const PAGE: usize = 100;

@@ -23,7 +23,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-const POLL: Duration = Duration::from_millis(50);
+const POLL: Duration = Duration::from_millis(500);
 const POLL_AGAIN: Duration = Duration::from_millis(500);
 /// Marks the records of the memories topic that are no state of a memory.
 const KIND: &str = "keepsake-record";

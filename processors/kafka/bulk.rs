@@ -81,22 +81,17 @@ impl BulkWriter {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::{Embedded, TopicSpec};
+    use crate::mock::Mock;
     use domain::fault::{Fault, StopName};
     use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
 
     #[test]
     fn a_missing_right_is_not_tried_again() {
-        let embedded = Embedded::start().expect("a broker in this process");
-        let events =
-            TopicSpec { name: "events".into(), partitions: 1, replication: 1, settings: vec![] };
-        embedded.create(&[events]).expect("makes a topic");
-        let broker =
-            Connection { servers: embedded.servers(), options: Vec::new(), embedded: true };
+        let mock = Mock::with_topics(&["events"]);
+        let broker = mock.connection();
         broker.offset_at("events", 0, 1).expect("the broker answers");
         let denied = RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED;
-        embedded.cluster.request_errors(RDKafkaApiKey::ListOffsets, &[denied; 20]);
+        mock.cluster.request_errors(RDKafkaApiKey::ListOffsets, &[denied; 20]);
         match broker.offset_at("events", 0, 1) {
             Err(Fault::Stop(stop)) => assert_eq!(stop.name, StopName::AccessDenied),
             other => panic!("{other:?}"),

@@ -27,8 +27,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Time to fetch the group's offsets. The rebalance waits for them, and the group for the
-/// rebalance.
-const COMMITTED_WITHIN: Duration = Duration::from_secs(5);
+/// rebalance. Short, because the offsets in an open transaction of a dead member cannot be fetched
+/// before it ends, which the new owner sees to after the rebalance.
+const COMMITTED_WITHIN: Duration = Duration::from_millis(300);
 /// Time to fetch the first offset of a partition.
 const FIRST_WITHIN: Duration = Duration::from_secs(1);
 

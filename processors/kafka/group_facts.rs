@@ -24,12 +24,8 @@ pub struct GroupMember {
 }
 
 impl Connection {
-    /// Returns `None` if the broker does not say: the embedded one has no such request, and a group
-    /// may not exist.
+    /// Returns `None` if the broker does not say: a group may not exist.
     pub fn group_facts(&self, group: &str, topic: &str) -> Result<Option<GroupFacts>> {
-        if self.embedded {
-            return Ok(None);
-        }
         let client = self.group_client(group)?;
         let found = client
             .fetch_group_list(Some(group), WITHIN)

@@ -1,6 +1,6 @@
 //! Implements the traits of `log/broker.rs` by Apache Kafka through
 //! [librdkafka](https://docs.confluent.io/platform/current/clients/librdkafka/html/md_CONFIGURATION.html),
-//! for a cluster and for the broker embedded in the process.
+//! for a cluster and for the embedded broker alike.
 //!
 //! This file opens and configures clients. `reach.rs` reaches the cluster for the first time,
 //! `admin.rs` manages topics, `consumer.rs` reads, `producer.rs`
@@ -13,6 +13,8 @@ mod bulk;
 mod consumer;
 mod fault;
 mod group_facts;
+#[cfg(test)]
+mod mock;
 mod old_records;
 mod partition_log;
 mod producer;
@@ -36,8 +38,7 @@ use producer::{KafkaProducer, ProducerCallbacks};
 use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _};
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
-use rdkafka::mocking::MockCluster;
-use rdkafka::producer::{BaseProducer, DefaultProducerContext};
+use rdkafka::producer::BaseProducer;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use reach::QUIET;
 use rejoin::RejoiningConsumer;
@@ -55,12 +56,22 @@ use transactor::KafkaTransactor;
 pub struct Connection {
     pub servers: String,
     pub options: Vec<(String, String)>,
-    /// The embedded broker does not wake a waiting fetch, so it is polled every millisecond.
-    pub embedded: bool,
 }
 
 /// Timeout of a transaction. The broker looks for expired ones at intervals, which come on top.
 const TRANSACTION: Duration = Duration::from_secs(3);
+
+/// Time without a heartbeat after which the broker gives the partitions of a member to others: the
+/// least that a broker accepts as it comes (`group.min.session.timeout.ms`). Until then nobody
+/// answers for the shards of a process that was killed.
+pub const SESSION_MS: i64 = 6000;
+/// The same for a static member, which is expected to come back: the client's own default.
+pub const STATIC_SESSION_MS: i64 = 45_000;
+/// Time between two heartbeats. The others learn of a rebalance with theirs, so this comes on top of
+/// the session. A busy machine may miss eleven in a row.
+const HEARTBEAT_MS: &str = "500";
+/// Option that makes a member static.
+pub const INSTANCE_ID: &str = "group.instance.id";
 
 /// Time to wait for an answer about offsets, and between two attempts while a new partition has no
 /// leader yet.
@@ -84,32 +95,6 @@ pub struct TopicSpec {
     /// -1: as many as the broker's default.
     pub replication: i32,
     pub settings: Vec<(&'static str, String)>,
-}
-
-/// The broker inside this process: real TCP, real groups, nothing on disk. Limit: a partition holds
-/// 5 MiB or 100,000 records, then the oldest are dropped.
-pub struct Embedded {
-    cluster: MockCluster<'static, DefaultProducerContext>,
-}
-
-impl Embedded {
-    pub fn start() -> Result<Embedded> {
-        let cluster = MockCluster::new(1).map_err(|e| refused("starts the embedded broker", &e))?;
-        Ok(Embedded { cluster })
-    }
-
-    pub fn servers(&self) -> String {
-        self.cluster.bootstrap_servers()
-    }
-
-    pub fn create(&self, topics: &[TopicSpec]) -> Result<()> {
-        for topic in topics {
-            self.cluster
-                .create_topic(&topic.name, topic.partitions, 1)
-                .map_err(|e| refused(format!("creates {}", topic.name), &e))?;
-        }
-        Ok(())
-    }
 }
 
 impl Connection {
@@ -143,10 +128,7 @@ impl Connection {
             .set("isolation.level", DECIDED)
             .set("partition.assignment.strategy", "cooperative-sticky")
             // At most 16 MiB are fetched ahead over all partitions: two batches of ingest.
-            .set("queued.max.messages.kbytes", "16384")
-            // The embedded broker does not end a long poll when a record arrives: on average a record
-            // waits half as long. With 1 ms an idle service would use a fifth of a core.
-            .set("fetch.wait.max.ms", if self.embedded { "5" } else { "500" });
+            .set("queued.max.messages.kbytes", "16384");
         config
     }
 
@@ -197,14 +179,6 @@ impl Connection {
     pub fn impatient_producer(&self, client_id: &str) -> Result<Box<dyn Producer>> {
         let mut config = self.writer(client_id);
         config.set("enable.idempotence", "false").set("message.send.max.retries", "0");
-        self.producer_of(config)
-    }
-
-    /// Creates a producer that gives no record up, however long the broker is away: none is missing
-    /// before a later one.
-    pub fn patient_producer(&self, client_id: &str) -> Result<Box<dyn Producer>> {
-        let mut config = self.writer(client_id);
-        config.set("message.timeout.ms", "0");
         self.producer_of(config)
     }
 
@@ -360,6 +334,11 @@ impl Broker for Connection {
             // was full is fetched again soon.
             .set("queued.max.messages.kbytes", "1024")
             .set("fetch.queue.backoff.ms", "10");
+        if !self.options.iter().any(|(option, _)| option == INSTANCE_ID) {
+            config
+                .set("session.timeout.ms", SESSION_MS.to_string())
+                .set("heartbeat.interval.ms", HEARTBEAT_MS);
+        }
         let config = self.finished(config);
         let topic = topic.to_owned();
         let join = move || {

@@ -153,6 +153,12 @@ impl ChangelogWriter {
 }
 
 impl Connection {
+    /// Ends the open transaction of a transactional id whose process is gone, and fences that
+    /// process should it come back.
+    pub fn fence(&self, id: &str) -> Result<()> {
+        Open::of(&self.finished(self.transactional(id)), "").map(drop)
+    }
+
     pub fn changelog_writer(&self, id: &str, topic: &str) -> ChangelogWriter {
         let mut config = self.transactional(id);
         config.set("transaction.timeout.ms", UNHURRIED.as_millis().to_string());
@@ -366,7 +372,7 @@ fn read_until(topic: &str, read: &[(i32, i64)]) -> TopicPartitionList {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Connection, Embedded, TopicSpec};
+    use crate::mock::Mock;
     use log::broker::{Broker, RebalanceListener, Start};
     use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
     use std::time::Instant;
@@ -381,12 +387,8 @@ mod tests {
         fn revoked(&self, _partitions: &[i32]) {}
     }
 
-    fn topic(name: &str) -> TopicSpec {
-        TopicSpec { name: name.to_owned(), partitions: 1, replication: 1, settings: Vec::new() }
-    }
-
     struct Bench {
-        embedded: Embedded,
+        mock: Mock,
         transactor: KafkaTransactor,
         record: OutgoingRecord,
         member: Membership,
@@ -394,10 +396,8 @@ mod tests {
 
     /// A transactor and a member of a group, which has one record to write.
     fn bench() -> Bench {
-        let embedded = Embedded::start().expect("a broker in this process");
-        embedded.create(&[topic("events"), topic("changelog")]).expect("makes topics");
-        let broker =
-            Connection { servers: embedded.servers(), options: Vec::new(), embedded: true };
+        let mock = Mock::with_topics(&["events", "changelog"]);
+        let broker = mock.connection();
         let consumer = broker.join("group", "events", Arc::new(Nobody)).expect("joins");
         let member = consumer.membership().expect("a consumer of a group");
         let config = broker.finished(broker.transactional("one"));
@@ -409,20 +409,20 @@ mod tests {
             value: Some(b"one".to_vec()),
             ..OutgoingRecord::default()
         };
-        Bench { embedded, transactor, record, member }
+        Bench { mock, transactor, record, member }
     }
 
     /// An unknown outcome would have every shard of the batch read its changelog.
     #[test]
     fn offsets_that_the_coordinator_does_not_take_are_an_abort_and_not_an_unknown_outcome() {
-        let Bench { embedded, mut transactor, record, member } = bench();
+        let Bench { mock, mut transactor, record, member } = bench();
         let mut transact =
             || transactor.transact(std::slice::from_ref(&record), &[(0, 1)], &member);
         let busy = [RDKafkaRespErr::RD_KAFKA_RESP_ERR_REQUEST_TIMED_OUT; 20];
-        embedded.cluster.request_errors(RDKafkaApiKey::AddOffsetsToTxn, &busy);
+        mock.cluster.request_errors(RDKafkaApiKey::AddOffsetsToTxn, &busy);
         let outcome = transact();
         assert!(matches!(outcome, Err(TransactError::Nothing(_))), "{outcome:?}");
-        embedded.cluster.clear_request_errors(RDKafkaApiKey::AddOffsetsToTxn);
+        mock.cluster.clear_request_errors(RDKafkaApiKey::AddOffsetsToTxn);
         let written = transact().expect("the same producer goes on");
         assert_eq!(written.changelog.len(), 1);
     }
@@ -430,14 +430,14 @@ mod tests {
     /// The whole group would wait for the thread that waits for the coordinator.
     #[test]
     fn a_coordinator_that_is_never_found_is_waited_for_a_bounded_time() {
-        let Bench { embedded, mut transactor, record, member } = bench();
+        let Bench { mock, mut transactor, record, member } = bench();
         let nowhere = [RDKafkaRespErr::RD_KAFKA_RESP_ERR_COORDINATOR_NOT_AVAILABLE; 10_000];
-        embedded.cluster.request_errors(RDKafkaApiKey::FindCoordinator, &nowhere);
+        mock.cluster.request_errors(RDKafkaApiKey::FindCoordinator, &nowhere);
         let began = Instant::now();
         let outcome = transactor.transact(std::slice::from_ref(&record), &[(0, 1)], &member);
         assert!(matches!(outcome, Err(TransactError::Unknown(_))), "{outcome:?}");
         assert!(began.elapsed() < 2 * ENDED_WITHIN, "{:?}", began.elapsed());
-        embedded.cluster.clear_request_errors(RDKafkaApiKey::FindCoordinator);
+        mock.cluster.clear_request_errors(RDKafkaApiKey::FindCoordinator);
         transactor.renew().expect("a new producer");
         let outcome = transactor.transact(&[record], &[(0, 1)], &member);
         assert_eq!(outcome.expect("the coordinator is there").changelog.len(), 1);
@@ -445,7 +445,7 @@ mod tests {
 
     #[test]
     fn clients_that_never_come_back_end_the_process_by_name() {
-        let Bench { embedded: _embedded, mut transactor, .. } = bench();
+        let Bench { mock: _mock, mut transactor, .. } = bench();
         let client = transactor.open.as_ref().expect("it was renewed").producer.producer.clone();
         transactor.stuck.extend([(); STUCK_MAX].map(|()| Arc::downgrade(&client)));
         let Err(Fault::Stop(stop)) = transactor.renew() else { panic!("too many are stuck") };

@@ -10,6 +10,7 @@ mod distribution;
 mod echo;
 mod gateway;
 mod ingest;
+mod log;
 mod machine;
 mod memory;
 mod messages;
@@ -77,7 +78,6 @@ another empty store, sorted, in batches of the size that a restore uses. A furth
 same without atomic batches, record by record, which is faster.
   With --memory so many memories are written, and one shard is restored with its index. The figure is \
 the growth of this process's resident memory at its peak; 600 MB are acceptable, however many memories.
-  Needs a real Kafka: the embedded broker has no transactions.
 
 Examples:
   keepsake bench restore --brokers localhost:9092 --memory 300000
@@ -119,6 +119,20 @@ Examples:
   keepsake bench scale
   keepsake bench scale --memories 1000000 --one 100000 --json    the full benchmark";
 
+const LOG_EXAMPLES: &str = "\
+Method:
+  On an embedded log in a temporary directory under the data directory. A transaction writes one \
+record and an input offset; its bare part is an append of 600 bytes to a file that is synced each \
+time. Then one idempotent producer writes records of 1 KB to one partition and a consumer reads \
+them, in rounds; with a Kafka in turn there. At last a log with events and memories is compacted, \
+stopped and started, and started as a killed process leaves it. Its files are in the page cache.
+  A Kafka as it comes acknowledges what it has not synced. One that syncs as the embedded log does: \
+deploy/kafka/kafka.sh start DIR --set log.flush.interval.messages=1
+
+Examples:
+  keepsake bench log
+  keepsake bench log --brokers localhost:9092 --events 0 --json    compared with a Kafka";
+
 #[derive(Subcommand)]
 pub enum BenchCommand {
     /// Time recalls against encoding plus a bare round trip, and turns until they are recallable
@@ -127,6 +141,9 @@ pub enum BenchCommand {
     /// Time ingest against the bare encoder, and count turns per second of processor time
     #[command(after_help = INGEST_EXAMPLES)]
     Ingest(ingest::IngestBench),
+    /// Time the embedded log against bare fsyncs, and against a Kafka given with `--brokers`
+    #[command(after_help = LOG_EXAMPLES)]
+    Log(log::LogBench),
     /// Time restoring shards from the changelog against writing the same records to a store
     #[command(after_help = RESTORE_EXAMPLES)]
     Restore(restore::RestoreBench),
@@ -156,6 +173,7 @@ impl BenchCommand {
         match self {
             BenchCommand::Recall(bench) => bench.measure(config, &mut report)?,
             BenchCommand::Ingest(bench) => bench.measure(config, &mut report)?,
+            BenchCommand::Log(bench) => bench.measure(config, &mut report)?,
             BenchCommand::Restore(bench) => bench.measure(config, &mut report)?,
             BenchCommand::Neighbours(bench) => bench.measure(config, &mut report)?,
             BenchCommand::Processes(bench) => bench.measure(config, &mut report)?,
@@ -166,21 +184,19 @@ impl BenchCommand {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Warns that an embedded broker shares this process, and refuses it where transactions or
-    /// several processes are needed.
+    /// Warns that an embedded broker shares this process, and refuses it where several processes
+    /// are needed.
     fn check_embedded(&self) -> Result<()> {
-        if !matches!(self, BenchCommand::Scale(_)) {
+        if !matches!(self, BenchCommand::Scale(_) | BenchCommand::Log(_)) {
             progress(
                 "the embedded broker shares this process: use a real one with \
                  --brokers host:port",
             );
         }
-        let name = match self {
-            BenchCommand::Restore(_) => "restore",
-            BenchCommand::Processes(_) => "processes",
-            _ => return Ok(()),
-        };
-        let what = format!("bench {name} needs a real Kafka: give one with --brokers host:port");
+        if !matches!(self, BenchCommand::Processes(_)) {
+            return Ok(());
+        }
+        let what = "bench processes needs a real Kafka: give one with --brokers host:port";
         Err(Fault::stop(StopName::ConfigInvalid, what))
     }
 }

@@ -78,6 +78,7 @@ impl DemoCommand {
         // Order matters: the fault that stopped the service explains a missing reply, and is
         // reported first.
         play.stage.close().and(played)?;
+        play.screen.end(&config.data.dir);
         Ok(ExitCode::SUCCESS)
     }
 }

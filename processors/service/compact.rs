@@ -168,6 +168,11 @@ impl Compact {
         }
     }
 
+    /// Returns whether a question to the language model is not answered yet.
+    pub fn is_asking(&self) -> bool {
+        self.asking.as_ref().is_some_and(Asking::is_waiting)
+    }
+
     /// Returns whether a round left summaries to ask for, and all answers have come.
     pub fn wants_round(&self) -> bool {
         self.asking.as_ref().is_some_and(Asking::wants_round)

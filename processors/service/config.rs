@@ -4,17 +4,21 @@
 //! reads the configuration later, so an option has one value for the life of the process.
 
 mod check;
+mod embedded;
 mod endpoint;
 mod gateway;
 mod layers;
 mod schemas;
 mod sections;
+mod settled;
 mod trace;
 
+pub use embedded::{Data, EmbeddedLog};
 pub use gateway::Gateway;
 pub use layers::{Layers, is_secret};
 pub use schemas::Schemas;
 pub use sections::*;
+pub use settled::model_places;
 pub use trace::Tracing;
 
 use domain::fault::{Fault, StopName};
@@ -32,7 +36,9 @@ pub const DEFAULTS: &str = include_str!("../../config/default.toml");
 #[serde(deny_unknown_fields)]
 pub struct Config {
     pub profile: String,
+    pub data: Data,
     pub kafka: Kafka,
+    pub embedded: EmbeddedLog,
     pub topics: Topics,
     pub events: Events,
     pub store: Store,
@@ -139,8 +145,6 @@ mod tests {
             let error = set(wrong).expect_err(wrong).to_string();
             assert!(error.contains("kafka.generation"), "{error}");
         }
-        let embedded = loaded(&[("KEEPSAKE__KAFKA__GENERATION", "2")]);
-        assert!(embedded.expect_err("no changelog").to_string().contains("kafka.generation"));
     }
 
     #[test]
@@ -161,6 +165,30 @@ mod tests {
             [("session.timeout.ms".to_owned(), "6000".to_owned())]
         );
         assert!(config.clock.from_events);
+    }
+
+    /// Otherwise two processes would answer for one shard.
+    #[test]
+    fn recall_stops_answering_when_the_session_of_its_process_is_over() {
+        let session = "KEEPSAKE__KAFKA__LIBRDKAFKA__SESSION_TIMEOUT_MS";
+        for (set, expected) in [
+            (vec![], 6000),
+            (vec![(session, "3000")], 3000),
+            (vec![(session, "60000")], 45_000),
+            (vec![("KEEPSAKE__INGEST__SILENCE_MS", "500")], 500),
+            (vec![("KEEPSAKE__KAFKA__STATIC_MEMBERSHIP", "true")], 45_000),
+            (vec![("KEEPSAKE__KAFKA__LIBRDKAFKA__GROUP_INSTANCE_ID", "one")], 45_000),
+        ] {
+            let config = loaded(&set).expect("every value is valid");
+            assert_eq!(crate::run::options::recall(&config).silence_ms, expected, "{set:?}");
+        }
+    }
+
+    #[test]
+    fn the_data_directory_has_a_short_variable() {
+        let config = loaded(&[("KEEPSAKE_DATA", "/d")]).expect("valid");
+        assert_eq!(config.data.dir, std::path::Path::new("/d"));
+        assert_eq!(config.store.dir, std::path::Path::new("/d/store"));
     }
 
     #[test]
@@ -186,18 +214,6 @@ mod tests {
     }
 
     #[test]
-    fn events_are_deleted_only_where_a_changelog_has_what_was_made_of_them() {
-        for (durability, is_allowed) in [("auto", true), ("changelog", true), ("local", false)] {
-            let read = loaded(&[
-                ("KEEPSAKE__KAFKA__BOOTSTRAP_SERVERS", "localhost:9092"),
-                ("KEEPSAKE__EVENTS__KEEP_MS", "3600000"),
-                ("KEEPSAKE__STORE__DURABILITY", durability),
-            ]);
-            assert_eq!(read.is_ok(), is_allowed, "{durability}");
-        }
-    }
-
-    #[test]
     fn how_long_memories_are_kept_is_read_by_kind_and_tenant() {
         let rules = loaded(&[
             ("KEEPSAKE__RETAIN__DAYS", "365"),
@@ -216,8 +232,8 @@ mod tests {
         for (name, value, named) in [
             ("KEEPSAKE__TOPICS__PARTITIONS", "many", "topics.partitions"),
             ("KEEPSAKE__TOPICS__PARTITIONS", "0", "topics.partitions"),
-            ("KEEPSAKE__STORE__DURABLITY", "local", "durablity"),
-            ("KEEPSAKE__STORE__DURABILITY", "eternal", "store.durability"),
+            ("KEEPSAKE__STORE__STANDBYE", "true", "standbye"),
+            ("KEEPSAKE__STORE__STANDBY", "perhaps", "store.standby"),
             ("KEEPSAKE__HTTP__LISTEN", "nowhere", "http.listen"),
             ("KEEPSAKE__INGEST__SKIP", "3:12,3-13", "ingest.skip"),
             ("KEEPSAKE__INGEST__SKIP", "3:-1", "ingest.skip"),
@@ -226,9 +242,9 @@ mod tests {
             ("KEEPSAKE__QUOTA__MEMORIES_PER_PARTITION", "-1", "quota.memories_per_partition"),
             ("KEEPSAKE__QUOTA__TENANTS__ACME__RECALLS", "9", "quota.tenants.acme.recalls"),
             ("KEEPSAKE__EVENTS__KEEP_MS", "30", "events.keep_ms"),
-            ("KEEPSAKE__EVENTS__KEEP_MS", "-1", "events.keep_ms"),
-            // The embedded broker has no changelog.
-            ("KEEPSAKE__EVENTS__KEEP_MS", "3600000", "events.keep_ms"),
+            ("KEEPSAKE__EVENTS__KEEP_MS", "-2", "events.keep_ms"),
+            ("KEEPSAKE__EMBEDDED__LISTEN", "nowhere", "embedded.listen"),
+            ("KEEPSAKE__EMBEDDED__LISTEN", "0.0.0.0:9092", "Loopback only, always"),
             ("KEEPSAKE__RETAIN__DAYS", "0.04", "retain.days"),
             ("KEEPSAKE__RETAIN__DAYS", "-1", "retain.days"),
             ("KEEPSAKE__RETAIN__DAYS", "NaN", "retain.days"),

@@ -26,7 +26,7 @@ use crate::profile::Profiles;
 use crate::quota::Limits;
 use batch::{Batch, Count};
 use breaker::DeadLetterBreaker;
-use domain::fault::{Fault, Reject, RejectCode, Result, StopName};
+use domain::fault::{Fault, Reject, Result, StopName};
 use domain::panics::{Panic, caught};
 use domain::{
     CosineScale, Decision, Erasure, Event, GenerationMark, HandOverStep, Position, Rest, Time,
@@ -61,11 +61,11 @@ pub struct Options {
     pub events: Arc<str>,
     pub decisions: String,
     pub memories: String,
-    /// Writes the memories topic as a changelog from which shards are restored, and not only as a
-    /// feed for consumers.
-    pub changelog: bool,
     /// The consumer group, for the meta records.
     pub group: String,
+    /// The id under which the outputs are committed, for the meta records too. `None` in tests that
+    /// commit nothing.
+    pub transactional_id: Option<String>,
     /// The generation of the shards. A mark of a later one ends it.
     pub generation: u32,
     pub dead_letters: DeadLetters,
@@ -189,8 +189,7 @@ impl Ingest {
     }
 
     /// Applies as many of the records as are begun while `goes_on`, and until the forwarded copies
-    /// reach `copied_bytes_max` or a shard has replayed everything below its published offset, but
-    /// at least one. `Effects::records` counts them.
+    /// reach `copied_bytes_max`, but at least one. `Effects::records` counts them.
     ///
     /// A panic of the kernel leaves its record staged in part, so the whole batch is done again: up
     /// to the record, and in the next batch with the record alone. If the kernel panics there too,
@@ -293,8 +292,7 @@ impl Ingest {
                 let is_full = copied >= self.options.copied_bytes_max;
                 let batch = batches.get_mut(&draft.record.partition);
                 let batch = batch.expect("each record's shard was found above");
-                let ends_replay = batch.ends_replay_before(draft.record.offset);
-                if applied > 0 && (is_full || ends_replay || !goes_on()) {
+                if applied > 0 && (is_full || !goes_on()) {
                     return Ok(applied);
                 }
                 let before = batch.copied_bytes;
@@ -359,9 +357,6 @@ impl Ingest {
                 None
             }
             (Route::Reject(reject), _) | (_, Some(reject)) => {
-                if offset < batch.shard.published_offset() {
-                    is_certain(draft.record, reject)?;
-                }
                 self.reject(batch, &draft, reject);
                 Some(reject)
             }
@@ -382,18 +377,14 @@ impl Ingest {
             }
         };
         batch.spans.end(rejected);
-        // A replay below the published offset writes no dead letters, so none are counted.
-        if offset >= batch.shard.published_offset() {
-            self.breaker.saw(partition, offset, rejected)?;
-        }
-        Ok(())
+        self.breaker.saw(partition, offset, rejected)
     }
 
     /// The mark by which a later generation takes the further events of this partition.
     fn closing_mark(&self, record: &Record, prepared: &memory::Prepared) -> Option<GenerationMark> {
         let mark = matches!(prepared.event.action, Command::Tick)
             .then(|| decode::generation_mark(record, &self.options.decode))??;
-        let is_ours = mark.step == HandOverStep::Close && self.options.changelog;
+        let is_ours = mark.step == HandOverStep::Close;
         (is_ours && mark.generation > self.options.generation).then_some(mark)
     }
 
@@ -500,30 +491,24 @@ impl Ingest {
         }
     }
 
-    /// Encodes a batch for the store. A shard that lost its store replays records whose outputs
-    /// were published before; it publishes nothing again.
+    /// Encodes a batch for the store and adds its records.
     fn finish(&self, effects: &mut Effects, mut batch: Batch<'_>, shard: Arc<Shard>) -> Result<()> {
-        let is_replay = batch.applied < shard.published_offset();
-        let outputs = std::mem::take(&mut batch.outputs);
-        let replies = std::mem::take(&mut batch.replies);
+        effects.outputs.append(&mut batch.outputs);
+        effects.replies.append(&mut batch.replies);
         effects.newest = effects.newest.max(batch.newest);
         effects.compact_at = effects.compact_at.max(batch.compact_at);
         effects.trace.add(&mut batch.spans);
         let mut write = batch.into_write(shard, self.metrics.clone())?;
-        if !is_replay {
-            effects.outputs.extend(outputs);
-            let outputs = self.outputs(&write);
-            let memories = &self.options.memories;
-            write.logged = outputs.iter().filter(|it| it.topic == *memories).count() as i64;
-            effects.outputs.extend(outputs);
-            effects.replies.extend(replies);
-        }
+        let outputs = self.outputs(&write);
+        let memories = &self.options.memories;
+        write.logged = outputs.iter().filter(|it| it.topic == *memories).count() as i64;
+        effects.outputs.extend(outputs);
         effects.writes.push(write);
         Ok(())
     }
 
-    /// The records that a batch publishes: every decision, the new state of each memory and, with a
-    /// changelog, of every other record.
+    /// The records that a batch publishes: every decision, and the new state of each memory and of
+    /// every other record.
     fn outputs(&self, write: &Write) -> Vec<OutgoingRecord> {
         let decided = self.options.decisions.as_str();
         let with_text = self.options.with_text;
@@ -550,21 +535,9 @@ impl Ingest {
             digest: batch.digest,
             format: shard.store.format_after(&batch.changes),
             build: None,
+            transactional_id: self.options.transactional_id.clone(),
         };
-        let checkpoint = (shard.store.identity(), &meta);
-        let checkpoint = Some(checkpoint).filter(|_| self.options.changelog);
-        outputs.extend(changelog::records(batch, touched, to, checkpoint));
+        outputs.extend(changelog::records(batch, touched, to, (shard.store.identity(), &meta)));
         outputs
     }
-}
-
-/// Stops the process instead of putting aside a record whose schema cannot be had now. A replay below
-/// the published offset is silent, so the record, which was applied before, would be lost.
-fn is_certain(record: &Record, reject: &Reject) -> Result<()> {
-    if reject.code != RejectCode::SchemaUnavailable {
-        return Ok(());
-    }
-    let Record { partition, offset, .. } = record;
-    let what = format!("replays partition {partition} at offset {offset}: {reject}");
-    Err(Fault::stop(StopName::ReplayNeedsSchema, what))
 }

@@ -21,8 +21,6 @@
 //! Where the outcome of a transaction is unknown, its shards stay open and are replayed
 //! (`replaying.rs`): readers get the state of before until then.
 //!
-//! Without a changelog (`local`), the assignment opens the shard at once.
-//!
 //! Which thread writes which field:
 //!
 //! | field | written by | read by |
@@ -103,7 +101,7 @@ pub struct Changelog {
 pub struct Shards {
     place: Deployment,
     options: shard::Options,
-    /// `None` with `store.durability = "local"`: shards are opened from disk and not restored.
+    /// `None` in evaluations and tests, which open their shards themselves.
     changelog: Option<Changelog>,
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
@@ -198,6 +196,12 @@ impl Shards {
         (0..self.place.partitions).filter(|partition| !owned.contains(partition)).collect()
     }
 
+    /// Returns the transactional id under which this process writes its shards.
+    pub fn transactional_id(&self) -> Option<String> {
+        let take_over = self.changelog.as_ref()?.options.take_over.as_ref()?;
+        Some(take_over.ours.clone())
+    }
+
     /// Returns the number of partitions of the events topic.
     pub fn partitions(&self) -> i32 {
         self.place.partitions
@@ -267,19 +271,6 @@ impl Shards {
         );
         self.files.lock().insert(partition, shard.files());
         Ok(Arc::new(shard))
-    }
-
-    /// Opens a shard inside the rebalance, where an error can only be left for the next poll.
-    fn open_now(&self, partition: i32, committed: i64) {
-        match self.open(partition) {
-            Ok(shard) => {
-                // With `local` a batch is committed after the outputs were acknowledged, so the
-                // committed offset is the published offset.
-                shard.note_published(committed);
-                self.restored.lock().push(partition);
-            }
-            Err(fault) => self.fail(fault),
-        }
     }
 
     /// Flushes a shard and removes the shard from the registry. A reader that still holds the shard
@@ -357,13 +348,11 @@ fn log_findings(partition: i32, found: &shard::Opened) {
 
 impl RebalanceListener for Shards {
     fn assigned(&self, partitions: &[(i32, Option<i64>)]) -> Vec<(i32, Start)> {
-        for (partition, committed) in partitions {
+        for (partition, _) in partitions {
             if *partition >= self.place.partitions {
                 *self.beyond.lock() = Some(*partition);
-            } else if self.changelog.is_some() {
-                self.want(*partition);
             } else {
-                self.open_now(*partition, committed.unwrap_or(0));
+                self.want(*partition);
             }
         }
         self.metrics.rebalanced("assigned", partitions.len());

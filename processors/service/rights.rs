@@ -10,7 +10,6 @@
 
 use crate::config::Config;
 use crate::run::growth::{builder_id, waiting_group};
-use crate::run::options::has_changelog;
 use serde::Serialize;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, strum::Display)]
@@ -119,15 +118,13 @@ fn service(config: &Config, list: &mut List<'_>) {
     }
     list.group(group, Read, "share out the events partitions");
     list.group(format!("{group}-recalls"), Read, "note which requests are answered");
-    if has_changelog(config) {
-        // The id of a transaction is the group and the id of the store.
-        let ids = format!("{group}-*");
-        list.add(Resource::TransactionalId, ids, Write, "commit a batch as one transaction");
-        let next = config.of_generation(config.kafka.generation + 1);
-        let why = "find out whether the next generation has taken over";
-        list.topic(next.topics.memories(), Describe, why);
-        list.group(next.kafka.group_id, Describe, why);
-    }
+    // The id of a transaction is the group and the id of the store.
+    let ids = format!("{group}-*");
+    list.add(Resource::TransactionalId, ids, Write, "commit a batch as one transaction");
+    let next = config.of_generation(config.kafka.generation + 1);
+    let why = "find out whether the next generation has taken over";
+    list.topic(next.topics.memories(), Describe, why);
+    list.group(next.kafka.group_id, Describe, why);
     if config.kafka.generation > 1 {
         list.group(waiting_group(config), Read, "wait for the cut-over to this generation");
     }

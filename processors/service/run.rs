@@ -24,6 +24,8 @@
 mod answered;
 mod applied_times;
 mod assemble;
+mod brokers;
+mod data;
 mod dir;
 pub mod growth;
 mod http;
@@ -44,17 +46,21 @@ pub mod topic_settings;
 pub(crate) mod topics;
 
 pub use assemble::pool_size;
-pub use dir::{EMBEDDED_ADDRESS, lock_dir, store_dir};
+pub use brokers::Brokers;
+pub use data::{TemporaryData, connection, log_dir};
+pub use dir::lock_dir;
 pub use marks::of_service as service_marks;
 pub use shared::Shared;
 pub use topics::{check_topics, create_topics, ready_topics, topics};
 
 use crate::metrics::Metrics;
 use crate::ownership::Shards;
+use data::DataDir;
 use domain::Time;
 use domain::fault::{Fault, Result, StopName};
-use kafka::Embedded;
+use embedded::Embedded;
 use models::embedder::pool::{self, Pool};
+use std::collections::HashSet;
 use std::fs::File;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -77,8 +83,10 @@ pub struct Service {
     shared: Arc<Shared>,
     threads: Vec<(&'static str, JoinHandle<()>)>,
     shutdown_ms: u64,
-    _embedded: Option<Embedded>,
+    // Order matters: these end last, the broker before its directory is unlocked.
+    embedded: Option<Embedded>,
     _lock: File,
+    _data: Option<DataDir>,
 }
 
 impl Service {
@@ -113,7 +121,7 @@ impl Service {
     /// that start a service and use it at once.
     pub fn wait_until_ready(&self, within: Duration) -> Result<()> {
         let give_up = Instant::now() + within;
-        while !http::is_ready(&self.shared, &self.shards) {
+        while !self.is_ready() {
             self.fault()?;
             if Instant::now() > give_up {
                 return Err(Fault::retry(format!("not ready after {} s", within.as_secs())));
@@ -123,15 +131,31 @@ impl Service {
         Ok(())
     }
 
+    /// Returns whether this process answers for all partitions that it owns.
+    pub fn is_ready(&self) -> bool {
+        http::is_ready(&self.shared, &self.shards)
+    }
+
+    /// Counts the memories of this process's shards and the users who have them, in the text
+    /// indexes, which hold each memory once and are smaller than the stores.
+    pub fn memories_and_users(&self) -> Result<(usize, usize)> {
+        let (mut memories, mut users) = (0, 0);
+        for shard in self.shards.all() {
+            let ids = shard.index.text.ids()?;
+            memories += ids.len();
+            let keys = ids.iter().map(|(key, _)| key).filter(|key| !key.is_tenant());
+            users += keys.collect::<HashSet<_>>().len();
+        }
+        Ok((memories, users))
+    }
+
     fn fault(&self) -> Result<()> {
         self.shared.fault().map_or(Ok(()), Err)
     }
 
     /// Blocks until the service is stopped or a thread fails, then drains like [`Service::stop`].
     pub fn wait(self) -> Result<()> {
-        while !self.shared.is_stopping() {
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        self.shared.await_stop();
         self.stop()
     }
 
@@ -139,7 +163,13 @@ impl Service {
     /// Takes at most `limits.shutdown_ms`; threads that need longer are left behind.
     pub fn stop(mut self) -> Result<()> {
         self.drain();
-        self.fault()
+        let (fault, embedded) = (self.fault(), self.embedded.take());
+        let _data = self._data.take();
+        // Order matters: the last clients end before their broker, and it before its directory is
+        // unlocked.
+        drop(self);
+        let stopped = embedded.map_or(Ok(()), Embedded::stop);
+        fault.and(stopped)
     }
 
     fn drain(&mut self) {

@@ -69,6 +69,8 @@ struct WrittenMeta {
     digest: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     build: Option<Build>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    transactional_id: Option<String>,
 }
 
 /// The progress of a generation that is built from another one, in the meta records of its builder.
@@ -98,6 +100,8 @@ pub struct Meta {
     pub format: u8,
     /// Set by the builder of a generation, until the first owner of the shard writes.
     pub build: Option<Build>,
+    /// The transactional id of the writer, for the next owner of the shard (`restore/take_over.rs`).
+    pub transactional_id: Option<String>,
 }
 
 /// Where the records of a shard go: the memories topic, and the shard's partition.
@@ -107,29 +111,26 @@ pub struct Destination<'a> {
     pub partition: i32,
 }
 
-/// Builds the records that a batch publishes: the new state of each memory, and, if `checkpoint` is
-/// given, what a restore needs besides: the bytes of every record and the meta record. Order
-/// matters: the meta record is last, so that a restore that has read the meta record has read all
-/// of the batch.
+/// Builds the records that a batch publishes: the new state of each memory, the bytes of every other
+/// record and the meta record, which a restore needs. Order matters: the meta record is last, so
+/// that a restore that has read the meta record has read all of the batch.
 pub fn records(
     batch: &EncodedBatch,
     touched: &TouchedMemories,
     to: Destination<'_>,
-    checkpoint: Option<(&Identity, &Meta)>,
+    (identity, meta): (&Identity, &Meta),
 ) -> Vec<OutgoingRecord> {
     let records = &batch.changes.records;
     let mut outputs = Vec::new();
     for upserted in &touched.upserted {
         let memory = &upserted.memory;
-        let bytes = records.get(&keys::memory(&memory.key, memory.id)).and_then(Option::as_deref);
-        let state = bytes.filter(|_| checkpoint.is_some());
+        let state = records.get(&keys::memory(&memory.key, memory.id)).and_then(Option::as_deref);
         let value = Some(reply::memory(memory));
         outputs.push(to.memory(&memory.key, memory.id, value, state));
     }
     for (key, id) in &touched.removed {
         outputs.push(to.memory(key, *id, None, None));
     }
-    let Some((identity, meta)) = checkpoint else { return outputs };
     for (key, state) in records {
         if let Some(name) = state_name(key) {
             outputs.push(to.state(name, state.as_deref()));
@@ -318,6 +319,7 @@ pub fn meta_bytes(identity: &Identity, meta: &Meta) -> Vec<u8> {
         records: meta.digest.map(|digest| digest.records),
         digest: meta.digest.map(|digest| format!("{:032x}", digest.sum)),
         build: meta.build.clone(),
+        transactional_id: meta.transactional_id.clone(),
     };
     serde_json::to_vec(&meta).expect("numbers and strings are always JSON")
 }
@@ -353,6 +355,7 @@ pub fn any_meta(meta: &[u8]) -> Result<(Identity, Meta)> {
         digest: meta.records.zip(sum).map(|(records, sum)| Digest { records, sum }),
         format: meta.format,
         build: meta.build,
+        transactional_id: meta.transactional_id,
     };
     Ok((theirs, read))
 }
@@ -360,10 +363,10 @@ pub fn any_meta(meta: &[u8]) -> Result<(Identity, Meta)> {
 /// The fault of a record without the bytes of the store.
 pub fn without_state(offset: i64) -> Fault {
     let what = format!(
-        "the changelog record at offset {offset} has no {STATE_HEADER} header: it was written \
-         without store.durability = \"changelog\""
+        "the changelog record at offset {offset} has no {STATE_HEADER} header: it is no record of a \
+         changelog"
     );
-    Fault::stop(StopName::DurabilityDiffers, what)
+    Fault::stop(StopName::ChangelogIncomplete, what)
 }
 
 fn unknown(what: String) -> Fault {
@@ -458,11 +461,12 @@ mod tests {
                 ends: BTreeMap::from([(1, 5)]),
                 is_complete: false,
             }),
+            transactional_id: Some("keepsake-7".to_owned()),
         };
         let bytes = meta_bytes(&ours, &meta);
         assert_eq!(meta_of(&bytes, &ours).unwrap(), meta);
         let mut older: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
-        for field in ["group", "epoch", "records", "digest", "build"] {
+        for field in ["group", "epoch", "records", "digest", "build", "transactional_id"] {
             assert!(older.as_object_mut().unwrap().remove(field).is_some(), "{field}");
         }
         let read = meta_of(older.to_string().as_bytes(), &ours).unwrap();

@@ -24,15 +24,18 @@
 //! crash or a cancelled restore loses only time.
 //!
 //! Limit: a store that is older than `away_ms_max` must not be restored this way, because
-//! compaction may have removed tombstones that are missing there ([`outdated`]).
+//! compaction may have removed tombstones that are missing there ([`outdated`]). The embedded log
+//! records which tombstones are gone, so no age is too old there.
 
 mod proof;
 mod read;
+mod take_over;
 mod write;
 
 pub(crate) use proof::Witness;
 pub use proof::{Mismatch, Proof, Writers};
 pub use read::{Span, changed_since, each, each_whole, first_named};
+pub use take_over::TakeOver;
 pub(crate) use write::change_of;
 
 use crate::store::{ChangelogPosition, Checkpoint, EncodedBatch, Store};
@@ -40,6 +43,8 @@ use domain::Time;
 use domain::fault::{Fault, Result, StopName};
 use log::broker::Log;
 use log::clock::Clock;
+use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use write::{Batch, Begin, Writer};
 
@@ -59,6 +64,20 @@ pub struct Options {
     pub writers: Writers,
     /// Opens a shard that differs from the writer's digest.
     pub accept_incomplete: bool,
+    /// Ends the open transaction of the owner before. `None` waits until the broker ends it.
+    pub take_over: Option<TakeOver>,
+    /// Where the broker records it: the highest offset of a tombstone that compaction has removed.
+    pub tombstones_gone: Option<TombstonesGone>,
+}
+
+/// Returns the highest offset of a tombstone that compaction has removed from a partition, or -1.
+#[derive(Clone)]
+pub struct TombstonesGone(pub Arc<dyn Fn(i32) -> i64 + Send + Sync>);
+
+impl fmt::Debug for TombstonesGone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TombstonesGone")
+    }
 }
 
 /// The outcome of a restore.
@@ -124,6 +143,10 @@ pub fn outdated(
 ) -> Result<Option<&'static str>> {
     let Some(place) = store.changelog() else { return Ok(None) };
     let partition = store.identity().partition;
+    if let Some(TombstonesGone(gone)) = &options.tombstones_gone {
+        let lacks_one = gone(partition) > place.offset;
+        return Ok(lacks_one.then_some("it lacks a tombstone that compaction has removed"));
+    }
     // The entry behind the store's last record may be the mark that ends its transaction.
     let lacks_from = place.offset + 1 + 1;
     let age_ms = now_ms.saturating_sub(place.at.0);
@@ -183,6 +206,7 @@ pub fn restore(
         let writer = Writer::start(scope, store);
         let mut batch = Batch::new(store, begin, writer, options);
         let span = Span { partition, from, end, until: options.until };
+        let _reading = options.take_over.as_ref().map(|it| it.start(scope, log, partition, end));
         let read = each(log, &span, progress, &mut |record| {
             batch.take(record)?;
             progress.reached(batch.next());
@@ -329,6 +353,22 @@ mod tests {
             let why =
                 outdated(&store, &Unreadable(100), 900, &options).expect("it has a beginning");
             assert_eq!(why.is_some(), is_outdated, "{offset}: {why:?}");
+        }
+    }
+
+    /// A laptop that was off for a month reads on where it stopped.
+    #[test]
+    fn a_store_is_outdated_by_tombstones_if_the_broker_records_them_and_not_by_time() {
+        let identity = identity();
+        let store = store_at(&identity, ChangelogPosition { offset: 5, at: Time(0) }).reopened();
+        for (gone, is_outdated) in [(-1, false), (5, false), (6, true)] {
+            let options = Options {
+                away_ms_max: 1,
+                tombstones_gone: Some(TombstonesGone(Arc::new(move |_| gone))),
+                ..Options::default()
+            };
+            let why = outdated(&store, &NEW, i64::MAX, &options).expect("nothing is read");
+            assert_eq!(why.is_some(), is_outdated, "{gone}: {why:?}");
         }
     }
 

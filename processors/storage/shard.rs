@@ -18,7 +18,7 @@ mod recent;
 mod searched;
 mod tail;
 
-pub use open::{Opened, Restoring, check_durability};
+pub use open::{Opened, Restoring};
 pub use searched::document;
 pub use tail::Tail;
 
@@ -74,8 +74,6 @@ pub struct Shard {
     /// An end of the events partition that was looked up. The shard has caught up when all events
     /// before it are applied. `i64::MAX` if none was looked up.
     known_end: AtomicI64,
-    /// The published offset: outputs of the events before it were acknowledged.
-    published: AtomicI64,
     /// The note that the log holds events which are not applied, until ingest takes it.
     unread: Mutex<Option<Unread>>,
     recent: RecentDecisions,
@@ -109,7 +107,6 @@ impl Shard {
             reached_end: AtomicBool::new(false),
             was_caught_up: AtomicBool::new(false),
             known_end: AtomicI64::new(i64::MAX),
-            published: AtomicI64::new(0),
             unread: Mutex::default(),
             recent: RecentDecisions::new(recent_max),
             files: Arc::default(),
@@ -253,15 +250,6 @@ impl Shard {
     /// true under load, when answers may be stale again.
     pub fn was_caught_up(&self) -> bool {
         self.was_caught_up.load(Ordering::Acquire)
-    }
-
-    /// The published offset of this life of the shard. The store keeps none.
-    pub fn published_offset(&self) -> i64 {
-        self.published.load(Ordering::Acquire)
-    }
-
-    pub fn note_published(&self, offset: i64) {
-        self.published.fetch_max(offset, Ordering::AcqRel);
     }
 
     /// Returns whether the log holds, or may hold, events that readers do not see yet.

@@ -69,7 +69,7 @@ pub(super) fn is_on_disk(dir: &Path, user: &UserKey, word: &str) -> bool {
 fn forgotten_bytes_leave_the_disk_within_the_time(broker: Broker) {
     let options =
         [("forget.within_ms", "4000"), ("index.settle_ms", "200"), ("topics.partitions", "1")];
-    let running = Running::start(broker, &options);
+    let running = Running::lasting(broker, &options);
     let client = running.client();
     let ada = client.user("bytes", "ada");
     let key = UserKey::new("bytes", "ada").expect("a name");
@@ -89,14 +89,12 @@ fn forgotten_bytes_leave_the_disk_within_the_time(broker: Broker) {
     assert_eq!(ada.list()[0]["id"], kept);
     let later = ada.remember("The ferry leaves at nine.");
     let place = running.stop();
-    if broker == Broker::Kafka {
-        let again = Running::at(place);
-        let client = again.client();
-        let ids: Vec<Value> =
-            client.user("bytes", "ada").list().iter().map(|one| one["id"].clone()).collect();
-        assert_eq!(ids, [json!(later), json!(kept)], "the rewritten store is opened again");
-        again.stop();
-    }
+    let again = Running::at(place);
+    let client = again.client();
+    let ids: Vec<Value> =
+        client.user("bytes", "ada").list().iter().map(|one| one["id"].clone()).collect();
+    assert_eq!(ids, [json!(later), json!(kept)], "the rewritten store is opened again");
+    again.stop();
 }
 
 fn forgetting_one_memory(broker: Broker) {

@@ -111,10 +111,7 @@ fn a_new_memory_over_the_quota_is_refused_and_everything_else_goes_on(broker: Br
 
     // The count is the same after a restart.
     let running = Running::at(running.stop());
-    if broker == Broker::Kafka {
-        let ada = running.client();
-        let ada = ada.user("small", "ada");
-        assert_eq!(outcome(&ada.event(parcel(9))), "refused");
-    }
+    let client = running.client();
+    assert_eq!(outcome(&client.user("small", "ada").event(parcel(9))), "refused");
     running.stop();
 }

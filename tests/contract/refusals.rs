@@ -313,7 +313,7 @@ fn a_missing_reply_topic_or_partition_is_reported_at_once_and_not_created(broker
     // The producer would wait for a minute.
     assert!(began.elapsed() < Duration::from_secs(40), "nobody waits for a missing topic");
     let servers = running.service.servers.clone();
-    let connection = Connection { servers, options: Vec::new(), embedded: false };
+    let connection = Connection { servers, options: Vec::new() };
     let names = connection.partitions(&[typo]).expect("lists the topics");
     assert!(names.is_empty(), "a reply must not create a topic: {names:?}");
 }

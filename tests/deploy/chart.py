@@ -30,7 +30,7 @@ BROKERS = "config.kafka.bootstrap_servers=kafka:9092"
 # Values that must be refused, each with words of the refusal.
 REFUSED = {
     "config.kafka.bootstrap_servers=": "config.kafka.bootstrap_servers: is empty",
-    "config.kafka.bootstrap_servers=embedded": "the embedded broker loses everything",
+    "config.kafka.bootstrap_servers=embedded": "the embedded broker serves one process",
     "replicas=7": "7 processes for 6 partitions",
     "replicas=0": "minimum",
     "terminationGracePeriodSeconds=29": "at least 10 more than config.limits.shutdown_ms",

@@ -155,7 +155,7 @@ def serve(sandbox):
     """Seconds until the service is ready. It must stop on SIGTERM with 0."""
     page = f"127.0.0.1:{free_port()}"
     began = time.monotonic()
-    process = sandbox.start(*sandbox.config["Cmd"], "--set", f"http.listen={page}")
+    process = sandbox.start(*sandbox.config["Cmd"], "--set", f"http.listen={page}", "--set", "embedded.listen=127.0.0.1:0")
     try:
         while status(f"http://{page}/readyz") != 200:
             if process.poll() is not None or time.monotonic() - began > READY_SECONDS:

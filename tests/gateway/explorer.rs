@@ -285,9 +285,7 @@ fn a_dead_letter_is_shown_with_its_shard_and_sent_again(broker: Broker) {
     assert_eq!(tail(partition + 1)["decisions"], json!([]));
     assert!(own["applied"].as_i64() > Some(offset), "{shards}");
     assert_eq!(shards["dead_letters"], json!({"count": 2, "complete": true}), "{shards}");
-    if broker == Broker::Kafka {
-        assert!(own["member"]["client"].is_string() && shards["state"] == "Stable", "{shards}");
-    }
+    assert!(own["member"]["client"].is_string() && shards["state"] == "Stable", "{shards}");
 
     let place = json!({"partition": letter["partition"], "offset": letter["offset"]});
     let nowhere = json!({"partition": letter["partition"], "offset": 99_999});

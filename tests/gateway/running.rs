@@ -3,14 +3,11 @@
 use super::{Gateway, address_in, call};
 use crate::support::program::command;
 use crate::support::service::Place;
-use crate::support::{Broker, Child, eventually, on_both_brokers, on_kafka};
+use crate::support::{Broker, Child, eventually, on_both_brokers};
 use serde_json::{Value, json};
 
 on_both_brokers! {
     a_service_runs_its_own_gateway
-}
-
-on_kafka! {
     two_gateways_answer_for_one_user
     calls_that_wait_are_answered_before_a_gateway_ends
     a_gateway_without_replies_opens_the_topic_again
@@ -47,8 +44,8 @@ fn a_service_runs_its_own_gateway(broker: Broker) {
     assert!(child.wait().success(), "{}", child.log());
 }
 
-fn two_gateways_answer_for_one_user() {
-    let place = Place::new(Broker::Kafka, &[]);
+fn two_gateways_answer_for_one_user(broker: Broker) {
+    let place = Place::lasting(broker, &[]);
     let mut service = Child::start(&place);
     service.wait_until_ready();
     let [first, second] = [(); 2].map(|()| Gateway::start(&place, &[]));
@@ -61,10 +58,10 @@ fn two_gateways_answer_for_one_user() {
 }
 
 /// The service is stopped meanwhile, so that the call waits for certain.
-fn calls_that_wait_are_answered_before_a_gateway_ends() {
+fn calls_that_wait_are_answered_before_a_gateway_ends(broker: Broker) {
     // The call must not end before the service goes on.
     let session = ("kafka.librdkafka.session.timeout.ms", "60000");
-    let place = Place::new(Broker::Kafka, &[session, ("recall.deadline_ms", "60000")]);
+    let place = Place::lasting(broker, &[session, ("recall.deadline_ms", "60000")]);
     let mut service = Child::start(&place);
     service.wait_until_ready();
     let mut gateway = Gateway::start(&place, &[("gateway.reply_ms", "60000")]);
@@ -91,8 +88,8 @@ fn calls_that_wait_are_answered_before_a_gateway_ends() {
 }
 
 /// No reply comes while the service is stopped by a signal.
-fn a_gateway_without_replies_opens_the_topic_again() {
-    let place = Place::new(Broker::Kafka, &[]);
+fn a_gateway_without_replies_opens_the_topic_again(broker: Broker) {
+    let place = Place::lasting(broker, &[]);
     let mut service = Child::start(&place);
     service.wait_until_ready();
     let gateway = Gateway::start(&place, &[("gateway.reply_ms", "3000")]);

@@ -8,7 +8,7 @@ use crate::support::client::{memory_id, outcome};
 use crate::support::program::{self, command};
 use crate::support::service::Place;
 use crate::support::skips::model_or_skip;
-use crate::support::{Child, Message, eventually, on_kafka};
+use crate::support::{Broker, Child, Message, eventually, on_both_brokers};
 use domain::Vector;
 use kafka::Connection;
 use log::broker::{Broker as _, Record};
@@ -21,7 +21,7 @@ use storage::changelog::STATE_HEADER;
 use storage::reencoding::Reencoding;
 use storage::restore::{Progress, Span, each};
 
-on_kafka! {
+on_both_brokers! {
     a_service_changes_its_encoder_and_goes_back
     a_service_changes_its_profile_and_keeps_its_memories
     a_generation_that_differs_is_refused_and_built_again
@@ -34,10 +34,10 @@ const SAID: &str = "My puppy was running in circles all morning.";
 /// Shares no word with what was said.
 const ASKED_FOR: &str = "Did a young dog chase its own tail?";
 
-fn a_service_changes_its_encoder_and_goes_back() {
+fn a_service_changes_its_encoder_and_goes_back(broker: Broker) {
     let test = "a_service_changes_its_encoder_and_goes_back";
     let Some(model) = model_or_skip(test, "another encoder for the same memories") else { return };
-    let growing = Growing::of(SAME).with_encoder(&model);
+    let growing = Growing::of(broker, SAME).with_encoder(&model);
     let mut old = growing.serve(&growing.old);
     old.iter_mut().for_each(Child::wait_until_ready);
     let seeded = growing.seed();
@@ -118,8 +118,8 @@ fn a_service_changes_its_encoder_and_goes_back() {
 }
 
 /// Talome keeps explicit wishes only.
-fn a_service_changes_its_profile_and_keeps_its_memories() {
-    let growing = Growing::of(Size { users: 4, memories: 8, ..SAME });
+fn a_service_changes_its_profile_and_keeps_its_memories(broker: Broker) {
+    let growing = Growing::of(broker, Size { users: 4, memories: 8, ..SAME });
     let new = growing.new.clone().map(|place| place.with("profile", "talome"));
     let growing = Growing { new, ..growing };
     let mut old = growing.serve(&growing.old);
@@ -188,10 +188,11 @@ fn vectors_of_their_texts(place: &Place) -> usize {
     let connection = Connection {
         servers: config.kafka.bootstrap_servers.clone(),
         options: config.kafka.client_options(),
-        embedded: false,
     };
-    let mut encoder =
-        Model::open(&options::embedder(&config)).and_then(|model| model.session()).expect("opens");
+    let mut encoder = options::embedder(&config)
+        .and_then(|options| Model::open(&options))
+        .and_then(|model| model.session())
+        .expect("opens");
     let log = connection.log(&config.topics.memories()).expect("the topic exists");
     let mut encoded: BTreeMap<String, Vector> = BTreeMap::new();
     let mut count = 0;
@@ -231,8 +232,8 @@ fn add_stray(growing: &Growing) {
     });
 }
 
-fn a_generation_that_differs_is_refused_and_built_again() {
-    let growing = Growing::of(Size { users: 6, memories: 30, ..SMALL });
+fn a_generation_that_differs_is_refused_and_built_again(broker: Broker) {
+    let growing = Growing::of(broker, Size { users: 6, memories: 30, ..SMALL });
     let mut old = growing.serve(&growing.old[..1]);
     old[0].wait_until_ready();
     let seeded = growing.seed();

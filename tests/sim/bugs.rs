@@ -60,8 +60,6 @@ pub enum Bug {
     KeepsALostPartition,
     /// Leaves the context of sessions as it was in a batch that forgets.
     ContextOutlivesAForget,
-    /// Without transactions: writes again what the group has committed.
-    PublishedOffsetIgnored,
     /// Takes the last stable offset for the end of the changelog.
     RestoreEndsAtAnOpenTransaction,
     /// Flushes the index in the middle of a batch under the offset of the batch.
@@ -171,7 +169,6 @@ impl Saboteur {
             | Bug::RequestsDoNotWait
             | Bug::RestoreWithoutAClaim
             | Bug::KeepsALostPartition
-            | Bug::PublishedOffsetIgnored
             | Bug::RestoreEndsAtAnOpenTransaction
             | Bug::IndexIsMarkedAhead => {}
         }

@@ -6,14 +6,14 @@ use super::bugs::{self, Bug, SabotagedConsumer, SabotagedLog, Saboteur};
 use super::interruptions::{
     InterruptedConsumer, InterruptedLog, InterruptedProducer, InterruptedTransactor, Interruptions,
 };
-use super::owner::{NotingProducer, Owner, Published};
+use super::owner::Owner;
 use super::stream::PARTITIONS;
 use super::threads::{self, Sleep, UNTIL_IT_WAITS, Work};
 use crate::support::in_process::hash_model;
 use crossbeam_channel::Receiver;
 use domain::fault::Result;
 use domain::{CosineScale, Time};
-use log::broker::{Broker, Log, OutgoingRecord, Producer, RebalanceListener, Record};
+use log::broker::{Broker, Log, OutgoingRecord, RebalanceListener, Record, Transactor};
 use log::clock::{Clock, ManualClock};
 use models::cross_encoder::ContradictionJudge;
 use models::embedder::{Model, pool};
@@ -27,7 +27,7 @@ use service::ownership::{Changelog, Deployment, Shards};
 use service::profile::Profiles;
 use service::recall::Recall;
 use service::run::growth::Growth;
-use service::run::ingesting::{Durability, IngestLoop};
+use service::run::ingesting::IngestLoop;
 use service::run::lag::{Ends, LagLoop};
 use service::run::loops::CompactLoop;
 use service::run::pace::BatchSize;
@@ -53,14 +53,12 @@ pub struct Kit {
 }
 
 impl Kit {
-    /// The parts of processes with this `store.durability`.
-    pub fn new(durability: &str) -> Kit {
+    pub fn new() -> Kit {
         let mut layers = Layers::defaults();
         let partitions = PARTITIONS.to_string();
         // A batch must end by its size, never by the clock of the machine that stops the simulator.
         for (path, text) in [
             ("kafka.bootstrap_servers", "nowhere:9092"),
-            ("store.durability", durability),
             ("topics.partitions", partitions.as_str()),
             ("store.restore_batch_max", "5"),
             ("store.replay_max", "25"),
@@ -103,10 +101,6 @@ impl Kit {
             model: self.model.name().into(),
             dimensions: self.model.dimensions() as u32,
         }
-    }
-
-    pub fn is_local(&self) -> bool {
-        !options::has_changelog(&self.config)
     }
 
     pub fn ingest(&self, shards: &Arc<Shards>) -> Ingest {
@@ -246,7 +240,6 @@ pub struct StartOptions<'w> {
 pub struct Process {
     pub connection: Connection,
     pub shards: Arc<Shards>,
-    pub published: Published,
     shared: Arc<Shared>,
     ingest: Arc<Mutex<Option<IngestThread>>>,
     compact: Arc<Mutex<(CompactLoop, Compact)>>,
@@ -294,23 +287,14 @@ impl Process {
             inner: SabotagedLog::between(memories.clone(), start.bug),
             interruptions: start.interruptions.clone(),
         });
-        let changelog = (!kit.is_local()).then(|| Changelog {
-            log: log.clone(),
-            options: options::restore(&kit.config),
-            wanted: wants,
-        });
-        let shards = kit.shards(start.home, changelog, clock.clone());
-        let published = Published::default();
+        let (log_of_shards, options) = (log.clone(), options::restore(&kit.config));
+        let changelog = Changelog { log: log_of_shards, options, wanted: wants };
+        let shards = kit.shards(start.home, Some(changelog), clock.clone());
         let (compactor, asked) = crossbeam_channel::bounded(1);
         let mut limits = kit.config.ingest.clone();
         limits.batch_ms = 3_600_000;
         limits.batch_work_ms = 3_600_000;
-        let owner = Arc::new(Owner {
-            shards: shards.clone(),
-            published: published.clone(),
-            interruptions: start.interruptions.clone(),
-            bug: start.bug,
-        });
+        let owner = Arc::new(Owner { shards: shards.clone(), bug: start.bug });
         let inner = connection.join(&kit.config.kafka.group_id, &topics.events(), owner)?;
         let inner =
             SabotagedConsumer::between(inner, start.bug.filter(|bug| *bug == Bug::ResumesTooLate));
@@ -320,7 +304,7 @@ impl Process {
                 interruptions: start.interruptions.clone(),
             }),
             events: connection.log(&topics.events())?,
-            durability: durability(start, &connection, &memories, &published)?,
+            transactor: transactor(start, &connection, &memories)?,
             replier: Replier::new(
                 connection.producer("receipts")?,
                 ReplyTopics::new(options::reply_topics(&kit.config), clock.clone()).0,
@@ -331,7 +315,6 @@ impl Process {
             pace: BatchSize::new(3_600_000, start.batch_records_max),
             limits,
             deletes_events: false,
-            acknowledge: Duration::ZERO,
             behind: BTreeMap::new(),
             fenced: 0,
             stalls: Stalls::new(kit.config.ingest.aborts_max),
@@ -377,7 +360,6 @@ impl Process {
             unclaimed: bugs::unclaimed_restore(kit.place(start.home), &kit.config, log, clock),
             connection,
             shards,
-            published,
             shared,
             memories,
             wanted,
@@ -584,29 +566,19 @@ fn turn(thread: &mut Option<(i32, Work<Result<()>>)>, points: usize) -> Turned {
     }
 }
 
-fn durability(
+fn transactor(
     start: &StartOptions<'_>,
     connection: &Connection,
     memories: &Arc<dyn Log>,
-    published: &Published,
-) -> Result<Durability> {
+) -> Result<Box<dyn Transactor>> {
     let topics = &start.kit.config.topics;
-    if start.kit.is_local() {
-        let inner: Box<dyn Producer> = Box::new(NotingProducer {
-            inner: connection.producer("outputs")?,
-            decisions: topics.decisions(),
-            published: published.clone(),
-        });
-        return Ok(Durability::Local(Box::new(InterruptedProducer(inner))));
-    }
     let transactor =
         connection.transactor(start.transactional_id, &topics.events(), &topics.memories())?;
-    let transactor = Saboteur::between(
+    Ok(Saboteur::between(
         Box::new(InterruptedTransactor(transactor)),
         start.bug,
         memories.clone(),
         connection.producer("beside")?,
         bugs::Topics { events: topics.events(), decisions: topics.decisions() },
-    );
-    Ok(Durability::Changelog(transactor))
+    ))
 }

@@ -27,7 +27,7 @@ struct Alone {
 
 impl Alone {
     fn start() -> Alone {
-        let kit = Kit::new("changelog");
+        let kit = Kit::new();
         let clock = ManualClock::at(Time(NOON_MS));
         let cluster = Cluster::with_clock(Arc::new(clock.clone()));
         let topics = &kit.config.topics;

@@ -1,4 +1,4 @@
-//! Administers the topics of a real Kafka, as an operator does.
+//! Administers the topics of a broker, as an operator does.
 
 use super::eventually;
 use rdkafka::admin::{
@@ -27,8 +27,14 @@ impl Admin {
         self.runtime.block_on(results).unwrap_or_else(|e| panic!("the broker refuses: {e}"));
     }
 
+    /// Deletes a topic and waits until it is gone.
     pub fn delete_topic(&self, topic: &str) {
         self.done(self.client.delete_topics(&[topic], &AdminOptions::new()));
+        eventually("the topic is gone", || {
+            let listed = self.client.inner().fetch_metadata(None, Duration::from_secs(30));
+            let listed = listed.expect("the broker lists its topics");
+            listed.topics().iter().all(|found| found.name() != topic).then_some(())
+        });
     }
 
     /// Deletes the topics whose names begin with `prefix`, as far as the broker is there to do so.

@@ -133,6 +133,34 @@ impl Client {
         });
     }
 
+    /// Leaves a transaction open, as a process does that is killed before it commits: records on these
+    /// partitions of the memories topic, and offsets of the same events partitions. The broker would
+    /// end it after a minute.
+    pub fn leave_open(&self, transactional_id: &str, partitions: &[i32]) -> BaseProducer {
+        let writer: BaseProducer = config(&self.servers)
+            .set("transactional.id", transactional_id)
+            .set("transaction.timeout.ms", "60000")
+            .create()
+            .expect("the settings are valid");
+        let (memories, events) = (self.topic("memories"), self.topic("events"));
+        writer.init_transactions(PATIENCE).expect("the broker answers");
+        writer.begin_transaction().expect("it is initialised");
+        let mut read = TopicPartitionList::new();
+        for partition in partitions {
+            let to = BaseRecord::<str, str>::to(&memories).partition(*partition);
+            writer.send(to.key("a/b/c").payload("{}")).expect("room");
+            read.add_partition_offset(&events, *partition, Offset::Offset(0)).expect("a valid one");
+        }
+        writer.flush(PATIENCE).expect("the broker answers");
+        let group: BaseConsumer = config(&self.servers)
+            .set("group.id", &self.prefix)
+            .create()
+            .expect("the settings are valid");
+        let nobody = group.group_metadata().expect("it has a group");
+        writer.send_offsets_to_transaction(&read, &nobody, PATIENCE).expect("the broker answers");
+        writer
+    }
+
     pub fn topic(&self, name: &str) -> String {
         format!("{}{name}", self.prefix)
     }
@@ -296,6 +324,8 @@ fn config(servers: &str) -> ClientConfig {
     config
         .set("bootstrap.servers", servers)
         .set("client.id", "test")
+        // A broker that was killed is back soon.
+        .set("reconnect.backoff.max.ms", "500")
         .set_log_level(rdkafka::config::RDKafkaLogLevel::Critical);
     config
 }

@@ -5,7 +5,7 @@ use super::admin::Admin;
 use super::skips::skipped;
 use super::{root, scratch};
 use std::cell::RefCell;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::sync::mpsc::{Sender, channel};
@@ -96,6 +96,15 @@ fn must(action: &str, dir: &Path) {
     let output = kafka_sh(action, dir, &[]);
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "deploy/kafka/kafka.sh {action}: {stderr}");
+}
+
+/// The class path of Kafka's own tools, which are fetched if they are not there.
+pub fn jars() -> PathBuf {
+    let fetched = Command::new(root().join("deploy/kafka/kafka.sh")).arg("jars").output();
+    let fetched = fetched.unwrap_or_else(|e| panic!("runs deploy/kafka/kafka.sh: {e}"));
+    let stderr = String::from_utf8_lossy(&fetched.stderr);
+    assert!(fetched.status.success(), "deploy/kafka/kafka.sh jars: {stderr}");
+    root().join(".keepsake/kafka-4.1.0/libs/*")
 }
 
 /// Longest start of a broker. A broker that recovers its log beside a build took more than a minute.

@@ -29,7 +29,7 @@ pub fn command_of(program: &Path, place: &Place) -> Command {
     command
 }
 
-/// The program without any `KEEPSAKE_` variable of this process.
+/// The program without any `KEEPSAKE_` variable of this process. It keeps its data in `dir`.
 pub fn bare_command(dir: &Path) -> Command {
     bare_command_of(Path::new(THIS), dir)
 }
@@ -40,6 +40,7 @@ fn bare_command_of(program: &Path, dir: &Path) -> Command {
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("KEEPSAKE_")) {
         command.env_remove(name);
     }
+    command.env("KEEPSAKE_DATA", dir.join("data"));
     command
 }
 

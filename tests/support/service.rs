@@ -1,13 +1,15 @@
 //! Running services: [`Running`] in this process, for tests that look inside or share one;
 //! [`Child`] as a process of its own, for tests that kill it.
 
+use super::admin::Admin;
 use super::program::{command, command_of};
 use super::{Client, PATIENCE, eventually, kafka, scratch};
+use embedded::Embedded;
 use service::config::{Config, Layers};
 use service::run::Service;
 use std::fs::File;
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child as Process, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
@@ -20,11 +22,33 @@ pub enum Broker {
 }
 
 impl Broker {
+    /// The value of `kafka.bootstrap_servers`. A service starts an embedded broker of its own.
     pub fn servers(self) -> &'static str {
         match self {
             Broker::Embedded => "embedded",
             Broker::Kafka => kafka::servers(),
         }
+    }
+
+    /// Address of a broker on which the services of all tests come and go.
+    pub fn lasting(self) -> &'static str {
+        static EMBEDDED: OnceLock<String> = OnceLock::new();
+        match self {
+            Broker::Embedded => EMBEDDED.get_or_init(|| self.another()),
+            Broker::Kafka => kafka::servers(),
+        }
+    }
+
+    /// Starts one more broker, which ends with this process, and returns its address.
+    pub fn another(self) -> String {
+        let dir = scratch::dir("broker");
+        if self == Broker::Kafka {
+            return kafka::start_in(&dir).unwrap_or_else(|why| panic!("{why}"));
+        }
+        let listen = (Ipv4Addr::LOCALHOST, 0).into();
+        let broker = Embedded::start(embedded::Options::new(dir, listen))
+            .unwrap_or_else(|e| panic!("the embedded broker does not start: {e}"));
+        Box::leak(Box::new(broker)).address().to_string()
     }
 }
 
@@ -32,9 +56,13 @@ impl Broker {
 #[derive(Clone, Debug)]
 pub struct Place {
     pub broker: Broker,
+    /// The value of `kafka.bootstrap_servers`.
+    pub servers: String,
     pub prefix: String,
     pub dir: PathBuf,
     pub options: Vec<(String, String)>,
+    /// Leaves the session in the group as it comes, for tests that measure it.
+    pub has_default_session: bool,
 }
 
 impl Place {
@@ -46,19 +74,48 @@ impl Place {
         let dir = scratch::root().join(&name);
         let options =
             options.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-        Place { broker, prefix: format!("{name}."), dir, options }
+        let (servers, prefix) = (broker.servers().to_owned(), format!("{name}."));
+        Place { broker, servers, prefix, dir, options, has_default_session: false }
+    }
+
+    /// A place whose broker outlives the services: the embedded one runs in this process.
+    pub fn lasting(broker: Broker, options: &[(&str, &str)]) -> Place {
+        Place { servers: broker.lasting().to_owned(), ..Place::new(broker, options) }
+    }
+
+    /// A place whose service reads the same events in one go: with another group and store, and
+    /// without a changelog, which this deletes. The services of this place have ended.
+    pub fn calm(&self) -> Place {
+        let log =
+            (self.servers == "embedded").then(|| self.embedded((Ipv4Addr::LOCALHOST, 0).into()));
+        let servers = log.as_ref().map_or(self.servers.clone(), |log| log.address().to_string());
+        Admin::of(&servers).delete_topic(&self.config().topics.memories());
+        drop(log);
+        let calm = Place { dir: self.dir.with_extension("calm"), ..self.clone() };
+        // The key that signed the forwarded events was in the topic.
+        std::fs::create_dir_all(&calm.dir)
+            .and_then(|()| std::fs::copy(self.dir.join("marks.key"), calm.dir.join("marks.key")))
+            .unwrap_or_else(|e| panic!("copies the key to {}: {e}", calm.dir.display()));
+        calm.with("kafka.group_id", &format!("{}calm", self.prefix))
+    }
+
+    /// Starts the embedded log of this place without its service, which has ended.
+    pub fn embedded(&self, listen: SocketAddr) -> Embedded {
+        let options = embedded::Options::new(self.data().join("log"), listen);
+        Embedded::start(options).unwrap_or_else(|e| panic!("the log does not open: {e}"))
     }
 
     /// All options of a service at this place. Later ones win.
     pub fn options(&self) -> Vec<(String, String)> {
         // After kill -9 the group forms again within this time. A busy machine can let heartbeats
-        // wait for two seconds, and each lost session cancels the restores. The embedded broker
-        // needs three seconds to form a group at all.
-        let session_ms = if self.broker == Broker::Kafka { "3000" } else { "6000" };
+        // wait for two seconds, and each lost session cancels the restores.
+        let mut session = vec![
+            ("kafka.librdkafka.session.timeout.ms".to_owned(), "3000".to_owned()),
+            ("kafka.librdkafka.heartbeat.interval.ms".to_owned(), "300".to_owned()),
+        ];
+        session.retain(|_| !self.has_default_session);
         let own = [
-            ("kafka.bootstrap_servers", self.broker.servers()),
-            ("kafka.librdkafka.session.timeout.ms", session_ms),
-            ("kafka.librdkafka.heartbeat.interval.ms", "300"),
+            ("kafka.bootstrap_servers", self.servers.as_str()),
             ("kafka.group_id", &self.prefix),
             ("topics.prefix", &self.prefix),
             ("topics.partitions", "3"),
@@ -67,7 +124,18 @@ impl Place {
             ("http.listen", "127.0.0.1:0"),
         ]
         .map(|(key, value)| (key.to_owned(), value.to_owned()));
-        own.into_iter().chain(self.options.clone()).collect()
+        let data = self.data().to_string_lossy().into_owned();
+        let log = [("data.dir", data), ("embedded.listen", "127.0.0.1:0".into())];
+        let log = log.map(|(key, value)| (key.to_owned(), value));
+        // Older versions do not have these options and run on a Kafka.
+        let log = log.into_iter().filter(|_| self.servers == "embedded");
+        own.into_iter().chain(session).chain(log).chain(self.options.clone()).collect()
+    }
+
+    /// The directory of the embedded log, beside that of the shards: a test may remove either. Places
+    /// that differ in the extension of their directory have the same log.
+    pub fn data(&self) -> PathBuf {
+        self.dir.with_extension("data")
     }
 
     pub fn config(&self) -> Config {
@@ -80,9 +148,9 @@ impl Place {
         layers.checked().unwrap_or_else(|e| panic!("{e}"))
     }
 
-    /// Connects to a Kafka at this place.
+    /// Connects to the broker of this place, which no service has started.
     pub fn client(&self) -> Client {
-        Client::connect(self.broker.servers(), &self.prefix)
+        Client::connect(&self.servers, &self.prefix)
     }
 
     /// The same place with one option more.
@@ -108,6 +176,11 @@ impl Running {
         Running::at(Place::new(broker, options))
     }
 
+    /// A service on a broker that outlives the service.
+    pub fn lasting(broker: Broker, options: &[(&str, &str)]) -> Running {
+        Running::at(Place::lasting(broker, options))
+    }
+
     pub fn at(place: Place) -> Running {
         Running::ready_within(PATIENCE, place)
     }
@@ -130,8 +203,7 @@ impl Running {
 
     /// The service shared by all tests whose users do not disturb each other.
     ///
-    /// It lives on a thread of its own until the run ends, because the embedded broker is bound to
-    /// the thread that made it.
+    /// It lives on a thread of its own until the run ends.
     pub fn shared(broker: Broker) -> &'static Shared {
         static EMBEDDED: OnceLock<Shared> = OnceLock::new();
         static KAFKA: OnceLock<Shared> = OnceLock::new();

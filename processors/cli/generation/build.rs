@@ -460,6 +460,7 @@ impl<'a> Builder<'a> {
             digest: Some(self.folds[shard as usize].digest()),
             format: self.format,
             build: Some(self.build.clone()),
+            transactional_id: None,
         }
     }
 

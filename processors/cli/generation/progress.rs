@@ -50,11 +50,6 @@ impl Generations {
             let what = "the first generation is that without a number: give --to 2 or more";
             return Err(Fault::stop(StopName::ConfigInvalid, what));
         }
-        if !service::run::options::has_changelog(config) {
-            let what = "a generation is built from a changelog: give a cluster with --brokers \
-                        host:port and store.durability = \"changelog\"";
-            return Err(Fault::stop(StopName::ConfigInvalid, what));
-        }
         let (old, new) = (config.of_generation(to - 1), config.of_generation(to));
         let connection = client::connection(config)?;
         let topic = old.topics.memories();

@@ -6,7 +6,8 @@
 //!    records of the user in the stores. The records need the store's lock, so the service must be
 //!    stopped for them.
 //!
-//! 3. The memories topic and the directory of the generation before, until they are removed.
+//! 3. The files of the embedded log: segments and journal.
+//! 4. The memories topic and the directory of the generation before, until they are removed.
 //!
 //! Reads everything once and keeps nothing of it. Nothing is changed.
 
@@ -109,12 +110,15 @@ impl Erased<'_> {
     pub fn run(&self, config: &Config, output: Output) -> Result<ExitCode> {
         let wanted = self.wanted()?;
         let mut rows = topics(&wanted, config);
-        rows.extend(disk(&wanted, &run::store_dir(config), None)?);
+        rows.extend(disk(&wanted, &config.store.dir, None)?);
+        if config.kafka.is_embedded() {
+            rows.push(log_files(&wanted, config));
+        }
         if let Some(before) = before(config) {
             rows.extend(memories_of(&wanted, &before));
-            let dir = run::store_dir(&before);
+            let dir = before.store.dir.clone();
             if dir.is_dir() {
-                rows.extend(disk(&wanted, &dir, Some(&run::store_dir(config)))?);
+                rows.extend(disk(&wanted, &dir, Some(&config.store.dir))?);
             }
         }
         let found: u64 = rows.iter().filter_map(|row| row.found).sum();
@@ -317,6 +321,22 @@ fn topic(
 }
 
 // ---------------------------------------------------------------- disk
+
+/// Searches the segments and the journal of the embedded log. A batch that its sender compressed hides
+/// its bytes; the topics are searched for such.
+fn log_files(wanted: &Wanted, config: &Config) -> Row {
+    let dir = run::log_dir(config);
+    let place = format!("bytes of the log in {}", dir.display());
+    if wanted.texts.is_none() {
+        return Row::not_searched(place, "give the forgotten text with --text");
+    }
+    let until = wanted.until(&config.topics.events(), "events.keep_ms after the event");
+    let mut row = Row::new(place, until);
+    for path in files_below(&dir).iter().filter(|path| holds(wanted, path)) {
+        row.add(|| name(&dir, path));
+    }
+    row
+}
 
 /// Searches the files below `dir`, but not those below `other`.
 fn disk(wanted: &Wanted, dir: &Path, other: Option<&Path>) -> Result<Vec<Row>> {

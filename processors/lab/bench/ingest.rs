@@ -10,16 +10,12 @@ use clap::Args;
 use domain::fault::{Fault, Result};
 use models::embedder::{Embedder, Model};
 use serde_json::Value;
-use service::config::{Config, DurabilityMode};
+use service::config::Config;
 use service::run;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 const MODEL_USERS: usize = 20;
-/// Rounds with `hash`, each once with `local` and once with `changelog` durability.
-const TRANSACTION_ROUNDS: usize = 2;
-/// The embedded broker keeps 5 MiB per partition and deletes the oldest records beyond that.
-const EMBEDDED_TURNS_MAX: usize = 20_000;
 
 #[derive(Args)]
 pub struct IngestBench {
@@ -34,12 +30,6 @@ pub struct IngestBench {
     hash_turns: usize,
 }
 
-/// Time that one round of ingest took with `hash`.
-struct HashRound {
-    elapsed: Duration,
-    processor: Duration,
-}
-
 impl IngestBench {
     pub fn measure(&self, config: &Config, report: &mut BenchReport) -> Result<()> {
         if config.embedder.model == "hash" {
@@ -48,7 +38,7 @@ impl IngestBench {
             self.with_model(config, report)?;
         }
         if self.hash_turns > 0 {
-            self.with_hash(config, report)?;
+            with_hash(config, self.hash_turns, report)?;
         }
         Ok(())
     }
@@ -95,62 +85,33 @@ impl IngestBench {
             Ok(())
         })
     }
-
-    /// Ingests the same turns without transactions and, on a real Kafka, with them, in alternation.
-    fn with_hash(&self, config: &Config, report: &mut BenchReport) -> Result<()> {
-        let has_transactions = !config.kafka.is_embedded();
-        let count = if has_transactions {
-            self.hash_turns
-        } else {
-            self.hash_turns.min(EMBEDDED_TURNS_MAX)
-        };
-        let rounds = if has_transactions { TRANSACTION_ROUNDS } else { 1 };
-        let mut local = Duration::ZERO;
-        let mut processor = Duration::ZERO;
-        let mut changelog = Duration::ZERO;
-        for _ in 0..rounds {
-            let round = hash_round(config, DurabilityMode::Local, count)?;
-            local += round.elapsed;
-            processor += round.processor;
-            if has_transactions {
-                changelog += hash_round(config, DurabilityMode::Changelog, count)?.elapsed;
-            }
-        }
-        let turns = (count * rounds) as f64;
-        if has_transactions {
-            let ratio = local.as_secs_f64() / changelog.as_secs_f64();
-            report.ratio("changelog_local", ratio, RatioTarget::AtLeast(0.8));
-            report.figure("ingest_changelog_turns_per_second", turns / changelog.as_secs_f64());
-        }
-        report.figure("ingest_hash_turns_per_cpu_second", turns / processor.as_secs_f64());
-        report.figure("ingest_hash_turns_per_second", turns / local.as_secs_f64());
-        Ok(())
-    }
 }
 
 /// Starts a service on a log that already holds the turns, and measures until the last one is
 /// applied.
-fn hash_round(config: &Config, durability: DurabilityMode, count: usize) -> Result<HashRound> {
+fn with_hash(config: &Config, count: usize, report: &mut BenchReport) -> Result<()> {
     let mut config = config.clone();
     config.embedder.model = "hash".into();
-    config.store.durability = durability;
     let trial = Trial::new(&config)?;
     // Order matters: `publish_turns` closes its client before the service starts, so that the
     // processor time of the client is not counted.
     publish_turns(&trial, count)?;
-    progress(format!("ingesting them with hash, durability {durability}"));
+    progress("ingesting them with hash");
     let began = Instant::now();
     let before = processor_time()?;
     trial.serving(|service| {
         wait_until_applied(service, count)?;
         let processor = processor_time()?.saturating_sub(before);
-        Ok(HashRound { elapsed: began.elapsed(), processor })
+        let (turns, elapsed) = (count as f64, began.elapsed());
+        report.figure("ingest_hash_turns_per_cpu_second", turns / processor.as_secs_f64());
+        report.figure("ingest_hash_turns_per_second", turns / elapsed.as_secs_f64());
+        Ok(())
     })
 }
 
 /// Opens as many model sessions as ingest has.
 fn sessions(config: &Config) -> Result<Vec<Box<dyn Embedder>>> {
-    let model = Model::open(&run::options::embedder(config))?;
+    let model = Model::open(&run::options::embedder(config)?)?;
     (0..run::pool_size(config)).map(|_| model.session()).collect()
 }
 

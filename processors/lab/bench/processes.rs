@@ -8,7 +8,7 @@ use super::speech::ChatGenerator;
 use super::trial::{Trial, publish_all, wait_until};
 use clap::Args;
 use domain::fault::{Fault, Result};
-use service::config::{Config, DurabilityMode};
+use service::config::Config;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
@@ -44,7 +44,6 @@ impl ProcessesBench {
         let mut config = config.clone();
         // Several sessions of the encoder would only measure the number of cores.
         config.embedder.model = "hash".into();
-        config.store.durability = DurabilityMode::Changelog;
         let mut first = None;
         for &count in &self.processes {
             let (turns, recalls) = self.one_group(&config, count)?;
@@ -159,7 +158,6 @@ impl Process {
             format!("store.dir={}", trial.config.store.dir.join(number.to_string()).display()),
             format!("http.listen={http}"),
             "embedder.model=hash".to_owned(),
-            "store.durability=changelog".to_owned(),
         ];
         Ok(Process { running: child::start(&own, "serve")?, http })
     }

@@ -105,7 +105,7 @@ impl RecallBench {
 
     /// Measures blocks of recalls and blocks of their bare parts in alternation.
     fn alternate(&self, trial: &Trial, client: &mut Client) -> Result<Samples> {
-        let session = Model::open(&run::options::embedder(&trial.config))?.session()?;
+        let session = Model::open(&run::options::embedder(&trial.config)?)?.session()?;
         let echo = Echo::open(&trial.connection, &trial.bare)?;
         let bare_client = trial.bare_client()?;
         let speech = ChatGenerator::new(2);

@@ -51,7 +51,6 @@ impl RestoreBench {
     pub fn measure(&self, config: &Config, report: &mut BenchReport) -> Result<()> {
         let mut config = config.clone();
         config.embedder.model = "hash".into();
-        config.store.durability = service::config::DurabilityMode::Changelog;
         if self.memory > 0 {
             peak_of_restore(&config, self.memory, report)?;
         }
@@ -138,7 +137,7 @@ fn peak_of_restore(config: &Config, memories: usize, report: &mut BenchReport) -
 
 /// Builds the identity that the service gave the shard of a partition.
 fn identity(trial: &Trial, partition: i32) -> Result<Identity> {
-    let model = Model::open(&options::embedder(&trial.config))?;
+    let model = Model::open(&options::embedder(&trial.config)?)?;
     Ok(Identity {
         cluster: trial.connection.cluster_id(CONNECT_TIMEOUT)?,
         topic: trial.config.topics.events(),

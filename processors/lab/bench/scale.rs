@@ -128,8 +128,6 @@ struct LoneShard {
 
 impl LoneShard {
     fn open(config: &Config, dir: &Path) -> Result<LoneShard> {
-        let mut config = config.clone();
-        config.store.durability = service::config::DurabilityMode::Local;
         let metrics = Arc::new(Metrics::new());
         let place = Deployment {
             home: Home::Directory(dir.to_owned()),
@@ -141,28 +139,28 @@ impl LoneShard {
         };
         let shards = Arc::new(Shards::new(
             place,
-            options::shard(&config, 1),
+            options::shard(config, 1),
             None,
             Arc::new(SystemClock),
             metrics.clone(),
         ));
         shards.open(0)?;
-        let profiles = Profiles::load(&config)?;
+        let profiles = Profiles::load(config)?;
         let ingest = Ingest {
-            options: options::ingest(&config),
+            options: options::ingest(config),
             profiles: profiles.clone(),
             shards: shards.clone(),
             encoder: pool::in_place(Box::new(Noise)),
             tokens: TokenCounter::estimate(),
             rarity: Rarity::flat(),
             spread: CosineScale::STANDARD,
-            breaker: DeadLetterBreaker::new(options::breaker(&config)),
-            rate: options::event_rate(&config),
+            breaker: DeadLetterBreaker::new(options::breaker(config)),
+            rate: options::event_rate(config),
             metrics: metrics.clone(),
             tracer: Default::default(),
         };
         let recall = recall::Recall::new(
-            options::recall(&config),
+            options::recall(config),
             profiles,
             shards.clone(),
             Box::new(Noise),

@@ -6,10 +6,12 @@ use super::report::progress;
 use super::speech::ChatGenerator;
 use client::Client;
 use domain::fault::{Fault, Result};
-use kafka::{Connection, Embedded};
+use embedded::Embedded;
+use kafka::Connection;
 use serde_json::Value;
 use service::config::Config;
 use service::run::{self, Service};
+use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 use uuid::Uuid;
 
@@ -40,19 +42,18 @@ impl Trial {
         config.http.listen = "127.0.0.1:0".into();
         // On the same disk as the real store.
         config.store.dir = config.store.dir.join(&name);
-        let embedded = if config.kafka.is_embedded() { Some(Embedded::start()?) } else { None };
-        if let Some(embedded) = &embedded {
+        let mut embedded = None;
+        if config.kafka.is_embedded() {
             // The broker is started here and not by the service, so that the bare round trip can
-            // use it too. This broker does not end a long poll when a record arrives: the fetch
-            // wait has to be short.
-            config.kafka.bootstrap_servers = embedded.servers();
-            config.kafka.librdkafka.insert("fetch.wait.max.ms".into(), "1".into());
-            config.store.durability = service::config::DurabilityMode::Local;
+            // use it too.
+            let (dir, listen) = (config.store.dir.join("log"), (Ipv4Addr::LOCALHOST, 0).into());
+            let broker = Embedded::start(embedded::Options::new(dir, listen))?;
+            config.kafka.bootstrap_servers = broker.address().to_string();
+            embedded = Some(broker);
         }
         let connection = Connection {
             servers: config.kafka.bootstrap_servers.clone(),
             options: config.kafka.client_options(),
-            embedded: embedded.is_some(),
         };
         let mut bare = config.clone();
         bare.topics.prefix = format!("{name}.bare.");
@@ -65,10 +66,7 @@ impl Trial {
         let wanted = [run::topics(&self.config), run::topics(&self.bare)].concat();
         self.connection.cluster_id(Duration::from_millis(self.config.kafka.connect_ms))?;
         self.topics = wanted.iter().map(|topic| topic.name.clone()).collect();
-        match &self.embedded {
-            Some(embedded) => embedded.create(&wanted)?,
-            None => self.connection.create_topics(&wanted)?,
-        }
+        self.connection.create_topics(&wanted)?;
         wait_until(READY_TIMEOUT, "the topics exist", || {
             Ok(self.connection.partitions(&self.topics)?.len() == wanted.len())
         })
@@ -95,7 +93,8 @@ impl Trial {
 
 impl Drop for Trial {
     fn drop(&mut self) {
-        if self.embedded.is_none()
+        // Order matters: the broker ends before its directory goes.
+        if self.embedded.take().is_none()
             && let Err(fault) = self.connection.delete_topics(&self.topics)
         {
             progress(format!(

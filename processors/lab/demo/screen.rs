@@ -53,17 +53,18 @@ impl Screen {
         self.record("start", json!({"model": model, "profile": profile}));
     }
 
-    pub fn ready(&self, servers: &str, partitions: i32, store: &Path, took: Duration) {
+    pub fn ready(&self, servers: &str, partitions: i32, data: &Path, took: Duration) {
         let text = format!(
-            "broker {servers}, {partitions} partitions; ready after {:.1} s; store {}",
+            "broker {servers}, {partitions} partitions; ready after {:.1} s; in {}, which the end \
+             removes",
             took.as_secs_f32(),
-            store.display()
+            data.display()
         );
         wrapped(&text, WIDTH).iter().for_each(|part| self.line(&format!("{DIM}{part}{PLAIN}")));
         let ms = took.as_millis() as u64;
         self.record(
             "ready",
-            json!({"servers": servers, "partitions": partitions, "store": store, "took_ms": ms}),
+            json!({"servers": servers, "partitions": partitions, "data": data, "took_ms": ms}),
         );
     }
 
@@ -106,11 +107,21 @@ impl Screen {
             self.row(door, &how, 7);
         }
         self.line(&format!(
-            "{DIM}`keepsake serve --gateway` opens them for good. Now:{PLAIN}\n  \
+            "{DIM}Until the demo ends. Now:{PLAIN}\n  \
              curl -s http://{gateway}/search -H 'content-type: application/json' \\\n    \
              -d '{{\"user_id\":\"{USER}\",\"query\":\"Where do I live?\"}}'"
         ));
         self.record("doors", json!({"kafka": servers, "gateway": format!("http://{gateway}")}));
+    }
+
+    /// Says how to keep memories, which the demo does not.
+    pub fn end(&self, data: &Path) {
+        let how = format!(
+            "Nothing of this demo is kept. `keepsake serve --gateway` keeps what it is told in {}.",
+            data.display()
+        );
+        wrapped(&how, WIDTH).iter().for_each(|part| self.line(part));
+        self.record("end", json!({"kept_in": data}));
     }
 
     pub fn session(&self, number: usize, session: &ScriptSession, began_ms: i64) {

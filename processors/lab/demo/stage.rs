@@ -2,7 +2,8 @@
 //! to it.
 //!
 //! The model, the profile and the other options come from the user's configuration, except for the
-//! options of a real cluster. If the store or the HTTP port is in use, the demo moves to another.
+//! options of a real cluster. The data lie in a temporary directory, which the end removes. If the
+//! HTTP port is in use, the demo moves to another.
 
 use super::metrics_page::MetricsPage;
 use super::screen::Screen;
@@ -10,14 +11,13 @@ use super::script::USER;
 use client::{Client, ClientReply};
 use domain::UserKey;
 use domain::fault::{Fault, Result, StopName};
-use kafka::Connection;
 use log::broker::{Consumer, Start};
 use log::clock::{Clock, SystemClock};
 use serde_json::{Value, json};
 use service::config::Config;
-use service::run::{Service, store_dir};
+use service::run::{Service, TemporaryData};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// A slow machine opens a model and six shards within two seconds; a loaded one may take ten times
@@ -28,20 +28,19 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 
 pub struct Stage {
     pub service: Service,
-    /// The configuration of the service: that of the user, with a store and ports that are free.
+    /// The configuration of the service: that of the user, with a directory and ports of its own.
     pub config: Config,
     client: Client,
     /// Name of the decisions topic.
     decisions: String,
-    /// Temporary store, used only if the configured one is in use; deleted at the end.
-    scratch: PathBuf,
+    data: TemporaryData,
 }
 
 impl Stage {
     pub fn open(config: &Config, screen: &Screen) -> Result<Stage> {
         let began = Instant::now();
         let mut config = config.clone();
-        config.kafka.bootstrap_servers = "embedded".into();
+        let data = TemporaryData::of(&mut config)?;
         config.kafka.librdkafka.clear();
         // The tick one year ahead must not become the current time of the chat that follows.
         config.clock.from_events = false;
@@ -49,23 +48,20 @@ impl Stage {
             screen.note(&note);
         }
         screen.title(&config.embedder.model, &config.profile);
-        let scratch = std::env::temp_dir().join(format!("keepsake-demo-{}", std::process::id()));
         let service = loop {
             match Service::start(&config) {
                 Ok(service) => break service,
-                Err(fault) => screen.note(&move_elsewhere(&mut config, &scratch, fault)?),
+                Err(fault) => screen.note(&move_page(&mut config, fault)?),
             }
         };
         service.wait_until_ready(START_TIMEOUT)?;
-        let connection =
-            Connection { servers: service.servers.clone(), options: Vec::new(), embedded: true };
-        let mut client = Client::over(connection, &config)?;
+        let mut client = Client::connect(&config)?;
         // The first exchange opens connections and fetches topic metadata. This exchange keeps that
         // time out of the first one shown.
         client.ask(&json!({"type": "stats", "user": USER}), START_TIMEOUT)?;
-        screen.ready(&service.servers, client.partitions, &store_dir(&config), began.elapsed());
+        screen.ready(&service.servers, client.partitions, &config.data.dir, began.elapsed());
         let decisions = config.topics.decisions();
-        Ok(Stage { client, service, config, decisions, scratch })
+        Ok(Stage { client, service, config, decisions, data })
     }
 
     pub fn now_ms(&self) -> i64 {
@@ -108,7 +104,7 @@ impl Stage {
     pub fn close(self) -> Result<()> {
         drop(self.client);
         let stopped = self.service.stop();
-        let _ = std::fs::remove_dir_all(self.scratch);
+        drop(self.data);
         stopped
     }
 }
@@ -128,28 +124,20 @@ fn without_model(config: &mut Config) -> Option<String> {
         return None;
     }
     config.embedder.model = "hash".into();
+    let place = if model.is_empty() { "any of the usual places" } else { &model };
     Some(format!(
-        "no model in {model} (`make model` sets it up): continuing with \"hash\", which matches \
+        "no model in {place} (`make model` sets it up): continuing with \"hash\", which matches \
          words but no meanings"
     ))
 }
 
-/// Moves the store or the HTTP port if another process uses the configured one, and returns a note
-/// about that. Nobody looks for the store or scrapes the metrics of a demo, so both may be
-/// anywhere. Each is moved at most once; any other fault is returned.
-fn move_elsewhere(config: &mut Config, scratch: &Path, fault: Fault) -> Result<String> {
-    let Fault::Stop(stop) = &fault else { return Err(fault) };
-    match stop.name {
-        StopName::StoreLocked | StopName::StoreUnwritable if config.store.dir != scratch => {
-            let note = format!(
-                "{} is in use or not writable: continuing with {}",
-                store_dir(config).display(),
-                scratch.display()
-            );
-            config.store.dir = scratch.to_owned();
-            Ok(note)
-        }
-        StopName::AddressTaken if !config.http.listen.ends_with(":0") => {
+/// Moves the HTTP port if another process uses the configured one, and returns a note about that:
+/// nobody scrapes the metrics of a demo. Any other fault is returned.
+fn move_page(config: &mut Config, fault: Fault) -> Result<String> {
+    match &fault {
+        Fault::Stop(stop)
+            if stop.name == StopName::AddressTaken && !config.http.listen.ends_with(":0") =>
+        {
             let note = format!("{} is in use: metrics are on another port", config.http.listen);
             let mut address: SocketAddr = config.http.listen.parse().map_err(|_| fault)?;
             address.set_port(0);

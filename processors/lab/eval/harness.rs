@@ -51,11 +51,9 @@ pub struct Kit {
 impl Kit {
     pub fn open(config: &Config, cache: &Path) -> Result<Kit> {
         let mut config = config.clone();
-        // There is no changelog to restore from: the outputs are not published.
-        config.store.durability = service::config::DurabilityMode::Local;
         config.recall.limit_max = LISTED;
         let profiles = Profiles::load(&config)?;
-        let model = Arc::new(Model::open(&options::embedder(&config))?);
+        let model = Arc::new(Model::open(&options::embedder(&config)?)?);
         let reranker =
             options::reranker(&config).map(|options| RerankerModel::open(&options)).transpose()?;
         // A vector depends on the text, the model and the number of tokens that are read.

@@ -68,6 +68,11 @@ impl Asking {
         self.has_left = false;
     }
 
+    /// Returns whether an answer is still to come.
+    pub fn is_waiting(&self) -> bool {
+        self.asker.is_waiting()
+    }
+
     /// Returns whether a further round could ask more.
     pub fn wants_round(&self) -> bool {
         self.has_left && !self.asker.is_waiting()

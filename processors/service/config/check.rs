@@ -1,8 +1,7 @@
 //! Checks values that types alone cannot check: ranges, and options that depend on each other.
 
-use super::{Config, DurabilityMode};
+use super::Config;
 use crate::recall::DUPLICATE_NEIGHBOURS;
-use crate::run::options::has_changelog;
 use domain::KEY_BYTES_MIN;
 use std::net::SocketAddr;
 
@@ -164,13 +163,6 @@ pub fn check(config: &Config) -> Result<(), String> {
             config.kafka.generation
         ));
     }
-    if config.kafka.generation > 1 && !has_changelog(config) {
-        return Err(
-            "kafka.generation: a generation is built from a changelog, so any but the first \
-                    needs store.durability \"changelog\" on a real Kafka"
-                .into(),
-        );
-    }
     let prefix = &config.topics.prefix;
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     if prefix.len() > PREFIX_BYTES_MAX || !prefix.chars().all(is_allowed) {
@@ -189,24 +181,14 @@ pub fn check(config: &Config) -> Result<(), String> {
     if config.topics.replication < 1 && config.topics.replication != -1 {
         return Err("topics.replication: must be at least 1, or -1 for the broker's default".into());
     }
-    if config.store.durability == DurabilityMode::Changelog && config.kafka.is_embedded() {
-        return Err("store.durability: \"changelog\" needs a real Kafka, and \
-                    kafka.bootstrap_servers is \"embedded\""
-            .into());
-    }
     let keep_ms = config.events.keep_ms;
     if keep_ms != 0 && keep_ms < EVENTS_KEEP_MS_MIN {
         return Err(format!(
-            "events.keep_ms: must be 0 to keep all events, or at least {EVENTS_KEEP_MS_MIN}, an \
+            "events.keep_ms: must be -1 for the default, 0 to keep all events, or at least {EVENTS_KEEP_MS_MIN}, an \
              hour, not {keep_ms}: nothing brings deleted events back"
         ));
     }
-    if keep_ms != 0 && !has_changelog(config) {
-        return Err("events.keep_ms: needs store.durability \"changelog\" on a real Kafka: with \
-                    \"local\", as on the embedded broker, a lost store is rebuilt from the events; \
-                    set events.keep_ms to 0"
-            .into());
-    }
+    config.embedded.address()?;
     if config.http.listen.parse::<SocketAddr>().is_err() {
         return Err(format!(
             "http.listen: must be address:port such as 127.0.0.1:9464, not \"{}\"",

@@ -7,6 +7,7 @@
 //!
 //! Every value keeps the origin, so that an error and `config show` can name the layer.
 
+use super::settled::settled;
 use super::{Config, DEFAULTS, invalid};
 use domain::fault::{Fault, Result};
 use std::collections::BTreeMap;
@@ -14,6 +15,8 @@ use std::path::Path;
 use toml::{Table, Value};
 
 const ENVIRONMENT_PREFIX: &str = "KEEPSAKE__";
+/// The short name of `data.dir`, the one option that every command of a laptop's user may need.
+const DATA_VARIABLE: &str = "KEEPSAKE_DATA";
 
 /// The merged layers, with the origin of each value.
 #[derive(Clone, Debug)]
@@ -49,6 +52,8 @@ impl Layers {
         for (name, value) in environment {
             if let Some(path) = name.strip_prefix(ENVIRONMENT_PREFIX) {
                 layers.set(&environment_path(path), &value, &name)?;
+            } else if name == DATA_VARIABLE {
+                layers.set("data.dir", &value, &name)?;
             } else if policies::options::is_of_a_document(&name) {
                 layers.of_documents.insert(name, value);
             }
@@ -74,7 +79,7 @@ impl Layers {
 
     /// Reads the merged layers into a [`Config`] and checks the values.
     pub fn checked(&self) -> Result<Config> {
-        let mut config: Config = serde_path_to_error::deserialize(self.merged.clone()).map_err(
+        let mut config: Config = serde_path_to_error::deserialize(settled(&self.merged)).map_err(
             |e: serde_path_to_error::Error<toml::de::Error>| {
                 let path = e.path().to_string();
                 let origin = self
@@ -96,9 +101,9 @@ impl Layers {
         Ok(config.of_generation(config.kafka.generation))
     }
 
-    /// Returns path, value and origin of every option, as `config show` prints them.
+    /// Returns path, effective value and origin of every option, as `config show` prints them.
     pub fn shown(&self) -> Vec<(String, String, String)> {
-        leaves(&self.merged)
+        leaves(&settled(&self.merged))
             .into_iter()
             .map(|(path, value)| {
                 let origin = self.origins.get(&path).cloned().unwrap_or_default();
@@ -119,8 +124,9 @@ fn not_toml(path: &Path, text: &str, error: &toml::de::Error) -> Fault {
 pub fn is_secret(path: &str) -> bool {
     const WORDS: [&str; 6] =
         ["password", "passphrase", "secret", "ssl.key", "private.key", "marks_key"];
-    // The path of a file is none, and helps to find a wrong one.
-    !path.starts_with("kafka.librdkafka_files.") && WORDS.iter().any(|word| path.contains(word))
+    // The path of a file is none, and helps to find a wrong one; neither is the wish for a secret.
+    let is_none = path.starts_with("kafka.librdkafka_files.") || path == "embedded.secret";
+    !is_none && WORDS.iter().any(|word| path.contains(word))
 }
 
 /// Reads a value from text. The type of the value `before` decides how the text is read.

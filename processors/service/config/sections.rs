@@ -5,7 +5,7 @@ use super::endpoint;
 use super::layers::{leaves, put};
 use crate::{quota, retain};
 use domain::{KEY_BYTES_MIN, SigningKey, TenantKeys};
-use kafka::TOKEN_FILE;
+use kafka::{INSTANCE_ID, SESSION_MS, STATIC_SESSION_MS, TOKEN_FILE};
 use models::language::Key;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,6 +39,15 @@ impl Kafka {
     /// Returns the group beside whose offsets stands which events are old ([`Events`]).
     pub fn old_events_group_id(&self) -> String {
         format!("{}-old-events", self.group_id)
+    }
+
+    /// Returns the session timeout of this process as a member of its group.
+    pub fn session_ms(&self) -> i64 {
+        let options = self.client_options();
+        let option = |name| options.iter().find(|(option, _)| option == name);
+        let is_static = self.static_membership || option(INSTANCE_ID).is_some();
+        let default = if is_static { STATIC_SESSION_MS } else { SESSION_MS };
+        option("session.timeout.ms").and_then(|(_, ms)| ms.parse().ok()).unwrap_or(default)
     }
 
     /// Puts the contents of `librdkafka_files` among the other options.
@@ -153,7 +162,6 @@ pub struct Events {
 #[serde(deny_unknown_fields)]
 pub struct Store {
     pub dir: PathBuf,
-    pub durability: DurabilityMode,
     pub restore_threads: usize,
     pub restore_batch_max: usize,
     pub replay_max: usize,
@@ -165,19 +173,6 @@ pub struct Store {
     pub flush_ms: u64,
     pub accept_incomplete: bool,
     pub scrub_ms: u64,
-}
-
-/// `store.durability`: where the records of a shard are safe.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, strum::Display)]
-#[serde(rename_all = "lowercase")]
-#[strum(serialize_all = "lowercase")]
-pub enum DurabilityMode {
-    /// `Changelog` on a real Kafka, `Local` on the embedded broker.
-    Auto,
-    /// Only in the store on this disk.
-    Local,
-    /// In the memories topic, written in one transaction with the outputs of each batch.
-    Changelog,
 }
 
 #[derive(Clone, Debug, Deserialize)]

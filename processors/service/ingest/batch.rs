@@ -14,7 +14,6 @@ use std::sync::Arc;
 use storage::shard::{BatchChanges, Shard};
 
 pub struct Batch<'a> {
-    pub shard: &'a Shard,
     pub staged: Staged<'a>,
     pub applied: i64,
     /// The next generation applies the events behind `applied`.
@@ -86,17 +85,8 @@ impl Count {
 }
 
 impl<'a> Batch<'a> {
-    /// Returns whether the batch has replayed events below the published offset, and this one is
-    /// not below. A batch publishes all of its outputs or none, so the two must not be in one
-    /// batch.
-    pub fn ends_replay_before(&self, offset: i64) -> bool {
-        let published = self.shard.published_offset();
-        self.shard.applied() < self.applied && self.applied < published && published <= offset
-    }
-
     pub fn of(shard: &'a Shard, spans: EventSpans) -> Batch<'a> {
         Batch {
-            shard,
             staged: Staged::over(&shard.store, shard),
             applied: shard.applied(),
             is_closed: shard.closed().is_some(),

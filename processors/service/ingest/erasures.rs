@@ -2,8 +2,8 @@
 //! for how long.
 
 use crate::config::Config;
+use crate::run::old_events;
 use crate::run::topics::{DEAD_LETTERS_MS, DECISIONS_MS, REQUESTS_MS, SEGMENT_MS};
-use crate::run::{old_events, options};
 use log::wire::Place;
 
 #[derive(Clone, Debug)]
@@ -25,7 +25,7 @@ pub fn places(config: &Config) -> Vec<Place> {
         ),
         place(
             "copies on other machines".into(),
-            options::has_changelog(config).then_some(within),
+            Some(within),
             "stand-by copies and disks of former owners, until their processes, which must run, have \
              followed or removed them",
         ),

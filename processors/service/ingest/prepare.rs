@@ -196,10 +196,7 @@ impl Ingest {
             | Action::Extracted(_)
             | Action::Tick => false,
         };
-        // A replay below the published offset is silent: a record refused there would be lost.
-        let shard = self.shards.get(record.partition);
-        let is_replay = shard.is_some_and(|shard| record.offset < shard.published_offset());
-        if !is_limited || is_replay {
+        if !is_limited {
             return Ok(());
         }
         self.rate.take(tenant, record).map_err(|wait_ms| {

@@ -2,14 +2,15 @@
 //!
 //! Past the session timeout of the consumer group, another process may own a partition that this
 //! one still has open. Recall refuses to answer once [`Shards::silent_ms`] exceeds
-//! `ingest.silence_ms`.
+//! `ingest.silence_ms`, which is at most the session timeout.
 
 use super::Shards;
 use domain::fault::{Fault, Result};
 use std::sync::atomic::Ordering;
 
 impl Shards {
-    /// Called by the ingest thread after each poll.
+    /// Called by the ingest thread after each poll, and after each commit: the coordinator takes
+    /// offsets from members only.
     pub fn polled(&self) {
         self.polled_at.store(self.clock.steady_ms(), Ordering::Release);
         self.send_unsent();

@@ -46,6 +46,11 @@ impl Shards {
         self.replaying.read().contains_key(&partition)
     }
 
+    /// Returns whether no owned shard is being restored or replayed.
+    pub fn is_settled(&self) -> bool {
+        self.restoring.read().is_empty() && self.replaying.read().is_empty()
+    }
+
     pub(super) fn cancel_replay(&self, partition: i32) {
         if let Some(progress) = self.replaying.write().remove(&partition) {
             progress.cancel();

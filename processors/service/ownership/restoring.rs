@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use storage::restore::Progress;
+use storage::restore::{self, Progress};
 use storage::shard::{Restoring, Shard};
 
 /// Pause between two attempts to read a changelog while the broker refuses.
@@ -113,9 +113,6 @@ impl Shards {
 
     /// Marks a partition as owned and not open, and queues its restore.
     pub(super) fn want(&self, partition: i32) {
-        if self.changelog.is_none() {
-            return;
-        }
         let mut restoring = self.restoring.write();
         if let Some(before) = restoring.insert(partition, Arc::default()) {
             before.cancel();
@@ -157,9 +154,11 @@ impl Shards {
             return Ok(());
         }
         let progress = Arc::<Progress>::default();
+        // The owner lives: its transactions are its own to end.
+        let options = restore::Options { take_over: None, ..changelog.options.clone() };
         let from = Restoring {
             log: &*changelog.log,
-            options: &changelog.options,
+            options: &options,
             progress: &progress,
             clock: &*self.clock,
         };

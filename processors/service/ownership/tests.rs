@@ -208,7 +208,7 @@ fn stores_that_others_own_and_stores_moved_aside_are_removed_after_their_time() 
     const AFTER_MS: i64 = 1000;
     let dir = tempfile::tempdir().expect("a temporary directory");
     let clock = ManualClock::at(Time(1_000_000));
-    let open_shards = |has_changelog: bool| {
+    let shards = {
         let (wanted, _) = crossbeam_channel::bounded(4);
         let options =
             restore::Options { batch_max: 10, away_ms_max: 1000, ..restore::Options::default() };
@@ -216,7 +216,7 @@ fn stores_that_others_own_and_stores_moved_aside_are_removed_after_their_time() 
         let shards = Shards::new(
             place(Home::Directory(dir.path().to_owned())),
             options::shard(&Layers::defaults().checked().expect("the defaults are valid"), 2),
-            has_changelog.then_some(changelog),
+            Some(changelog),
             Arc::new(clock.clone()),
             Arc::new(Metrics::new()),
         );
@@ -228,7 +228,6 @@ fn stores_that_others_own_and_stores_moved_aside_are_removed_after_their_time() 
         [0, 1].map(|partition| storage::home::shard_dir(dir.path(), &identity_of(partition)));
     let aside = second.join("store.corrupt-1000000");
 
-    let shards = open_shards(true);
     std::fs::create_dir_all(&aside).expect("the directory of the shard is there");
     shards.close(0);
     shards.remove_leftovers(AFTER_MS, false);
@@ -240,18 +239,31 @@ fn stores_that_others_own_and_stores_moved_aside_are_removed_after_their_time() 
     assert!(first.exists() && !aside.exists(), "a stand-by copy stays");
     shards.remove_leftovers(AFTER_MS, false);
     assert!(!first.exists() && second.join("store").exists(), "only what others own");
-    shards.close_all();
-    drop(shards);
+}
 
-    // Without a changelog each store is the only copy.
-    let shards = open_shards(false);
-    std::fs::create_dir_all(&aside).expect("the directory of the shard is there");
-    shards.close(0);
-    for _ in 0..2 {
-        shards.remove_leftovers(AFTER_MS, false);
-        clock.advance(10 * AFTER_MS);
-    }
-    assert!(first.exists() && aside.exists());
+/// A store of the former `store.durability = "local"`.
+#[test]
+fn a_store_that_the_changelog_lacks_is_moved_aside_and_rebuilt() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let home = Home::Directory(dir.path().to_owned());
+    let former = shards(home.clone(), None);
+    let shard = former.open(0).expect("an empty directory opens");
+    let checkpoint = storage::store::Checkpoint { applied: 5, changelog: None };
+    shard.store.apply(Default::default(), checkpoint).expect("the store takes a checkpoint");
+    drop(shard);
+    former.close_all();
+    drop(former);
+
+    let (wanted, _to_restore) = crossbeam_channel::bounded(4);
+    let options = restore::Options { batch_max: 10, away_ms_max: 1000, ..Default::default() };
+    let shards =
+        shards(home, Some(Changelog { log: memories_in(&Cluster::new()), options, wanted }));
+    shards.assigned(&[(0, None)]);
+    shards.restore(0);
+    shards.fault().expect("nothing is wrong with it");
+    let shard = shards.get(0).expect("it is restored");
+    assert_eq!(shard.applied(), -1, "the events are read from the beginning");
+    assert!(shard.lost_store.as_ref().is_some_and(|aside| aside.is_dir()), "it is kept for a time");
 }
 
 /// A changelog whose brokers are away for some time.

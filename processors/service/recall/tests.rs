@@ -55,8 +55,8 @@ impl Bench {
         layers.set("embedder.model", "hash", "test").expect("an option");
         layers.set("profile", profile, "test").expect("an option");
         let config = layers.checked().expect("the defaults");
-        let model =
-            Model::open(&run::options::embedder(&config)).expect("the hash model has no files");
+        let model = Model::open(&run::options::embedder(&config).expect("named"))
+            .expect("the hash model has no files");
         let clock = ManualClock::at(NOW);
         let metrics = Arc::new(Metrics::new());
         let place = Deployment {

@@ -3,9 +3,10 @@
 //! Order matters in [`Service::start`]: local mistakes (profiles, models) are found before the
 //! broker is contacted, and the directory is locked before anything in it is read or removed.
 
-use super::dir::{begin_empty, instance_id, lock_dir, store_dir};
+use super::brokers::Brokers;
+use super::dir::{instance_id, lock_dir};
 use super::growth::{self, AwaitingConsumer, Growth};
-use super::ingesting::{Durability, IngestLoop};
+use super::ingesting::IngestLoop;
 use super::lag::{Ends, LagLoop};
 use super::old_events::OldEvents;
 use super::pace::BatchSize;
@@ -17,8 +18,8 @@ use super::stalls::Stalls;
 use super::{Service, Shared, http, loops, marks, options, topics};
 use crate::compact::{Compact, Judging, Writer};
 use crate::config::{Config, Llm};
-use crate::ingest::Ingest;
 use crate::ingest::breaker::DeadLetterBreaker;
+use crate::ingest::{self, Ingest};
 use crate::language::Language;
 use crate::metrics::Metrics;
 use crate::ownership::{Changelog, Deployment, Shards};
@@ -28,8 +29,9 @@ use crate::recall::rerank::Reranking;
 use crossbeam_channel::{Receiver, Sender};
 use domain::Time;
 use domain::fault::Result;
-use kafka::{Connection, Embedded};
-use log::broker::{Broker, Consumer, Log};
+use embedded::Embedded;
+use kafka::{Connection, INSTANCE_ID};
+use log::broker::{Broker, Consumer, Log, Transactor};
 use log::clock::{Clock, SystemClock};
 use models::cross_encoder::{JudgeModel, RerankerModel};
 use models::embedder::Model;
@@ -41,6 +43,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use storage::home::Home;
+use storage::restore::{self, TakeOver, TombstonesGone};
 use text::Rarity;
 
 /// The opened parts from which the threads are made.
@@ -72,7 +75,7 @@ struct Models {
 impl Models {
     fn open(config: &Config) -> Result<Models> {
         Ok(Models {
-            encoder: Model::open(&options::embedder(config))?,
+            encoder: Model::open(&options::embedder(config)?)?,
             reranker: options::reranker(config)
                 .map(|options| RerankerModel::open(&options))
                 .transpose()?,
@@ -118,17 +121,12 @@ impl Service {
         let mut config = config.clone();
         let profiles = Profiles::load(&config)?;
         let models = Models::open(&config)?;
-        let (embedded, connection) = connect(&config)?;
-        let dir = store_dir(&config);
+        let Brokers { connection, embedded, data } = Brokers::open(&config)?;
+        let dir = config.store.dir.clone();
         let lock = lock_dir(&dir)?;
-        if config.kafka.is_embedded() {
-            begin_empty(&dir, &connection.servers)?;
-        }
         let cluster = connection.cluster_id(Duration::from_millis(config.kafka.connect_ms))?;
-        let found = topics::ready_topics(&config, &connection, embedded.as_ref())?;
-        if options::has_changelog(&config) {
-            growth::check_not_retired(&config, &connection)?;
-        }
+        let found = topics::ready_topics(&config, &connection)?;
+        growth::check_not_retired(&config, &connection)?;
         let tombstones_ms = found.tombstones_ms.unwrap_or(i64::MAX);
         config.topics.tombstones_ms = config.topics.tombstones_ms.min(tombstones_ms);
         let place = Deployment {
@@ -139,16 +137,17 @@ impl Service {
             dimensions: models.encoder.dimensions() as u32,
             home: Home::Directory(dir.clone()),
         };
-        if config.topics.marks_key.is_empty() && !config.kafka.is_embedded() {
+        if config.topics.marks_key.is_empty() {
             config.topics.marks_key = marks::kept(&config, &connection, &dir, &place.cluster)?;
         }
         let config = &config;
         let (wanted, to_restore) = crossbeam_channel::bounded(2 * place.partitions as usize);
-        let changelog = changelog(config, &connection, wanted)?;
-        let durability = durability(config, &connection, &dir)?;
+        let changelog = changelog(config, &connection, embedded.as_ref(), &dir, wanted)?;
+        let transactor = transactor(config, &connection, &dir)?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let metrics = Arc::new(Metrics::with_tenants(&config.metrics.tenants));
         let shard_options = options::shard(config, place.partitions);
+        let changelog = Some(changelog);
         let shards =
             Arc::new(Shards::new(place, shard_options, changelog, clock.clone(), metrics.clone()));
         metrics.started(clock.wall().0 / 1000);
@@ -171,9 +170,14 @@ impl Service {
             shared: Arc::new(Shared::new(clock.clone(), config.clock.from_events, metrics.clone())),
             threads: Vec::new(),
             shutdown_ms: config.limits.shutdown_ms,
-            _embedded: embedded,
+            embedded,
             _lock: lock,
+            _data: data,
         };
+        if let Some(embedded) = &service.embedded {
+            let shared = service.shared.clone();
+            embedded.on_fault(move |fault| shared.fail(fault));
+        }
         let (reply_topics, to_look_up) =
             ReplyTopics::new(options::reply_topics(config), clock.clone());
         let member = member(config, &connection, &dir)?;
@@ -197,7 +201,7 @@ impl Service {
         service.spawn_encoders(&parts, &worker)?;
         drop(worker);
         service.spawn_restore(&parts, &to_restore)?;
-        service.spawn_ingest(&parts, encoder, durability, compactor)?;
+        service.spawn_ingest(&parts, encoder, transactor, compactor)?;
         service.spawn_recall(&parts)?;
         service.spawn_compact(&parts, compact_now)?;
         service.spawn_index(&parts)?;
@@ -230,15 +234,14 @@ impl Service {
             let to_restore = to_restore.clone();
             self.spawn("restore", move |shared| loops::restore(&shards, &to_restore, &shared))?;
         }
-        // Without a changelog no batch keeps a digest up.
-        if config.store.scrub_ms > 0 && options::has_changelog(config) {
+        if config.store.scrub_ms > 0 {
             let shards = parts.shards.clone();
             let every = Duration::from_millis(config.store.scrub_ms);
             self.spawn("scrub", move |shared| loops::scrub(&shards, every, &shared))?;
         }
         // The copies of a generation that is not open yet make its cut-over short.
         let is_lasting = config.store.standby;
-        if (is_lasting || config.kafka.generation > 1) && options::has_changelog(config) {
+        if is_lasting || config.kafka.generation > 1 {
             let shards = parts.shards.clone();
             let every = Duration::from_millis(config.store.standby_ms);
             let within = Duration::from_millis(config.forget.within_ms);
@@ -258,12 +261,15 @@ impl Service {
         &mut self,
         parts: &Parts<'_>,
         encoder: Pool,
-        durability: Durability,
+        transactor: Box<dyn Transactor>,
         compactor: Sender<Time>,
     ) -> Result<()> {
         let Parts { config, connection, models, shards, .. } = parts;
         let ingest = Ingest {
-            options: options::ingest(config),
+            options: ingest::Options {
+                transactional_id: shards.transactional_id(),
+                ..options::ingest(config)
+            },
             profiles: parts.profiles.clone(),
             shards: shards.clone(),
             encoder,
@@ -280,7 +286,7 @@ impl Service {
         };
         let ingest_loop = IngestLoop {
             consumer: parts.events_consumer()?,
-            durability,
+            transactor,
             events: parts.events.clone(),
             replier: Replier::new(
                 connection.producer("keepsake-receipts")?,
@@ -292,7 +298,6 @@ impl Service {
             limits: config.ingest.clone(),
             deletes_events: config.events.keep_ms > 0,
             pace: BatchSize::new(config.ingest.batch_work_ms, config.ingest.batch_records_max),
-            acknowledge: Duration::from_millis(config.kafka.acknowledge_ms),
             behind: BTreeMap::new(),
             fenced: 0,
             stalls: Stalls::new(config.ingest.aborts_max),
@@ -422,27 +427,32 @@ impl Service {
     }
 }
 
-fn connect(config: &Config) -> Result<(Option<Embedded>, Connection)> {
-    let options = config.kafka.client_options();
-    if config.kafka.is_embedded() {
-        let embedded = Embedded::start()?;
-        let connection = Connection { servers: embedded.servers(), options, embedded: true };
-        return Ok((Some(embedded), connection));
-    }
-    let servers = config.kafka.bootstrap_servers.clone();
-    Ok((None, Connection { servers, options, embedded: false }))
-}
-
 fn changelog(
     config: &Config,
     connection: &Connection,
+    embedded: Option<&Embedded>,
+    dir: &Path,
     wanted: Sender<i32>,
-) -> Result<Option<Changelog>> {
-    if !options::has_changelog(config) {
-        return Ok(None);
-    }
-    let log = connection.log(&config.topics.memories())?;
-    Ok(Some(Changelog { log, options: options::restore(config), wanted }))
+) -> Result<Changelog> {
+    let topic = config.topics.memories();
+    let fences = connection.clone();
+    let take_over = TakeOver {
+        ours: transactional_id(config, dir)?,
+        prefix: format!("{}-", config.kafka.group_id),
+        fence: Arc::new(move |id| fences.fence(id)),
+    };
+    let gone = |log: &Embedded| TombstonesGone(Arc::new(log.tombstones_gone(&topic)));
+    let options = restore::Options {
+        take_over: Some(take_over),
+        tombstones_gone: embedded.map(gone),
+        ..options::restore(config)
+    };
+    Ok(Changelog { log: connection.log(&topic)?, options, wanted })
+}
+
+/// The group and the store: the same after a restart, and another for each process of the group.
+fn transactional_id(config: &Config, dir: &Path) -> Result<String> {
+    Ok(format!("{}-{}", config.kafka.group_id, instance_id(dir)?))
 }
 
 /// The tracer of all threads, and the exporter of its spans unless tracing is off.
@@ -456,14 +466,9 @@ fn tracing(config: &Config) -> Result<(Tracer, Option<Exporter>)> {
     })
 }
 
-fn durability(config: &Config, connection: &Connection, dir: &Path) -> Result<Durability> {
-    if !options::has_changelog(config) {
-        return Ok(Durability::Local(connection.patient_producer("keepsake-ingest")?));
-    }
-    let id = format!("{}-{}", config.kafka.group_id, instance_id(dir)?);
-    let events = config.topics.events();
-    let memories = config.topics.memories();
-    Ok(Durability::Changelog(connection.transactor(&id, &events, &memories)?))
+fn transactor(config: &Config, connection: &Connection, dir: &Path) -> Result<Box<dyn Transactor>> {
+    let id = transactional_id(config, dir)?;
+    connection.transactor(&id, &config.topics.events(), &config.topics.memories())
 }
 
 /// The connection of a group member. A static one keeps its partitions while its process restarts
@@ -471,7 +476,7 @@ fn durability(config: &Config, connection: &Connection, dir: &Path) -> Result<Du
 fn member(config: &Config, connection: &Connection, dir: &Path) -> Result<Connection> {
     let mut member = connection.clone();
     if config.kafka.static_membership {
-        member.options.push(("group.instance.id".into(), instance_id(dir)?));
+        member.options.push((INSTANCE_ID.into(), instance_id(dir)?));
     }
     Ok(member)
 }

@@ -3,8 +3,7 @@
 //! 1. Resume partitions whose shard was restored, behind the offset that the shard has applied.
 //! 2. Collect records until a batch limit is reached or the input is idle.
 //! 3. Let [`Ingest`] decide the batch. Nothing is written yet.
-//! 4. Make the outputs durable: one transaction ([`Durability::Changelog`]) or acknowledged
-//!    records ([`Durability::Local`]).
+//! 4. Make the outputs durable in one transaction with the shard's own records and the offsets read.
 //! 5. Apply the batch to each shard, which makes the batch visible to recall.
 //! 6. Send the replies.
 //!
@@ -22,7 +21,7 @@
 
 use super::Shared;
 use super::growth::Growth;
-use super::loops::{CLOSE, LOOK_UP, deliver, try_again};
+use super::loops::{CLOSE, IDLE, LOOK_UP, try_again};
 use super::pace::BatchSize;
 use super::replier::Replier;
 use super::silences::{Remedy, Silences};
@@ -32,8 +31,7 @@ use crate::ingest::{Effects, Ingest, Write};
 use domain::fault::{Fault, Result, StopName};
 use domain::{GenerationMark, HandOverStep, Time};
 use log::broker::{
-    CommittedOffsets, Consumer, Log, OutgoingRecord, Polled, Producer, Record, TransactError,
-    Transactor,
+    CommittedOffsets, Consumer, Log, OutgoingRecord, Polled, Record, TransactError, Transactor,
 };
 use log::decode;
 use std::collections::BTreeMap;
@@ -44,7 +42,7 @@ use storage::store::ChangelogPosition;
 
 pub struct IngestLoop {
     pub consumer: Box<dyn Consumer>,
-    pub durability: Durability,
+    pub transactor: Box<dyn Transactor>,
     /// The events topic, to look up the first offset that is still there.
     pub events: Arc<dyn Log>,
     /// Separate from the producer of the outputs: a missing reply topic must not delay a batch.
@@ -54,7 +52,6 @@ pub struct IngestLoop {
     /// Old events are deleted, so a topic that does not begin at 0 had events that were applied.
     pub deletes_events: bool,
     pub pace: BatchSize,
-    pub acknowledge: Duration,
     /// Paused partitions that must be resumed behind the offset that their shard has applied, with
     /// the steady time in ms from which on.
     pub behind: BTreeMap<i32, i64>,
@@ -70,14 +67,6 @@ pub struct IngestLoop {
     pub end_unknown: Option<i32>,
     /// Looks if partitions were added for a later generation of shards.
     pub growth: Box<dyn Fn() -> Result<Growth> + Send>,
-}
-
-/// The way in which the outputs of a batch become durable, before the batch becomes visible.
-pub enum Durability {
-    /// Each output is acknowledged by itself. After a crash some outputs are written again.
-    Local(Box<dyn Producer>),
-    /// One transaction holds the outputs, the shard's own records and the offsets read.
-    Changelog(Box<dyn Transactor>),
 }
 
 /// Fenced transactions in a row that are tolerated. A process that was suspended is fenced once,
@@ -119,20 +108,12 @@ impl IngestLoop {
     pub fn begin(&mut self, shared: &Shared) -> Result<()> {
         while !shared.is_stopping() {
             shared.turned("ingest");
-            match self.renew() {
+            match self.transactor.renew() {
                 Ok(()) => break,
                 Err(fault) => try_again(fault, shared)?,
             }
         }
         Ok(())
-    }
-
-    /// Ends an open transaction of this process.
-    fn renew(&mut self) -> Result<()> {
-        match &mut self.durability {
-            Durability::Local(_) => Ok(()),
-            Durability::Changelog(transactor) => transactor.renew(),
-        }
     }
 
     /// Like [`IngestLoop::begin`], for a member of the group, which would wait for a rebalance as
@@ -141,7 +122,7 @@ impl IngestLoop {
     fn begin_again(&mut self, ingest: &Ingest, shared: &Shared) -> Result<()> {
         while !shared.is_stopping() {
             shared.turned("ingest");
-            match self.renew() {
+            match self.transactor.renew() {
                 Ok(()) => break,
                 Err(fault) => try_again(fault, shared)?,
             }
@@ -158,9 +139,10 @@ impl IngestLoop {
         let began = Instant::now();
         self.break_silences(ingest)?;
         self.resume_restored(ingest, shared)?;
-        self.replier.turn();
+        let outstanding = self.replier.turn();
         self.note_silences(ingest);
-        let records = self.collect(ingest, shared)?;
+        let is_idle = outstanding == 0 && self.behind.is_empty() && ingest.shards.is_settled();
+        let records = self.collect(ingest, shared, if is_idle { IDLE } else { LOOK_UP })?;
         self.look_at_growth(ingest, shared)?;
         self.look_up_ends(ingest, shared);
         if records.is_empty() {
@@ -193,7 +175,7 @@ impl IngestLoop {
                 count,
                 read,
                 first,
-                "a batch ends early, after its time, its bytes or a replay: the others are read again"
+                "a batch ends early, after its time or its bytes: the others are read again"
             );
         }
         self.pace.carried_out(count, decided_in, collected.elapsed());
@@ -350,10 +332,15 @@ impl IngestLoop {
     }
 
     /// Polls records up to the batch limits. An idle input ends the batch at once.
-    fn collect(&mut self, ingest: &Ingest, shared: &Shared) -> Result<Vec<Record>> {
+    /// `wait`: the longest wait for the first record.
+    fn collect(
+        &mut self,
+        ingest: &Ingest,
+        shared: &Shared,
+        mut wait: Duration,
+    ) -> Result<Vec<Record>> {
         let mut records = Vec::new();
         let mut bytes = 0;
-        let mut wait = LOOK_UP;
         let mut until = None;
         while records.len() < self.pace.records() && bytes < self.limits.batch_bytes_max {
             match self.consumer.poll(wait) {
@@ -431,7 +418,7 @@ impl IngestLoop {
     fn carry_out(&mut self, ingest: &Ingest, shared: &Shared, effects: Effects) -> Result<bool> {
         let Effects { outputs, writes, replies, newest, compact_at, records, mut trace } = effects;
         trace.ends("decide");
-        let written = self.make_durable(ingest, shared, outputs, &writes)?;
+        let written = self.make_durable(ingest, shared, &outputs, &writes)?;
         trace.ends("commit");
         let Some(written) = written else {
             trace.give_up(records);
@@ -441,7 +428,6 @@ impl IngestLoop {
             shared.event_time.saw(at);
         }
         let at = shared.now().wall;
-        let mut read = Vec::new();
         for write in writes {
             let shard = write.shard.clone();
             let applied = write.applied;
@@ -459,7 +445,6 @@ impl IngestLoop {
                 shard.index.text.pending(),
                 took,
             );
-            read.push((shard.partition, applied + 1));
             if shard.index.text.is_flush_due() {
                 shard.settle()?;
             }
@@ -471,11 +456,6 @@ impl IngestLoop {
         self.replier.turn();
         trace.ends("reply");
         trace.end(records);
-        if let Durability::Local(_) = self.durability
-            && let Err(fault) = self.consumer.commit(&read)
-        {
-            tracing::warn!(%fault, "cannot commit: the shard's own offset counts");
-        }
         if let Some(at) = compact_at {
             // Full: a round is already queued, which covers this tick.
             let _ = self.compactor.try_send(shared.round_at(at));
@@ -488,16 +468,9 @@ impl IngestLoop {
         &mut self,
         ingest: &Ingest,
         shared: &Shared,
-        outputs: Vec<OutgoingRecord>,
+        outputs: &[OutgoingRecord],
         writes: &[Write],
     ) -> Result<Option<CommittedOffsets>> {
-        let transactor = match &mut self.durability {
-            Durability::Local(producer) => {
-                deliver(producer.as_mut(), outputs, self.acknowledge, shared, "ingest")?;
-                return Ok(Some(CommittedOffsets::default()));
-            }
-            Durability::Changelog(transactor) => transactor,
-        };
         let read: Vec<(i32, i64)> =
             writes.iter().map(|write| (write.shard.partition, write.applied + 1)).collect();
         let Some(member) = self.consumer.membership() else {
@@ -508,12 +481,13 @@ impl IngestLoop {
             format!("{}:{}", write.shard.partition, write.shard.applied() + 1)
         });
         let began = Instant::now();
-        let outcome = transactor.transact(&outputs, &read, &member);
+        let outcome = self.transactor.transact(outputs, &read, &member);
         ingest.metrics.transaction(outcome_name(&outcome), began.elapsed());
         match outcome {
             Ok(written) => {
                 self.fenced = 0;
                 self.stalls.committed();
+                ingest.shards.polled();
                 return Ok(Some(written));
             }
             Err(TransactError::Nothing(why)) => {

@@ -33,13 +33,10 @@ pub struct LagLoop {
 
 impl LagLoop {
     pub fn run(mut self, shared: &Shared) -> Result<()> {
-        let mut next = Instant::now();
+        shared.wait(LOOK_UP.min(self.every));
         while !shared.is_stopping() {
-            std::thread::sleep(LOOK_UP.min(self.every));
-            if Instant::now() >= next {
-                self.round(shared);
-                next = Instant::now() + self.every;
-            }
+            self.round(shared);
+            shared.wait(self.every);
         }
         Ok(())
     }

@@ -11,7 +11,6 @@ use super::replier::Replier;
 use crate::compact::Compact;
 use crate::ownership::Shards;
 use crate::recall::Recall;
-use crossbeam_channel::RecvTimeoutError;
 use domain::Time;
 use domain::fault::{Fault, Result};
 use log::broker::{Consumer, OutgoingRecord, Polled, Producer, Start};
@@ -21,8 +20,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use storage::index::CacheCounts;
 
-/// Longest wait of a thread between two looks at the stop flag.
+/// Longest wait of a thread that has work on its way: replies, questions, restores.
 pub(super) const LOOK_UP: Duration = Duration::from_millis(50);
+/// Longest wait of a thread that has nothing on its way. A record ends the wait at once; a shard that
+/// comes or goes, an expired deadline or the stop may wait this long. Five rounds of an idle loop a
+/// second take a twentieth of a percent of a core.
+pub(super) const IDLE: Duration = Duration::from_millis(200);
+/// The same for a thread on whose next round nobody waits: it bounds how late `/livez` sees the round.
+const UNHURRIED: Duration = Duration::from_secs(1);
 /// Pause before something that the broker refused is tried again.
 const BACK_OFF: Duration = Duration::from_millis(200);
 /// Longest poll while requests wait for their offset: bounds how late they are answered.
@@ -119,6 +124,7 @@ impl RecallLoop {
         let mut seen_changes = u64::MAX;
         let mut owned = BTreeSet::new();
         let mut answered = Answered::default();
+        let mut outstanding = 0;
         self.await_whole(shared)?;
         while !shared.is_stopping() {
             shared.turned("recall");
@@ -131,13 +137,14 @@ impl RecallLoop {
             let wait = match (recall.has_ready(), is_waiting) {
                 (true, _) => Duration::ZERO,
                 (false, true) => WAKE_WAITING,
-                (false, false) => LOOK_UP,
+                (false, false) if outstanding > 0 => LOOK_UP,
+                (false, false) => IDLE,
             };
             self.read(&mut recall, wait, shared)?;
             for outgoing in recall.step(shared.now(), None) {
                 self.replier.send(outgoing);
             }
-            let outstanding = self.replier.turn();
+            outstanding = self.replier.turn();
             let offsets = answered.due(shared.steady_ms(), outstanding, || recall.answered());
             self.commit(offsets, &mut answered);
         }
@@ -236,7 +243,8 @@ impl CompactLoop {
         let mut next = Instant::now() + self.every;
         while !shared.is_stopping() {
             shared.turned("compact");
-            let asked = self.asked.recv_timeout(LOOK_UP).ok();
+            let wait = if compact.is_asking() { LOOK_UP } else { UNHURRIED };
+            let asked = shared.receive_within(&self.asked, wait);
             let answered = compact.answered(shared.now());
             deliver(self.producer.as_mut(), answered, self.acknowledge, shared, "compact")?;
             compact.delivered();
@@ -276,17 +284,21 @@ pub struct FlushLoop {
 impl FlushLoop {
     pub fn run(self, shared: &Shared) -> Result<()> {
         let mut next = Instant::now() + self.every;
+        let mut is_pending = true;
         self.measure(shared);
         while !shared.is_stopping() {
             shared.turned("index");
-            std::thread::sleep(LOOK_UP.min(self.every));
+            let wait = if is_pending { LOOK_UP } else { UNHURRIED };
+            shared.wait(wait.min(self.every));
             let is_due = Instant::now() >= next;
+            is_pending = false;
             for partition in self.shards.all_partitions() {
                 let Some(shard) = self.shards.get(partition) else { continue };
                 let began = Instant::now();
                 if (is_due || shard.index.text.pending() >= self.pending_max) && shard.settle()? {
                     shared.metrics.settled(began.elapsed());
                 }
+                is_pending |= shard.index.text.pending() > 0;
             }
             if is_due {
                 next = Instant::now() + self.every;
@@ -323,16 +335,14 @@ pub fn rewrite(
     shared: &Shared,
 ) -> Result<()> {
     let every = (within / REWRITE_LOOKS).clamp(LOOK_UP, REWRITE_EVERY_MAX);
-    let mut next = Instant::now() + every;
-    while !shared.is_stopping() {
-        std::thread::sleep(LOOK_UP);
-        if Instant::now() >= next {
-            shards.rewrite_due(rewrite_after_ms(within), &|| !shared.is_stopping())?;
-            shards.remove_leftovers(rewrite_after_ms(within), keep_copies);
-            next = Instant::now() + every;
+    loop {
+        shared.wait(every);
+        if shared.is_stopping() {
+            return Ok(());
         }
+        shards.rewrite_due(rewrite_after_ms(within), &|| !shared.is_stopping())?;
+        shards.remove_leftovers(rewrite_after_ms(within), keep_copies);
     }
-    Ok(())
 }
 
 /// Pause between two pages of a scrub: at most 12,800 records a second are read.
@@ -340,20 +350,18 @@ const SCRUB_PAUSE: Duration = Duration::from_millis(5);
 
 /// Compares every open shard with its digest, once in each period.
 pub fn scrub(shards: &Shards, every: Duration, shared: &Shared) -> Result<()> {
-    let mut next = Instant::now() + every;
-    while !shared.is_stopping() {
-        std::thread::sleep(LOOK_UP);
-        if Instant::now() >= next {
-            for partition in shards.owned() {
-                shards.scrub(partition, &|| {
-                    std::thread::sleep(SCRUB_PAUSE);
-                    !shared.is_stopping()
-                })?;
-            }
-            next = Instant::now() + every;
+    loop {
+        shared.wait(every);
+        if shared.is_stopping() {
+            return Ok(());
+        }
+        for partition in shards.owned() {
+            shards.scrub(partition, &|| {
+                std::thread::sleep(SCRUB_PAUSE);
+                !shared.is_stopping()
+            })?;
         }
     }
-    Ok(())
 }
 
 fn rewrite_after_ms(within: Duration) -> i64 {
@@ -398,10 +406,7 @@ pub fn stand_by(
                 return Ok(());
             }
         }
-        let began = Instant::now();
-        while !shared.is_stopping() && began.elapsed() < every {
-            std::thread::sleep(LOOK_UP);
-        }
+        shared.wait(every);
     }
     Ok(())
 }
@@ -413,12 +418,8 @@ pub fn restore(
     wanted: &crossbeam_channel::Receiver<i32>,
     shared: &Shared,
 ) -> Result<()> {
-    while !shared.is_stopping() {
-        match wanted.recv_timeout(LOOK_UP) {
-            Ok(partition) => shards.restore(partition),
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => break,
-        }
+    while let Some(partition) = shared.receive(wanted) {
+        shards.restore(partition);
     }
     Ok(())
 }

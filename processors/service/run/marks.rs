@@ -23,8 +23,8 @@ use std::time::Duration;
 use storage::changelog::{Destination, SIGNING_KEY_PREFIX, STATE_HEADER};
 use storage::restore;
 
-/// The key where none is given and none is kept: embedded broker, simulator, evaluation. Signatures
-/// of one process are worthless to the next, and there is no next.
+/// The key where none is given and none is kept: simulator, evaluation. Signatures of one process
+/// are worthless to the next, and there is no next.
 static OF_THIS_PROCESS: LazyLock<String> = LazyLock::new(random);
 
 /// The partition of the memories topic that holds the key.
@@ -166,7 +166,7 @@ impl Keeper<'_> {
 }
 
 /// 64 hexadecimal digits from the system's source of randomness.
-fn random() -> String {
+pub(super) fn random() -> String {
     let mut bytes = [0; KEY_BYTES_MIN];
     getrandom::fill(&mut bytes).expect("every supported system has a source of randomness");
     hex::encode(bytes)

@@ -23,7 +23,7 @@ use domain::fault::Result;
 use kafka::{Connection, Noted};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Longest time between two rounds, so that the notes do not expire: a broker forgets the offsets
 /// of a group after a week.
@@ -47,13 +47,10 @@ pub fn within_ms(keep_ms: i64) -> i64 {
 impl OldEvents {
     pub fn run(self, shared: &Shared) -> Result<()> {
         let every = Duration::from_millis(step_ms(self.keep_ms).min(ROUND_MS_MAX) as u64);
-        let mut next = Instant::now();
+        shared.wait(LOOK_UP);
         while !shared.is_stopping() {
-            std::thread::sleep(LOOK_UP);
-            if Instant::now() >= next {
-                self.round(shared);
-                next = Instant::now() + every;
-            }
+            self.round(shared);
+            shared.wait(every);
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Maps the configuration to the options of each part. No other module reads [`Config`] for them.
 
 use super::{http, marks, replier, reply_topics, topics};
-use crate::config::{Config, DurabilityMode};
+use crate::config::{Config, model_places};
 use crate::ingest::event_rate::EventRate;
 use crate::quota::Quotas;
 use crate::{compact, ingest, recall};
@@ -23,14 +23,32 @@ use storage::{index, shard, store};
 /// `index.document_cache_bytes`: the ids of one user with 18,000 memories.
 const DOCUMENT_CACHE_LEAST: usize = 1 << 19;
 
-pub fn embedder(config: &Config) -> embedder::Options {
+/// Options of the encoder. Fails if the configuration names none and none was found.
+pub fn embedder(config: &Config) -> Result<embedder::Options> {
     let model = match config.embedder.model.as_str() {
         "hash" => ModelChoice::Hash,
+        "" => return Err(no_model(config)),
         directory => ModelChoice::Directory(directory.into()),
     };
-    let library =
-        Some(config.embedder.library.as_str()).filter(|path| !path.is_empty()).map(PathBuf::from);
-    embedder::Options { model, library, tokens_max: config.embedder.tokens_max, threads: 1 }
+    let (library, tokens_max) = (library(config), config.embedder.tokens_max);
+    Ok(embedder::Options { model, library, tokens_max, threads: 1 })
+}
+
+fn library(config: &Config) -> Option<PathBuf> {
+    Some(config.embedder.library.as_str()).filter(|path| !path.is_empty()).map(PathBuf::from)
+}
+
+fn no_model(config: &Config) -> Fault {
+    let places = model_places(&config.data.dir);
+    let looked: Vec<String> = places.iter().map(|place| place.display().to_string()).collect();
+    let what = format!(
+        "no encoder is in {}: run deploy/model/setup.sh in a checkout and copy its .keepsake/model to \
+         {}, or name a directory with --set embedder.model=DIR; --set embedder.model=hash needs none \
+         and compares words only",
+        looked.join(", "),
+        config.data.dir.join("model").display()
+    );
+    Fault::stop(StopName::ModelUnusable, what)
 }
 
 /// Options of the model that reranks the best memories; `None` if `rerank.model` is empty.
@@ -49,7 +67,7 @@ fn cross_encoder(
     model: &str,
     tokens_max: usize,
 ) -> Option<cross_encoder::Options> {
-    let library = embedder(config).library;
+    let library = library(config);
     (!model.is_empty()).then(|| cross_encoder::Options {
         option,
         model: model.into(),
@@ -143,16 +161,6 @@ pub fn shard(config: &Config, partitions: i32) -> shard::Options {
     }
 }
 
-/// Returns whether shards are restored from the memories topic. Otherwise a shard exists only on
-/// one disk.
-pub fn has_changelog(config: &Config) -> bool {
-    match config.store.durability {
-        DurabilityMode::Auto => !config.kafka.is_embedded(),
-        DurabilityMode::Changelog => true,
-        DurabilityMode::Local => false,
-    }
-}
-
 pub fn restore(config: &Config) -> restore::Options {
     restore::Options {
         batch_max: config.store.restore_batch_max,
@@ -163,6 +171,8 @@ pub fn restore(config: &Config) -> restore::Options {
             former_groups: config.kafka.former_group_ids.as_slice().into(),
         },
         accept_incomplete: config.store.accept_incomplete,
+        take_over: None,
+        tombstones_gone: None,
     }
 }
 
@@ -237,8 +247,8 @@ pub fn ingest(config: &Config) -> ingest::Options {
         events: config.topics.events().into(),
         decisions: config.topics.decisions(),
         memories: config.topics.memories(),
-        changelog: has_changelog(config),
         group: config.kafka.group_id.clone(),
+        transactional_id: None,
         generation: config.kafka.generation,
         dead_letters: dead_letters(config),
         decode: decode(config),
@@ -296,7 +306,7 @@ pub fn recall(config: &Config) -> recall::Options {
         ready_max: config.recall.ready_max,
         ready_bytes_max: config.recall.ready_bytes_max,
         rate: quotas(config).recalls_per_second,
-        silence_ms: config.ingest.silence_ms,
+        silence_ms: config.ingest.silence_ms.min(config.kafka.session_ms()),
         returned: recall::returned::Options {
             events: config.topics.events(),
             marks: marks::key(config),

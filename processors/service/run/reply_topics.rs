@@ -2,8 +2,7 @@
 //! its own, since a topic that is not there must neither be created nor delay the other replies.
 
 use super::Shared;
-use super::loops::LOOK_UP;
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError};
+use crossbeam_channel::{Receiver, Sender, TrySendError};
 use domain::fault::{Fault, Result};
 use log::broker::Broker;
 use log::clock::Clock;
@@ -111,12 +110,8 @@ impl ReplyTopics {
         broker: &dyn Broker,
         shared: &Shared,
     ) -> Result<()> {
-        while !shared.is_stopping() {
-            match to_look_up.recv_timeout(LOOK_UP) {
-                Ok(topic) => self.look_up_one(&topic, broker),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => break,
-            }
+        while let Some(topic) = shared.receive(to_look_up) {
+            self.look_up_one(&topic, broker);
         }
         Ok(())
     }

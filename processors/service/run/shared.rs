@@ -2,10 +2,12 @@
 //! the time of each thread's last round.
 
 use crate::metrics::Metrics;
+use crossbeam_channel::{Receiver, Sender, select};
 use domain::fault::Fault;
 use domain::{Now, Time};
 use log::clock::{Clock, EventTime};
 use parking_lot::Mutex;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
@@ -20,6 +22,9 @@ const ROUND_MS: i64 = 1000;
 pub struct Shared {
     stop: AtomicBool,
     stopped: Notify,
+    /// Dropped by the stop, which wakes every thread that waits for `ended`.
+    running: Mutex<Option<Sender<Infallible>>>,
+    ended: Receiver<Infallible>,
     fault: Mutex<Option<Fault>>,
     clock: Arc<dyn Clock>,
     pub(super) event_time: EventTime,
@@ -32,9 +37,12 @@ pub struct Shared {
 impl Shared {
     pub fn new(clock: Arc<dyn Clock>, from_events: bool, metrics: Arc<Metrics>) -> Shared {
         let began = clock.steady_ms();
+        let (running, ended) = crossbeam_channel::bounded(0);
         Shared {
             stop: AtomicBool::new(false),
             stopped: Notify::new(),
+            running: Mutex::new(Some(running)),
+            ended,
             fault: Mutex::default(),
             event_time: EventTime::new(),
             from_events,
@@ -70,6 +78,35 @@ impl Shared {
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Release);
         self.stopped.notify_waiters();
+        self.running.lock().take();
+    }
+
+    /// Blocks until [`Shared::stop`] is called.
+    pub(super) fn await_stop(&self) {
+        let _ = self.ended.recv();
+    }
+
+    /// Blocks for this time, or until [`Shared::stop`] is called.
+    pub(super) fn wait(&self, time: Duration) {
+        let _ = self.ended.recv_timeout(time);
+    }
+
+    /// Waits for a value. Returns `None` after [`Shared::stop`], or if no sender is left.
+    pub(super) fn receive<T>(&self, from: &Receiver<T>) -> Option<T> {
+        let value = select! {
+            recv(from) -> value => value.ok(),
+            recv(self.ended) -> _ => None,
+        };
+        value.filter(|_| !self.is_stopping())
+    }
+
+    /// Like [`Shared::receive`], for at most this time.
+    pub(super) fn receive_within<T>(&self, from: &Receiver<T>, time: Duration) -> Option<T> {
+        select! {
+            recv(from) -> value => value.ok(),
+            recv(self.ended) -> _ => None,
+            default(time) => None,
+        }
     }
 
     /// Completes when [`Shared::stop`] is called, or at once if that was before.
@@ -137,6 +174,20 @@ mod tests {
         let thread = std::thread::spawn(move || stopping.stop());
         runtime.block_on(after.until_stopped());
         thread.join().expect("stopping cannot panic");
+    }
+
+    #[test]
+    fn a_stop_wakes_every_thread_that_waits() {
+        let shared = shared(&ManualClock::default());
+        let (_sender, values) = crossbeam_channel::bounded::<()>(1);
+        let long = Duration::from_secs(600);
+        std::thread::scope(|scope| {
+            scope.spawn(|| shared.await_stop());
+            scope.spawn(|| shared.wait(long));
+            scope.spawn(|| assert_eq!(shared.receive(&values), None));
+            scope.spawn(|| assert_eq!(shared.receive_within(&values, long), None));
+            shared.stop();
+        });
     }
 
     #[test]

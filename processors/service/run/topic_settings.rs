@@ -4,7 +4,6 @@
 //! keeps forgotten texts longer than promised, is a warning. A broker that does not show its
 //! settings is believed.
 
-use super::options::has_changelog;
 use super::topics::topics;
 use crate::config::Config;
 use domain::fault::{Fault, Result, StopName};
@@ -166,11 +165,10 @@ fn of_settings(
     };
 
     if spec.name == memories {
-        let loses = if has_changelog(config) { Verdict::Stop } else { Verdict::Warning };
         judge(
             "cleanup.policy",
             "compact".to_owned(),
-            loses,
+            Verdict::Stop,
             "the broker deletes memories by their age, and a restored shard lacks them",
             &|value| value == "compact",
         );

@@ -3,7 +3,7 @@
 use super::topic_settings::{self, Finding, Verdict};
 use crate::config::{Config, Topics};
 use domain::fault::{Fault, Result, StopName};
-use kafka::{Connection, Embedded, TopicSpec};
+use kafka::{Connection, TopicSpec};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -134,16 +134,8 @@ pub struct TopicsFound {
 }
 
 /// Creates missing topics if `topics.create` is set, and checks all of them.
-pub fn ready_topics(
-    config: &Config,
-    connection: &Connection,
-    embedded: Option<&Embedded>,
-) -> Result<TopicsFound> {
+pub fn ready_topics(config: &Config, connection: &Connection) -> Result<TopicsFound> {
     let wanted = topics(config);
-    if let Some(embedded) = embedded {
-        embedded.create(&wanted)?;
-        return Ok(TopicsFound { partitions: config.topics.partitions, tombstones_ms: None });
-    }
     let names: Vec<String> = wanted.iter().map(|topic| topic.name.clone()).collect();
     let later = config.of_generation(config.kafka.generation + 1).topics.memories();
     let asked = [names.as_slice(), std::slice::from_ref(&later)].concat();

@@ -134,13 +134,13 @@ fn each_opened(
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use log::broker::{Membership, Start};
     use std::sync::Mutex;
 
     /// Returns what a reader has queued.
-    struct Queued(Vec<Polled>);
+    pub struct Queued(pub Vec<Polled>);
 
     impl Consumer for Queued {
         fn poll(&mut self, _wait: Duration) -> Result<Polled> {

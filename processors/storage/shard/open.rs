@@ -1,7 +1,8 @@
 //! Opens a shard from its home, in this order:
 //!
 //! 1. Open the store. An unreadable store is moved aside and an empty one begun.
-//! 2. Check that the store was written with the present `store.durability`.
+//! 2. Move a store aside that was written without a changelog, as `store.durability = "local"` of
+//!    former versions did: the shard is rebuilt from the events.
 //! 3. With a changelog: remove a store that cannot be continued, then restore
 //!    ([`restore`]). A store that then differs from the writer's digest is moved aside and
 //!    restored from the beginning; if that differs too, the changelog is incomplete.
@@ -13,7 +14,7 @@ use crate::home::Home;
 use crate::restore::{self, Progress, Proof, Restored};
 use crate::store::{Identity, Store};
 use domain::Time;
-use domain::fault::{Fault, Result, StopName};
+use domain::fault::Result;
 use log::broker::Log;
 use log::clock::Clock;
 use memory::Reads;
@@ -117,9 +118,15 @@ fn open(
     from: Option<&Restoring<'_>>,
 ) -> Result<(Shard, Opened)> {
     let mut opened = home.store(&options.store, identity, now.0)?;
-    check_durability(&opened.store, from.is_some())?;
     let mut found = Opened::default();
     if let Some(Restoring { log, options: limits, progress, clock }) = from {
+        if opened.store.changelog().is_none() && opened.store.applied() >= 0 {
+            drop(opened);
+            let why = "the changelog lacks its records: it was written without one";
+            let aside = home.move_aside(identity, now.0, why)?;
+            opened = home.store(&options.store, identity, now.0)?;
+            opened.rebuilt = aside;
+        }
         found.outdated = restore::outdated(&opened.store, *log, now.0, limits)?;
         if found.outdated.is_some() {
             // Order matters: sled keeps its files locked until the store is dropped.
@@ -164,27 +171,4 @@ fn accept_or_stop(store: &Store, restored: &Restored, options: &restore::Options
         return Err(mismatch.fault());
     }
     store.caught_up()
-}
-
-/// Refuses a store that was written with the other kind of durability. Without a changelog, the
-/// topic lacks the records of the store; with one, the topic would lack those written since.
-pub fn check_durability(store: &Store, changelog: bool) -> Result<()> {
-    let what = match (changelog, store.changelog()) {
-        (true, None) if store.applied() >= 0 => {
-            "the store was written with store.durability = \"local\", so the changelog lacks its \
-             records"
-        }
-        (false, Some(_)) => {
-            "the store was written with store.durability = \"changelog\", and the changelog would \
-             lack all later changes"
-        }
-        _ => return Ok(()),
-    };
-    Err(Fault::stop(
-        StopName::DurabilityDiffers,
-        format!(
-            "{what}; set store.durability back, or move the directory away to have the shard \
-             rebuilt"
-        ),
-    ))
 }

@@ -90,7 +90,7 @@ KEEPSAKE__{{ . | replace "." "__" | upper }}
 {{- fail "config.kafka.bootstrap_servers: is empty; give the brokers as host:port" -}}
 {{- end -}}
 {{- if eq $config.kafka.bootstrap_servers "embedded" -}}
-{{- fail "config.kafka.bootstrap_servers: the embedded broker loses everything with its pod; give the brokers as host:port" -}}
+{{- fail "config.kafka.bootstrap_servers: the embedded broker serves one process and its own machine; give the brokers as host:port" -}}
 {{- end -}}
 {{- if gt (int .Values.replicas) (int $config.topics.partitions) -}}
 {{- fail (printf "replicas: %d processes for %d partitions; a process without a partition is never ready, see config.topics.partitions" (int .Values.replicas) (int $config.topics.partitions)) -}}

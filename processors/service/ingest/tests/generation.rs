@@ -12,9 +12,8 @@ fn home() -> i32 {
 }
 
 impl Bench {
-    fn on_changelog(generation: u32) -> Bench {
+    fn of_generation(generation: u32) -> Bench {
         let mut bench = Bench::new();
-        bench.ingest.options.changelog = true;
         bench.ingest.options.generation = generation;
         bench
     }
@@ -34,7 +33,7 @@ impl Bench {
 
 #[test]
 fn a_shard_applies_no_event_behind_the_mark_of_the_next_generation() {
-    let mut bench = Bench::on_changelog(1);
+    let mut bench = Bench::of_generation(1);
     let before = bench.record(&remember("the key is under the mat"));
     let mark = bench.close(2);
     let behind = bench.record(&remember("the spare key is at the neighbour's"));
@@ -60,13 +59,13 @@ fn a_shard_applies_no_event_behind_the_mark_of_the_next_generation() {
 #[test]
 fn a_mark_of_a_stranger_or_of_this_generation_closes_nothing() {
     for (generation, step) in [(1, HandOverStep::Close), (2, HandOverStep::Open)] {
-        let mut bench = Bench::on_changelog(1);
+        let mut bench = Bench::of_generation(1);
         let key = bench.ingest.options.decode.marks.clone();
         let mark = bench.mark(home(), GenerationMark { step, generation, partitions: 6 }, &key);
         bench.step(vec![mark]);
         assert_eq!(bench.ingest.shards.get(home()).expect("open").closed(), None);
     }
-    let mut bench = Bench::on_changelog(1);
+    let mut bench = Bench::of_generation(1);
     let strange = SigningKey::of("a key of somebody else, long enough to be one");
     let mark = GenerationMark { step: HandOverStep::Close, generation: 2, partitions: 6 };
     let mark = bench.mark(home(), mark, &strange);
@@ -81,7 +80,7 @@ fn a_mark_of_a_stranger_or_of_this_generation_closes_nothing() {
 #[test]
 fn what_the_generation_before_forwarded_goes_on_to_where_the_user_is_now() {
     for (generation, is_lost) in [(1, true), (2, false)] {
-        let mut bench = Bench::on_changelog(generation);
+        let mut bench = Bench::of_generation(generation);
         let former = (home() + 1) % PARTITIONS;
         let sent = bench.record_on((home() + 2) % PARTITIONS, &remember("the key is in the car"));
         let options = bench.ingest.options.decode.clone();
@@ -107,7 +106,7 @@ fn what_the_generation_before_forwarded_goes_on_to_where_the_user_is_now() {
 /// Processes that disagree about the number of partitions must not send a record in a circle.
 #[test]
 fn a_record_is_not_forwarded_for_ever() {
-    let mut bench = Bench::on_changelog(2);
+    let mut bench = Bench::of_generation(2);
     let options = bench.ingest.options.decode.clone();
     let wrong = (home() + 1) % PARTITIONS;
     let mut record = bench.record_on(wrong, &remember("the key is in the car"));

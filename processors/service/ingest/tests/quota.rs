@@ -118,17 +118,6 @@ fn a_batch_that_is_read_again_gets_the_same_answers() {
 }
 
 #[test]
-fn a_silent_replay_refuses_nothing() {
-    let mut bench = rate("5");
-    let records: Vec<Record> = (0..12)
-        .map(|n| bench.of_tenant_at("flood", n, remember(&format!("The parcel is {n}."))))
-        .collect();
-    let partition = records[0].partition;
-    bench.ingest.shards.get(partition).expect("open").note_published(12);
-    assert_eq!(bench.step(records).1.len(), 12, "a record refused here would be lost");
-}
-
-#[test]
 fn a_forwarded_event_counts_once_and_copies_of_a_tenants_memory_do_not() {
     let mut bench = rate("3");
     fn event(text: &str) -> Value {

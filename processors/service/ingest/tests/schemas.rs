@@ -2,7 +2,6 @@
 //! replay, left for the next start. None is lost.
 
 use super::{Bench, remember};
-use domain::fault::{Fault, StopName};
 use log::broker::Record;
 
 /// Nobody listens at the registry's address.
@@ -35,19 +34,4 @@ fn events_without_their_schema_are_put_aside_and_never_stop_the_service() {
         })
         .unzip();
     assert_eq!((found, reasons), (values, vec!["schema-unavailable".to_owned(); 10]));
-}
-
-#[test]
-fn law_nothing_lost_in_a_silent_replay_without_a_schema() {
-    let mut bench = bench();
-    let record = avro(&mut bench);
-    let (partition, offset) = (record.partition, record.offset);
-    let shard = bench.ingest.shards.get(partition).expect("open");
-    shard.note_published(offset + 1);
-    let before = bench.digest();
-    match bench.ingest.step(vec![record]).map(|_| ()) {
-        Err(Fault::Stop(stop)) => assert_eq!(stop.name, StopName::ReplayNeedsSchema),
-        other => panic!("an event that was applied before would be lost: {other:?}"),
-    }
-    assert_eq!(bench.digest(), before);
 }

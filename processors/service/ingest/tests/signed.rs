@@ -1,7 +1,7 @@
 //! A copy of a signed record, whose writer may choose its time, its partition and the headers that
 //! are not signed.
 
-use super::survival::{MEMORIES, another_process, on_changelog, take_over};
+use super::survival::{MEMORIES, another_process, take_over};
 use super::{Bench, NOON, PARTITIONS, remember, turn};
 use domain::{Decision, REDRIVEN, SignedParts, TENANT_SIGNATURE, UserKey};
 use log::broker::{Broker, Record, header};
@@ -165,7 +165,7 @@ fn a_restored_shard_and_a_replay_forbid_the_same_copies() {
     let cluster = Cluster::new();
     cluster.create(MEMORIES, PARTITIONS);
     let mut producer = cluster.connect("one").producer("one").expect("it connects");
-    let mut one = on_changelog();
+    let mut one = Bench::new();
     let mut another = another_process(&cluster);
     let tenants = Bench::of(&AUTH).ingest.options.decode.tenants.clone();
     one.ingest.options.decode.tenants = tenants.clone();

@@ -11,15 +11,9 @@ use storage::restore;
 const SECRET: &str = "My doctor is called Zanzibar.";
 pub(super) const MEMORIES: &str = "keepsake.memories";
 
-pub(super) fn on_changelog() -> Bench {
-    let mut bench = Bench::new();
-    bench.ingest.options.changelog = true;
-    bench
-}
-
 /// Another process: its shards have a disk of their own, and follow the changelog.
 pub(super) fn another_process(cluster: &Cluster) -> Bench {
-    let mut bench = on_changelog();
+    let mut bench = Bench::new();
     let config = Layers::defaults().checked().expect("defaults");
     let place = Deployment {
         home: Home::Memory(MemoryHome::default()),
@@ -86,7 +80,7 @@ fn check(before: impl Fn(&Bench)) {
         let cluster = Cluster::new();
         cluster.create(MEMORIES, PARTITIONS);
         let mut producer = cluster.connect("one").producer("one").expect("it connects");
-        let mut one = on_changelog();
+        let mut one = Bench::new();
         publish(&mut one, &mut *producer, 0, &said());
         let mut another = another_process(&cluster);
         before(&another);

@@ -158,7 +158,6 @@ impl Write for Logged {
 /// Applies an event whose sender waits for a reply. Returns the decision, the reply, and the text
 /// of everything that leaves the process: outputs, changelog, reply, metrics and log.
 fn ask(bench: &mut Bench, event: &Value) -> (Decision, Value, String) {
-    bench.ingest.options.changelog = true;
     let mut record = bench.record(event);
     record.headers.push(("kafka_replyTopic".into(), b"keepsake.replies".to_vec()));
     let logged = Logged::default();

@@ -58,11 +58,11 @@ impl Topic {
             epoch: Some(self.epoch),
             digest: self.writer.kept_digest(),
             format: crate::store::format::WRITTEN,
-            build: None,
+            ..Meta::default()
         };
         let identity = identity();
         let to = Destination { topic: "memories", partition: identity.partition };
-        let checkpoint = Some((&identity, &meta));
+        let checkpoint = (&identity, &meta);
         for out in changelog::records(&batch, &TouchedMemories::default(), to, checkpoint) {
             let offset = self.records.len() as i64;
             let (key, value, headers) = (out.key, out.value, out.headers);

@@ -1,0 +1,475 @@
+//! The broker: the state behind one lock, the journal that makes its changes durable, and the two
+//! threads that look after them.
+//!
+//! A change is checked and applied under the lock; whoever has to acknowledge it waits for the
+//! journal outside ([`Broker::make_durable`]). The first that waits syncs for all that have come
+//! until then.
+
+use super::change::Change;
+use super::coordinator::Coordinator;
+use super::disk::{Disk, read_all};
+use super::fault;
+use super::journal::{self, Journal};
+use super::segments::Files;
+use super::server::Memory;
+use super::state::{State, Transaction};
+use super::upkeep;
+use crate::Options;
+use domain::fault::{Fault, Result, StopName};
+use kafka_protocol::ResponseError;
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::time::Duration;
+
+/// The journal is emptied at least this often while there are changes: it holds the words of erased
+/// records too.
+const CHECKPOINT_EVERY: Duration = Duration::from_secs(300);
+const CHECKPOINT_FORMAT: u8 = 1;
+/// Memory of large requests and answers.
+const MEMORY_BYTES: usize = 256 << 20;
+
+pub struct Broker {
+    pub options: Options,
+    pub files: Files,
+    core: Mutex<Core>,
+    /// The journal is durable up to a higher number, or the broker has failed.
+    synced: Condvar,
+    /// A checkpoint has made room in the journal.
+    emptied: Condvar,
+    checkpoint_wanted: (Mutex<bool>, Condvar),
+    timer: (Mutex<bool>, Condvar),
+    /// When the timer wakes up by itself.
+    timer_at_ms: AtomicI64,
+    pub groups: Coordinator,
+    pub memory: Memory,
+    is_stopping: AtomicBool,
+    failed: Mutex<Option<Fault>>,
+    /// Who is told of the fault.
+    notify: Mutex<Option<Notify>>,
+}
+
+type Notify = Box<dyn FnOnce(Fault) + Send>;
+
+pub struct Core {
+    pub state: State,
+    journal: Journal,
+    is_syncing: bool,
+}
+
+impl Broker {
+    pub fn open(options: Options) -> Result<Broker> {
+        let disk = options.disk.clone();
+        let dir = options.dir.clone();
+        disk.make_dir(&dir).map_err(|e| fault::unwritable("makes", &dir, &e))?;
+        let files = Files::new(disk.clone());
+        let (number, mut state) = read_checkpoint(&*disk, &dir)?.unwrap_or((0, State::new(&dir)));
+        state.reopen(&files, &dir)?;
+        let (journal, found) = Journal::open(&*disk, &dir, number, options.journal_bytes)?;
+        for (number, entry) in &found.entries {
+            let change: Change<'_> = postcard::from_bytes(entry).map_err(|error| {
+                fault::damaged(&dir.join("journal"), *number, &format!("an unknown entry: {error}"))
+            })?;
+            state.apply(&files, *number, &change)?;
+        }
+        // Which of the reserved ids were given out is not known.
+        state.next_producer = state.reserved_producers;
+        if found.cut_bytes > 0 {
+            tracing::info!(bytes = found.cut_bytes, "cuts the torn end of the journal");
+        }
+        let broker = Broker {
+            files,
+            core: Mutex::new(Core { state, journal, is_syncing: false }),
+            synced: Condvar::new(),
+            emptied: Condvar::new(),
+            checkpoint_wanted: Default::default(),
+            timer: Default::default(),
+            timer_at_ms: AtomicI64::new(0),
+            groups: Coordinator::new(),
+            memory: Memory::new(MEMORY_BYTES),
+            is_stopping: AtomicBool::new(false),
+            failed: Mutex::new(None),
+            notify: Mutex::new(None),
+            options,
+        };
+        {
+            let mut core = broker.core.lock();
+            let last = core.journal.last();
+            if last > number || number == 0 {
+                let snapshot = core.begin_checkpoint();
+                snapshot.write(&broker.files, &dir)?;
+            }
+            core.state.advance(last);
+            core.journal.begin()?;
+            core.state.remove_strays(&broker.files)?;
+        }
+        Ok(broker)
+    }
+
+    pub fn core(&self) -> MutexGuard<'_, Core> {
+        self.core.lock()
+    }
+
+    pub fn now_ms(&self) -> i64 {
+        self.options.clock.now_ms()
+    }
+
+    pub fn is_stopping(&self) -> bool {
+        self.is_stopping.load(Ordering::Relaxed)
+    }
+
+    pub fn fault(&self) -> Option<Fault> {
+        self.failed.lock().clone()
+    }
+
+    pub fn on_fault(&self, notify: Notify) {
+        let failed = self.failed.lock().clone();
+        match failed {
+            Some(fault) => notify(fault),
+            None => *self.notify.lock() = Some(notify),
+        }
+    }
+
+    /// Notes the fault that ends the broker: from now on it acknowledges nothing.
+    pub fn fail(&self, fault: Fault) -> ResponseError {
+        let mut failed = self.failed.lock();
+        if failed.is_none() {
+            tracing::error!(%fault, "the embedded log stops");
+            *failed = Some(fault.clone());
+        }
+        drop(failed);
+        if let Some(notify) = self.notify.lock().take() {
+            notify(fault);
+        }
+        self.synced.notify_all();
+        self.emptied.notify_all();
+        ResponseError::KafkaStorageError
+    }
+
+    fn check_alive(&self) -> std::result::Result<(), ResponseError> {
+        match self.failed.lock().is_some() {
+            true => Err(ResponseError::KafkaStorageError),
+            false => Ok(()),
+        }
+    }
+
+    /// The state, once the journal has room for an entry of so many bytes. Order matters: the wait gives
+    /// the lock away, so it comes before the checks that the change relies on, such as its offset.
+    pub fn core_with_room(
+        &self,
+        bytes: usize,
+    ) -> std::result::Result<MutexGuard<'_, Core>, ResponseError> {
+        let mut core = self.core.lock();
+        loop {
+            self.check_alive()?;
+            if core.journal.has_room(bytes) {
+                return Ok(core);
+            }
+            self.want_checkpoint();
+            self.emptied.wait(&mut core);
+        }
+    }
+
+    /// Journals a change and applies it, under one lock. Returns the number that
+    /// [`Broker::make_durable`] waits for.
+    pub fn change(
+        &self,
+        core: &mut MutexGuard<'_, Core>,
+        change: &Change<'_>,
+    ) -> std::result::Result<u64, ResponseError> {
+        let payload = postcard::to_stdvec(change).expect("a change is written to memory");
+        self.check_alive()?;
+        let core = &mut **core;
+        let written = core.journal.append(&payload).and_then(|number| {
+            core.state.apply(&self.files, number, change)?;
+            Ok(number)
+        });
+        if core.wants_checkpoint() {
+            self.want_checkpoint();
+        }
+        written.map_err(|fault| self.fail(fault))
+    }
+
+    /// Returns when the change with this number is on the disk. What comes during an fsync shares the
+    /// next one. Waiting before an fsync for more to share it gains nothing: 16 producers had 2,400
+    /// records a second acknowledged without a wait, 2,350 with 1 ms and 1,250 with 2 ms.
+    pub fn make_durable(&self, number: u64) -> std::result::Result<(), ResponseError> {
+        let mut core = self.core.lock();
+        while core.journal.durable() < number {
+            self.check_alive()?;
+            if core.is_syncing {
+                self.synced.wait(&mut core);
+                continue;
+            }
+            core.is_syncing = true;
+            let (file, last) = core.journal.unsynced();
+            let done = MutexGuard::unlocked(&mut core, || file.sync());
+            core.is_syncing = false;
+            match done {
+                Ok(()) => core.settle(last),
+                // What a failed sync has written is unknown, also to the next sync.
+                Err(error) => {
+                    let _ = self.fail(fault::unwritable("syncs", &self.options.dir, &error));
+                }
+            }
+            self.synced.notify_all();
+        }
+        Ok(())
+    }
+
+    pub fn want_checkpoint(&self) {
+        *self.checkpoint_wanted.0.lock() = true;
+        self.checkpoint_wanted.1.notify_one();
+    }
+
+    /// Has the timer look again when it must act.
+    pub fn wake_timer(&self) {
+        *self.timer.0.lock() = true;
+        self.timer.1.notify_one();
+    }
+
+    /// Has the timer know of an open transaction.
+    pub fn note_deadline(&self, transaction: Option<&Transaction>) {
+        let expires = transaction.and_then(Transaction::expires_ms);
+        if expires.is_some_and(|at| at < self.timer_at_ms.load(Ordering::Relaxed)) {
+            self.wake_timer();
+        }
+    }
+
+    /// Writes a checkpoint whenever the journal is full, and after changes every five minutes.
+    pub fn run_checkpoints(&self) {
+        loop {
+            let (wanted, changed) = &self.checkpoint_wanted;
+            let mut is_wanted = wanted.lock();
+            if !*is_wanted && !self.is_stopping() {
+                changed.wait_for(&mut is_wanted, CHECKPOINT_EVERY);
+            }
+            *is_wanted = false;
+            drop(is_wanted);
+            if self.fault().is_some() {
+                return;
+            }
+            if let Err(fault) = self.checkpoint() {
+                self.fail(fault);
+                return;
+            }
+            if self.is_stopping() {
+                return;
+            }
+        }
+    }
+
+    /// Makes the segments durable, writes the state beside them, and empties the journal.
+    pub fn checkpoint(&self) -> Result<()> {
+        let mut core = self.core.lock();
+        core.state.expire_producers(self.options.clock.now_ms());
+        let Some((file, used)) = core.journal.end_file()? else {
+            if core.state.doomed.is_empty() {
+                return Ok(());
+            }
+            let snapshot = core.begin_checkpoint();
+            drop(core);
+            return snapshot.write(&self.files, &self.options.dir);
+        };
+        let last = core.journal.durable();
+        core.settle(last);
+        let snapshot = core.begin_checkpoint();
+        drop(core);
+        self.synced.notify_all();
+        snapshot.write(&self.files, &self.options.dir)?;
+        let dir = &self.options.dir;
+        journal::wipe(&*file, used, self.options.journal_bytes)
+            .map_err(|e| fault::unwritable("writes", dir, &e))?;
+        self.core.lock().journal.emptied();
+        self.emptied.notify_all();
+        Ok(())
+    }
+
+    /// Ends expired transactions and group sessions, and compacts and deletes old segments.
+    pub fn run_timer(&self) {
+        let mut next_clean = None;
+        while !self.is_stopping() && self.fault().is_none() {
+            self.end_expired_transactions();
+            let now = self.now_ms();
+            if next_clean.is_none_or(|at| at <= now) {
+                if let Err(fault) = upkeep::run(self) {
+                    self.fail(fault);
+                    return;
+                }
+                next_clean = Some(now + self.options.clean_every.as_millis() as i64);
+            }
+            let expiry = self.core().state.next_expiry_ms();
+            // The wall clock may be set, or the machine sleep: no deadline is older than a minute.
+            let soon = [expiry, next_clean, Some(now + 60_000)].into_iter().flatten().min();
+            let mut wait = Duration::from_millis((soon.unwrap_or(now) - now).max(1) as u64);
+            wait = self.groups.tick().map_or(wait, |groups| groups.min(wait));
+            self.timer_at_ms.store(now + wait.as_millis() as i64, Ordering::Relaxed);
+            let (is_woken, woken) = &self.timer;
+            let mut is_woken = is_woken.lock();
+            if !*is_woken {
+                woken.wait_for(&mut is_woken, wait);
+            }
+            *is_woken = false;
+        }
+    }
+
+    /// Lets every waiting request end.
+    pub fn stop(&self) {
+        self.is_stopping.store(true, Ordering::Relaxed);
+        self.groups.stop();
+        for (.., partition) in self.core().state.all_partitions() {
+            partition.wake();
+        }
+        self.wake_timer();
+        self.want_checkpoint();
+    }
+}
+
+impl Core {
+    fn settle(&mut self, durable: u64) {
+        self.journal.synced(durable);
+        self.state.advance(durable);
+    }
+
+    /// Numbers of the last change, and of the last one that is durable.
+    pub fn last_change(&self) -> u64 {
+        self.journal.last()
+    }
+
+    pub fn wants_checkpoint(&self) -> bool {
+        self.journal.wants_checkpoint()
+    }
+
+    pub fn is_durable(&self) -> bool {
+        self.journal.durable() == self.journal.last()
+    }
+
+    fn begin_checkpoint(&mut self) -> Snapshot {
+        let mut indexes = Vec::new();
+        let mut dirty = Vec::new();
+        for topic in self.state.topics.values_mut() {
+            for partition in &mut topic.partitions {
+                indexes.extend(partition.log.written_index());
+                dirty.extend(partition.log.take_dirty());
+            }
+        }
+        let doomed = std::mem::take(&mut self.state.doomed);
+        Snapshot {
+            number: self.journal.last(),
+            state: self.state.snapshot(),
+            indexes,
+            dirty,
+            doomed,
+        }
+    }
+}
+
+/// What a checkpoint writes, taken under the lock.
+struct Snapshot {
+    number: u64,
+    state: State,
+    indexes: Vec<super::segments::SavedIndex>,
+    dirty: Vec<PathBuf>,
+    doomed: Vec<PathBuf>,
+}
+
+impl Snapshot {
+    /// Order matters: the segments are durable before the checkpoint that names them, and a file goes
+    /// after the checkpoint that no longer names it.
+    fn write(self, files: &Files, dir: &Path) -> Result<()> {
+        for index in &self.indexes {
+            index.write(files)?;
+        }
+        let mut dirs = BTreeSet::new();
+        for path in &self.dirty {
+            // A segment that was deleted since.
+            if self.doomed.iter().any(|doomed| path.starts_with(doomed)) {
+                continue;
+            }
+            files.file(path)?.sync().map_err(|e| fault::unwritable("syncs", path, &e))?;
+            dirs.extend(path.ancestors().skip(1).take(3).map(Path::to_path_buf));
+        }
+        for dir in dirs.iter().rev() {
+            files.disk.sync_dir(dir).map_err(|e| fault::unwritable("syncs", dir, &e))?;
+        }
+        write_checkpoint(&*files.disk, dir, self.number, &self.state)
+            .map_err(|e| fault::unwritable("writes", &dir.join("checkpoint"), &e))?;
+        for path in &self.doomed {
+            files.forget(path);
+            let index = super::segments::index_path(path);
+            files.forget(&index);
+            for path in [path, &index] {
+                files.disk.remove(path).map_err(|e| fault::unwritable("removes", path, &e))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn write_checkpoint(
+    disk: &dyn Disk,
+    dir: &Path,
+    number: u64,
+    state: &State,
+) -> std::io::Result<()> {
+    let mut bytes = vec![CHECKPOINT_FORMAT];
+    bytes.extend(postcard::to_stdvec(&(number, state)).map_err(std::io::Error::other)?);
+    bytes.extend(crc32c::crc32c(&bytes).to_be_bytes());
+    let unfinished = dir.join("checkpoint.new");
+    let file = disk.open(&unfinished)?;
+    file.truncate(0)?;
+    file.write_at(&bytes, 0)?;
+    file.sync()?;
+    disk.rename(&unfinished, &dir.join("checkpoint"))?;
+    disk.sync_dir(dir)
+}
+
+fn read_checkpoint(disk: &dyn Disk, dir: &Path) -> Result<Option<(u64, State)>> {
+    let path = dir.join("checkpoint");
+    let names = disk.list(dir).map_err(|e| fault::unwritable("reads", dir, &e))?;
+    if !names.iter().any(|name| name == "checkpoint") {
+        return Ok(None);
+    }
+    let bytes = disk
+        .open(&path)
+        .and_then(|file| read_all(&*file))
+        .map_err(|e| fault::unwritable("reads", &path, &e))?;
+    let body = bytes.split_last_chunk::<4>();
+    let body = body.filter(|(body, crc)| crc32c::crc32c(body).to_be_bytes() == **crc);
+    let Some(([format, body @ ..], _)) = body else {
+        return Err(fault::damaged(&path, 0, "it does not fit its checksum"));
+    };
+    if *format > CHECKPOINT_FORMAT {
+        let what = format!("{} was written by a newer version", path.display());
+        return Err(Fault::stop(StopName::StoreNewer, what));
+    }
+    let read = postcard::from_bytes(body);
+    read.map(Some).map_err(|error| fault::damaged(&path, 1, &error.to_string()))
+}
+
+/// Wall time, which tests set.
+pub trait WallClock: Send + Sync + std::fmt::Debug {
+    fn now_ms(&self) -> i64;
+}
+
+#[derive(Debug)]
+pub struct SystemTime;
+
+impl WallClock for SystemTime {
+    fn now_ms(&self) -> i64 {
+        let since = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+        since.as_millis() as i64
+    }
+}
+
+/// A lock on the directory, held while the broker runs.
+pub fn lock(dir: &Path) -> Result<std::fs::File> {
+    let path = dir.join("LOCK");
+    let file = std::fs::File::create(&path).map_err(|e| fault::unwritable("makes", &path, &e))?;
+    file.try_lock().map_err(|_| {
+        let what = format!("{} is in use by another keepsake: stop it first", dir.display());
+        Fault::stop(StopName::StoreLocked, what)
+    })?;
+    Ok(file)
+}

@@ -1,0 +1,35 @@
+//! The sections of the configuration for the embedded log: where it keeps things, and how others reach
+//! it.
+
+use serde::Deserialize;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Data {
+    /// Absolute, and never empty once the options are checked.
+    pub dir: PathBuf,
+}
+
+/// The options of the broker in this process, the embedded log.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EmbeddedLog {
+    pub listen: String,
+    pub secret: bool,
+}
+
+impl EmbeddedLog {
+    /// Returns the loopback address, or what is wrong with the option.
+    pub fn address(&self) -> Result<SocketAddr, String> {
+        let address: Option<SocketAddr> = self.listen.parse().ok();
+        address.filter(|address| address.ip().is_loopback()).ok_or_else(|| {
+            format!(
+                "embedded.listen: must be a loopback address with a port such as 127.0.0.1:9092, \
+                 not \"{}\". Loopback only, always: the embedded log has neither TLS nor rights",
+                self.listen
+            )
+        })
+    }
+}

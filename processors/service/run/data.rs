@@ -1,0 +1,321 @@
+//! The data directory of the embedded log, `data.dir`: locked while its service runs, and private.
+//!
+//! ```text
+//!   LOCK      held by the running service
+//!   log/      the topics
+//!   store/    the shards, unless store.dir names another place
+//!   address   host:port of the running broker, for commands of this account
+//!   secret    the password of the broker, if it has one
+//!   model/    an encoder, if one was put there
+//! ```
+//!
+//! Commands find the service by these files and never by a default port, on which the broker of
+//! somebody else may listen.
+
+use super::dir::unwritable;
+use crate::config::Config;
+use domain::fault::{Fault, Result, StopName};
+use kafka::Connection;
+use rustix::fs::Mode;
+use std::fs::{DirBuilder, File, Permissions, TryLockError};
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const LOCK: &str = "LOCK";
+const LOG: &str = "log";
+const STORE: &str = "store";
+const ADDRESS: &str = "address";
+const SECRET: &str = "secret";
+const MODEL: &str = "model";
+/// A file is written under a name with this end and then renamed.
+const NEW: &str = "new";
+
+/// Attempts to lock the directory: a command that looks for the service holds the lock for some
+/// microseconds.
+const LOCK_ATTEMPTS: usize = 10;
+const LOCK_PAUSE: Duration = Duration::from_millis(20);
+
+/// The data directory of the service in this process.
+pub struct DataDir {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl DataDir {
+    /// Creates and locks the directory. Order matters: from the first file on, nothing that this
+    /// process writes is readable by another account.
+    pub fn open(path: &Path) -> Result<DataDir> {
+        rustix::process::umask(Mode::RWXG | Mode::RWXO);
+        make_private(path)?;
+        let lock = lock(path)?;
+        let data = DataDir { path: path.to_owned(), _lock: lock };
+        // Left by a process that was killed.
+        data.remove(ADDRESS)?;
+        Ok(data)
+    }
+
+    /// The directory of the topics.
+    pub fn log(&self) -> PathBuf {
+        self.path.join(LOG)
+    }
+
+    /// Returns the password of the broker: a random one, made at the first start that wants one.
+    pub fn secret(&self, is_wanted: bool) -> Result<Option<String>> {
+        if !is_wanted {
+            self.remove(SECRET)?;
+            return Ok(None);
+        }
+        if let Some(secret) = read(&self.path.join(SECRET))? {
+            return Ok(Some(secret));
+        }
+        let secret = super::marks::random();
+        self.write(SECRET, &secret)?;
+        Ok(Some(secret))
+    }
+
+    /// Lets commands of this account find the broker.
+    pub fn write_address(&self, address: SocketAddr) -> Result<()> {
+        self.write(ADDRESS, &address.to_string())
+    }
+
+    /// Writes a file at once: a reader finds all of it or none.
+    fn write(&self, name: &str, text: &str) -> Result<()> {
+        let (file, new) = (self.path.join(name), self.path.join(name).with_extension(NEW));
+        std::fs::write(&new, format!("{text}\n"))
+            .and_then(|()| std::fs::rename(&new, &file))
+            .map_err(|error| unwritable("cannot write", &file, &error))
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        let file = self.path.join(name);
+        match std::fs::remove_file(&file) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(unwritable("cannot remove", &file, &error))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Order matters: the address goes while the lock is still held.
+impl Drop for DataDir {
+    fn drop(&mut self) {
+        let _ = self.remove(ADDRESS);
+    }
+}
+
+/// The directory of the topics of the embedded log.
+pub fn log_dir(config: &Config) -> PathBuf {
+    config.data.dir.join(LOG)
+}
+
+/// A data directory for a service that keeps nothing: removed at the end with all that is in it.
+pub struct TemporaryData {
+    path: PathBuf,
+}
+
+impl TemporaryData {
+    /// Moves the service of this configuration into a new directory and to a free port.
+    pub fn of(config: &mut Config) -> Result<TemporaryData> {
+        let name = format!("keepsake-{}", uuid::Uuid::new_v4().simple());
+        let path = std::env::temp_dir().join(name);
+        // Fails if somebody has put anything there before.
+        DirBuilder::new()
+            .mode(0o700)
+            .create(&path)
+            .map_err(|error| unwritable("cannot create", &path, &error))?;
+        config.kafka.bootstrap_servers = "embedded".into();
+        config.data.dir = path.clone();
+        config.store.dir = path.join(STORE);
+        config.embedded.listen = "127.0.0.1:0".into();
+        Ok(TemporaryData { path })
+    }
+}
+
+impl Drop for TemporaryData {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+}
+
+/// Connects to the broker of the service that runs on the configured data directory.
+pub fn connection(config: &Config) -> Result<Connection> {
+    let dir = &config.data.dir;
+    if !is_locked(dir)? {
+        let what = format!(
+            "no keepsake runs on {}: start `keepsake serve`, name the directory of another service \
+             with --data DIR, or a cluster with --brokers host:port",
+            dir.display()
+        );
+        return Err(Fault::stop(StopName::BrokerUnreachable, what));
+    }
+    let Some(servers) = read(&dir.join(ADDRESS))? else {
+        let what = format!("the keepsake on {} starts or stops: try again", dir.display());
+        return Err(Fault::retry(what));
+    };
+    let secret = read(&dir.join(SECRET))?;
+    Ok(Connection { servers, options: options(config, secret.as_deref()) })
+}
+
+/// The options of a client of the embedded broker.
+pub fn options(config: &Config, secret: Option<&str>) -> Vec<(String, String)> {
+    let mut options = config.kafka.client_options();
+    if let Some(secret) = secret {
+        let login = [
+            ("security.protocol", "SASL_PLAINTEXT"),
+            ("sasl.mechanism", "PLAIN"),
+            ("sasl.username", "keepsake"),
+            ("sasl.password", secret),
+        ];
+        options.extend(login.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    }
+    options
+}
+
+/// Creates the directory for this account alone, or takes the rights of others away. A directory with
+/// files of others keeps its mode, unless others may write there.
+fn make_private(dir: &Path) -> Result<()> {
+    let about = |error| unwritable("cannot create", dir, &error);
+    DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(about)?;
+    let mode = std::fs::metadata(dir).map_err(about)?.permissions().mode();
+    let ours = [LOCK, LOG, STORE, ADDRESS, SECRET, MODEL];
+    let mut entries = std::fs::read_dir(dir).map_err(about)?.flatten();
+    let is_ours = entries.all(|entry| {
+        let name = entry.file_name();
+        ours.iter().any(|ours| Path::new(&name).file_stem() == Some(ours.as_ref()))
+    });
+    if !is_ours && mode & 0o022 != 0 {
+        let what = format!(
+            "{} has other files, and others may write there: give a directory for the memories \
+             alone with --data DIR",
+            dir.display()
+        );
+        return Err(Fault::stop(StopName::StoreUnwritable, what));
+    }
+    if is_ours && mode & 0o077 != 0 {
+        std::fs::set_permissions(dir, Permissions::from_mode(0o700))
+            .map_err(|error| unwritable("cannot make private", dir, &error))?;
+    }
+    Ok(())
+}
+
+fn lock(dir: &Path) -> Result<File> {
+    let file = File::create(dir.join(LOCK)).map_err(|e| unwritable("cannot lock", dir, &e))?;
+    for _ in 0..LOCK_ATTEMPTS {
+        if file.try_lock().is_ok() {
+            return Ok(file);
+        }
+        std::thread::sleep(LOCK_PAUSE);
+    }
+    let what = format!(
+        "{} is in use by another keepsake: stop that one, or give another directory with --data DIR",
+        dir.display()
+    );
+    Err(Fault::stop(StopName::StoreLocked, what))
+}
+
+/// Returns whether a service runs on the directory. The file of a killed process is not locked.
+fn is_locked(dir: &Path) -> Result<bool> {
+    let file = dir.join(LOCK);
+    let lock = match File::open(&file) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(unreadable(&file, &error)),
+        Ok(lock) => lock,
+    };
+    match lock.try_lock_shared() {
+        Ok(()) => Ok(false),
+        Err(TryLockError::WouldBlock) => Ok(true),
+        Err(TryLockError::Error(error)) => Err(unreadable(&file, &error)),
+    }
+}
+
+fn read(file: &Path) -> Result<Option<String>> {
+    match std::fs::read_to_string(file) {
+        Ok(text) => Ok(Some(text.trim().to_owned())),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(unreadable(file, &error)),
+    }
+}
+
+fn unreadable(file: &Path, error: &std::io::Error) -> Fault {
+    let what = format!("cannot read {}: {error}", file.display());
+    Fault::stop(StopName::BrokerUnreachable, what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Layers;
+
+    fn config(dir: &Path) -> Config {
+        let mut layers = Layers::defaults();
+        layers.set("data.dir", &dir.to_string_lossy(), "test").expect("an option");
+        layers.checked().expect("valid")
+    }
+
+    fn mode(path: &Path) -> u32 {
+        std::fs::metadata(path).expect("it exists").permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn a_command_finds_the_service_of_its_directory_and_its_secret() {
+        let scratch = tempfile::tempdir().expect("a temporary directory");
+        let dir = scratch.path().join("data");
+        let config = config(&dir);
+        let error = connection(&config).err().expect("nothing runs").to_string();
+        for word in [&*dir.to_string_lossy(), "keepsake serve", "--data", "--brokers"] {
+            assert!(error.contains(word), "{word}: {error}");
+        }
+        let data = DataDir::open(&dir).expect("opens");
+        assert!(matches!(connection(&config), Err(Fault::Retry(_))), "it has no address yet");
+        let secret = data.secret(true).expect("writes").expect("wanted");
+        data.write_address("127.0.0.1:9".parse().expect("an address")).expect("writes");
+        let found = connection(&config).expect("it runs");
+        assert_eq!(found.servers, "127.0.0.1:9");
+        assert!(found.options.contains(&("sasl.password".to_owned(), secret.clone())));
+        assert_eq!(data.secret(true).expect("reads"), Some(secret), "it stays the same");
+        for (path, expected) in
+            [(dir.clone(), 0o700), (dir.join(SECRET), 0o600), (dir.join(ADDRESS), 0o600)]
+        {
+            assert_eq!(mode(&path), expected, "{}", path.display());
+        }
+        assert_eq!(data.secret(false).expect("removes"), None);
+        assert!(connection(&config).expect("it runs").options.is_empty());
+        drop(data);
+        assert!(connection(&config).is_err(), "it has ended");
+    }
+
+    #[test]
+    fn the_address_of_a_killed_process_is_not_used() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        std::fs::write(dir.path().join(LOCK), "").expect("writes");
+        std::fs::write(dir.path().join(ADDRESS), "127.0.0.1:9092").expect("writes");
+        let error = connection(&config(dir.path())).err().expect("nobody holds the lock");
+        assert!(error.to_string().contains("no keepsake runs on"), "{error}");
+    }
+
+    #[test]
+    fn a_second_service_on_the_directory_is_refused() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let _first = DataDir::open(dir.path()).expect("opens");
+        let error = DataDir::open(dir.path()).err().expect("the first one holds the lock");
+        assert!(error.to_string().contains("store-locked"), "{error}");
+    }
+
+    #[test]
+    fn a_directory_becomes_private_unless_it_is_not_ours() {
+        let scratch = tempfile::tempdir().expect("a temporary directory");
+        let dir = scratch.path();
+        for (name, before, after) in
+            [("log", 0o755, Some(0o700)), ("notes.txt", 0o755, Some(0o755)), ("x", 0o777, None)]
+        {
+            std::fs::write(dir.join(name), "").expect("writes");
+            std::fs::set_permissions(dir, Permissions::from_mode(before)).expect("sets the mode");
+            assert_eq!(make_private(dir).is_ok(), after.is_some(), "{name}");
+            assert_eq!(mode(dir), after.unwrap_or(before), "{name}");
+        }
+    }
+}
