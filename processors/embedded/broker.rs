@@ -46,7 +46,7 @@ pub struct Broker {
     pub memory: Memory,
     is_stopping: AtomicBool,
     failed: Mutex<Option<Fault>>,
-    /// Who is told of the fault.
+    /// Called once with the fault.
     notify: Mutex<Option<Notify>>,
 }
 
@@ -208,7 +208,7 @@ impl Broker {
             core.is_syncing = false;
             match done {
                 Ok(()) => core.settle(last),
-                // What a failed sync has written is unknown, also to the next sync.
+                // A failed sync may have written anything, and the next one would not say so.
                 Err(error) => {
                     let _ = self.fail(fault::unwritable("syncs", &self.options.dir, &error));
                 }
@@ -365,7 +365,7 @@ impl Core {
     }
 }
 
-/// What a checkpoint writes, taken under the lock.
+/// The contents of a checkpoint, copied under the lock.
 struct Snapshot {
     number: u64,
     state: State,

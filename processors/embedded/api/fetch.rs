@@ -24,7 +24,7 @@ const SMALL_ANSWER_BYTES: usize = 64 << 10;
 
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// What one partition has for a reader.
+/// The answer for one partition.
 #[derive(Default)]
 struct Found {
     error: Option<ResponseError>,

@@ -65,7 +65,7 @@ const SERVED: &[(ApiKey, i16, i16)] = &[
 /// The peer of a connection.
 pub struct Peer {
     pub host: String,
-    /// Whether the peer has given the secret, or needs none.
+    /// The peer has given the secret, or needs none.
     pub is_trusted: bool,
 }
 
@@ -171,7 +171,7 @@ impl Call<'_> {
         self.header.client_id.as_deref().unwrap_or_default()
     }
 
-    /// What a peer may ask before it has given the secret.
+    /// Answers the requests that are allowed before the log-in.
     fn log_in(self, key: ApiKey, mut frame: Bytes) -> Result<Answer, Hangup> {
         match key {
             ApiKey::ApiVersions => {
