@@ -539,12 +539,21 @@ fn law_forgotten_survives_a_restore_of_an_old_backup(broker: Broker) {
     let client = running.client();
     publish(&client, "one");
     let secret = client.user(TENANT, "fay").remember("Fay fears the tall tower.");
+    for (session, word) in [("tuesday", "xylograph"), ("wednesday", "yacht"), ("friday", "zither")]
+    {
+        let content = format!("The {word} is in the attic.");
+        client.user(TENANT, "gus").event(json!({"type": "turn", "session": session,
+            "content": content, "remember": false}));
+    }
     let dir = backup_dir();
     done(&running.place, &["backup", path(&dir)]);
     client.user(TENANT, "eve").event(json!({"type": "forget", "everything": true}));
     client.user(TENANT, "fay").event(json!({"type": "forget", "memory": secret}));
     // Said again after the forget: not in the backup, and no reason to bring it back.
     client.user(TENANT, "dan").event(json!({"type": "forget", "session": "monday"}));
+    // Of these the context windows are all that there is.
+    client.user(TENANT, "gus").event(json!({"type": "forget", "session": "tuesday"}));
+    client.user(TENANT, "gus").event(json!({"type": "forget", "query": "yacht"}));
     let receipts: Vec<String> =
         client.read_raw("erasures").iter().map(|record| record.json().to_string()).collect();
     let file = scratch::dir("receipts").join("receipts.jsonl");
@@ -558,6 +567,10 @@ fn law_forgotten_survives_a_restore_of_an_old_backup(broker: Broker) {
     done(&other, &["restore", path(&dir), "--erasures", path(&file)]);
     let running = Running::at(other);
     let client = running.client();
+    eventually("the context windows are cleared", || {
+        let held = ["xylograph", "yacht", "zither"].map(|word| records_with(&client, word));
+        (held == [0, 0, 1]).then_some(())
+    });
     let theirs = eventually("what was forgotten is gone", || {
         let theirs = all_contents(&client);
         (!theirs["fay"].contains("Fay fears the tall tower.")).then_some(theirs)
@@ -570,7 +583,19 @@ fn law_forgotten_survives_a_restore_of_an_old_backup(broker: Broker) {
     let running = Running::at(without);
     let eve = running.client().user(TENANT, "eve").list();
     assert!(eve.len() > 1, "this test would find what comes back: {eve:?}");
+    assert_eq!(records_with(&running.client(), "xylograph"), 1, "and what is in a window");
     running.stop();
+}
+
+/// Records of the changelog that hold this word, of each key the newest.
+fn records_with(client: &Client, word: &str) -> usize {
+    let mut newest = BTreeMap::new();
+    for record in client.read_raw("memories") {
+        let state = record.header(STATE_HEADER).map(<[u8]>::to_vec);
+        newest.insert(record.key.clone(), record.value.as_ref().and(state));
+    }
+    let holds = |state: &Vec<u8>| state.windows(word.len()).any(|part| part == word.as_bytes());
+    newest.values().flatten().filter(|state| holds(state)).count()
 }
 
 fn a_mirror_with_other_offsets_continues_the_backup(broker: Broker) {

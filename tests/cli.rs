@@ -41,7 +41,6 @@ fn every_command_has_a_help_text() {
         vec!["eval", "gate"],
         vec!["eval", "change"],
         vec!["whatif"],
-        vec!["plan"],
     ]);
     for mut command in commands {
         if command != ["help"] {
@@ -76,28 +75,6 @@ fn a_wrong_value_is_refused_before_anything_is_sent() {
         arguments.extend(wrong.split(' '));
         let (code, _, stderr) = run_bare(&arguments);
         assert_eq!(code, Some(2), "{wrong}: {stderr}");
-    }
-}
-
-#[test]
-fn a_plan_prints_its_assumptions_and_refuses_nonsense_by_name() {
-    let plan = |more: &[&str]| run_bare(&[&["plan", "--turns-per-day", "30"], more].concat());
-    let (code, out, _) = plan(&["--users", "100000", "--days", "90"]);
-    assert_eq!(code, Some(0));
-    for words in ["partitions", "--memories-per-turn", "--days", "given"] {
-        assert!(out.contains(words), "{out}");
-    }
-    let rows = |users: &str| parsed(&plan(&["--users", users, "--json"]))["plan"].clone();
-    let (few, many) = (rows("1000"), rows("100000"));
-    assert_eq!(few["memories"].as_f64().map(|n| n * 100.0), many["memories"].as_f64());
-    for (wrong, name) in [
-        (vec!["--users", "-1"], "--users"),
-        (vec!["--users", "1", "--utilisation", "2"], "--utilisation"),
-        (vec!["--users", "9000000000"], "topics.partitions"),
-    ] {
-        let (code, _, stderr) = plan(&wrong);
-        assert_eq!(code, Some(2), "{wrong:?}");
-        assert!(stderr.contains(&format!("{name}: ")), "{wrong:?}: {stderr}");
     }
 }
 
@@ -184,6 +161,9 @@ fn a_configuration_is_checked_and_shown() {
         ("shadow.profile=none-such", "none-such"),
         ("shadow.profile=alma", "alma"),
         ("shadow.profile=keepsake", "is already the profile"),
+        ("kafka.librdkafka.isolation.level=read_uncommitted", "isolation.level: is reserved"),
+        ("kafka.librdkafka.auto.offset.reset=latest", "stops if that offset is gone"),
+        ("kafka.librdkafka.group.id=mine", "set kafka.group_id instead"),
     ] {
         let (code, stdout, stderr) = run_bare(&["config", "check", "--set", set]);
         assert_eq!(code, Some(2), "{set}: {stdout}{stderr}");
@@ -360,6 +340,13 @@ fn commands_use_a_service_on_the_embedded_broker() {
         0,
         "another tenant"
     );
+
+    // All decisions so far are on one partition, where markers of transactions are between them.
+    for count in ["1", "2", "3"] {
+        let tail = ["tail", "decisions", "--exit", "--json", "--shadow", "--last", count];
+        let (_, stdout, stderr) = run(command(&place).args(tail));
+        assert_eq!(json_lines(&stdout).len().to_string(), count, "{stdout}{stderr}");
+    }
 
     for (arguments, word) in [
         (vec!["publish", "--user", "ada", "Hi there!"], "dropped"),
@@ -555,6 +542,16 @@ fn topics_are_created_and_checked(broker: Broker) {
     }
     let (code, stdout, stderr) = run(command(&place).args(["topics", "check"]));
     assert!(code == Some(0) && stdout.contains("3 partitions"), "{code:?}: {stdout}{stderr}");
+    // Topics that are there already, and otherwise than now asked for.
+    for (option, value, named) in [
+        ("topics.replication", "3", "has replicas = 1, and 3 is asked for"),
+        ("topics.partitions", "7", "has partitions = 3, and 7 is asked for"),
+        ("topics.tombstones_ms", "1209600000", "--add-config delete.retention.ms=1209600000"),
+    ] {
+        let other = place.with(option, value);
+        let (code, stdout, stderr) = run(command(&other).args(["topics", "create"]));
+        assert!(code == Some(1) && stderr.contains(named), "{code:?}: {stdout}{stderr}");
+    }
 }
 
 #[test]

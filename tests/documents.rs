@@ -2,14 +2,13 @@
 //! example holds, and generated documents are up to date.
 
 use crate::support::client::outcome;
-use crate::support::program::{parsed, run_bare};
 use crate::support::skips::model_or_skip;
 use crate::support::{Broker, Running, files_below, root};
 use domain::fault::{RejectCode, StopName};
 use regex::Regex;
 use service::config::{DEFAULTS, Layers};
 use service::metrics::Metrics;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 const DOCUMENTS: [&str; 15] = [
     "README.md",
@@ -245,31 +244,14 @@ fn the_reference_equals_the_defaults() {
     }
 }
 
-/// `deploy/SIZING.md` says where each assumption of `keepsake plan` comes from, with its value, and
-/// shows the plan for 100,000 users.
+/// A tag of an action can be moved to other code, its commit cannot.
 #[test]
-fn the_page_on_sizes_has_the_assumptions_of_the_plan() {
-    let plan = parsed(&run_bare(&["plan", "--users", "1", "--turns-per-day", "1", "--json"]));
-    let row = regex(r"(?m)^\| `--([a-z-]+)` \| ([0-9.,]+) \|");
-    let written: BTreeMap<String, f64> = row
-        .captures_iter(&read("deploy/SIZING.md"))
-        .map(|found| {
-            let value = found[2].replace(',', "").parse().expect("a number");
-            (found[1].replace('-', "_"), value)
-        })
-        .collect();
-    let assumed: BTreeMap<String, f64> = plan["assumptions"]
-        .as_object()
-        .expect("the plan has its assumptions")
-        .iter()
-        .map(|(name, value)| (name.clone(), value.as_f64().expect("a number")))
-        .collect();
-    assert_eq!(written, assumed);
-
-    let (_, plan, _) = run_bare(&["plan", "--users", "100000", "--turns-per-day", "30"]);
-    for line in plan.lines().take_while(|line| !line.is_empty()) {
-        let page = read("deploy/SIZING.md");
-        assert!(page.contains(&format!("    {line}\n")), "deploy/SIZING.md does not show: {line}");
+fn every_action_of_hosted_ci_is_pinned_by_a_commit() {
+    let pinned = regex("@[0-9a-f]{40} # v[0-9.]+$");
+    for path in files_below(&root().join(".github/workflows")) {
+        for line in crate::support::read(&path).lines().filter(|line| line.contains("uses:")) {
+            assert!(pinned.is_match(line), "{}: {line}", path.display());
+        }
     }
 }
 

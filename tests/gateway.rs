@@ -1,11 +1,14 @@
 //! The gateway: MCP and HTTP over the topics, with keys and without, and what it refuses.
 
+mod attacks;
 mod explorer;
+mod hidden;
 mod hosted;
+mod places;
 
-use crate::support::program::{Printed, command, parsed, run};
+use crate::support::program::{Printed, bare_command, command, parsed, run};
 use crate::support::service::Place;
-use crate::support::{Broker, PATIENCE, Running, eventually, on_both_brokers};
+use crate::support::{Broker, PATIENCE, Running, eventually, on_both_brokers, scratch};
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{Read, Write};
@@ -308,33 +311,89 @@ fn every_tool_answers_over_mcp(broker: Broker) {
     assert_eq!(listed["memories"], json!([]), "{listed}");
 }
 
+/// `keepsake mcp` as a child of a client.
+struct Mcp {
+    process: Child,
+    input: std::process::ChildStdin,
+    output: std::io::BufReader<std::process::ChildStdout>,
+}
+
+impl Mcp {
+    fn start(mut command: Command) -> Mcp {
+        command.args(["mcp", "--user", "stdio"]).stdin(Stdio::piped());
+        command.stdout(Stdio::piped());
+        let mut process = command.spawn().expect("cargo builds the program before this test");
+        let input = process.stdin.take().expect("piped");
+        let output = std::io::BufReader::new(process.stdout.take().expect("piped"));
+        let mut mcp = Mcp { process, input, output };
+        let made = mcp.ask(
+            "initialize",
+            json!({"protocolVersion": "2025-06-18", "capabilities": {},
+            "clientInfo": {"name": "t", "version": "1"}}),
+        );
+        assert_eq!(made["serverInfo"]["name"], "keepsake", "{made}");
+        let line = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+        writeln!(mcp.input, "{line}").expect("the program reads");
+        mcp
+    }
+
+    /// Sends a request and returns the result, in the only line that the program prints.
+    fn ask(&mut self, method: &str, params: Value) -> Value {
+        let line = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+        writeln!(self.input, "{line}").expect("the program reads");
+        let mut line = String::new();
+        std::io::BufRead::read_line(&mut self.output, &mut line).expect("the program answers");
+        let answer: Value = serde_json::from_str(&line).unwrap_or_else(|e| panic!("{line}: {e}"));
+        answer["result"].clone()
+    }
+
+    fn adds(&mut self, text: &str) -> Value {
+        self.ask("tools/call", json!({"name": "add_memory", "arguments": {"text": text}}))
+    }
+
+    fn end(mut self) {
+        drop(self.input);
+        assert!(self.process.wait().expect("it ends with its input").success());
+    }
+}
+
 #[test]
 fn mcp_over_standard_output_prints_nothing_but_the_protocol() {
     let running = Running::start(Broker::Embedded, &[]);
-    let mut command = command(&running.place);
-    command.args(["mcp", "--user", "stdio"]).stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut process = command.spawn().expect("cargo builds the program before this test");
-    let mut input = process.stdin.take().expect("piped");
-    for line in [
-        json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion":
-            "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}}),
-        json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
-        json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "add_memory",
-            "arguments": {"text": "The cat is called Ink"}}}),
-    ] {
-        writeln!(input, "{line}").expect("the program reads");
-    }
-    let mut output = std::io::BufReader::new(process.stdout.take().expect("piped"));
-    let mut answers = Vec::new();
-    while answers.len() < 2 {
-        let mut line = String::new();
-        std::io::BufRead::read_line(&mut output, &mut line).expect("the program answers");
-        answers
-            .push(serde_json::from_str::<Value>(&line).unwrap_or_else(|e| panic!("{line}: {e}")));
-    }
-    assert!(answers[1]["result"]["structuredContent"]["id"].is_string(), "{answers:?}");
-    drop(input);
-    assert!(process.wait().expect("it ends with its input").success());
+    let mut mcp = Mcp::start(command(&running.place));
+    let added = mcp.adds("The cat is called Ink");
+    assert!(added["structuredContent"]["id"].is_string(), "{added}");
+    mcp.end();
+}
+
+#[test]
+fn mcp_over_standard_output_answers_that_no_service_runs_until_one_does() {
+    let dir = scratch::dir("mcp");
+    let set = ["embedder.model=hash", "http.listen=127.0.0.1:0", "embedded.listen=127.0.0.1:0"];
+    let keepsake = || {
+        let mut command = bare_command(&dir);
+        command.args(set.iter().flat_map(|set| ["--set", set]));
+        command
+    };
+    let mut mcp = Mcp::start(keepsake());
+    let tools = mcp.ask("tools/list", json!({}));
+    assert!(tools["tools"].as_array().is_some_and(|tools| !tools.is_empty()), "{tools}");
+    let added = mcp.adds("The cat is called Ink");
+    let said = added["content"][0]["text"].as_str().unwrap_or_default();
+    let data = dir.join("data").display().to_string();
+    assert_eq!(added["isError"], true, "{added}");
+    assert!(said.contains("start `keepsake serve`") && said.contains(&data), "{added}");
+
+    let mut serve = keepsake();
+    let mut serve = serve.arg("serve").stdout(Stdio::piped()).spawn().expect("it starts");
+    let mut ready = String::new();
+    let stdout = serve.stdout.take().expect("piped");
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut ready).expect("a line");
+    let added = mcp.adds("The cat is called Ink");
+    let _ = serve.kill();
+    let _ = serve.wait();
+    assert!(added["structuredContent"]["id"].is_string(), "{ready}{added}");
+    mcp.end();
 }
 
 #[test]

@@ -454,6 +454,7 @@ fn a_service_grows_while_it_serves(broker: Broker) {
     let mut builder = growing.build();
     growing.await_begun();
     let mut new = growing.serve(&growing.new);
+    let mut gateway = gateway(&growing.old[0]);
     growing.await_built();
     eprintln!("built after {:.1?}", began.elapsed());
     // The copies of the new processes are complete, too.
@@ -488,10 +489,54 @@ fn a_service_grows_while_it_serves(broker: Broker) {
     assert!(lost.is_empty() && twice.is_empty(), "lost {lost:#?}, twice {twice:#?}");
     assert!(session.broken.is_empty(), "{:#?}", session.broken);
     assert!(asked.answered > 0 && asked.longest <= SILENCE_MAX, "{asked:?}");
+    found_by_words(&client, &[&seeded, &published, &of_session]);
     ids_stay(&client, &before);
     an_old_process_stops_by_name(&growing);
+    assert_eq!(gateway.wait().code(), Some(3), "{}", gateway.log());
+    assert!(gateway.log().contains("generation-retired"), "{}", gateway.log());
     // Given again, the command finds everything done.
     must(&growing.cut_over());
+    indexes_equal_stores(&growing.new, &mut new);
+}
+
+/// A gateway of this generation. It reads the replies of services that end with the cut-over.
+fn gateway(place: &Place) -> Child {
+    let mut gateway = command(place);
+    gateway.args(["--set", "gateway.listen=127.0.0.1:0", "gateway"]);
+    Child::run(gateway, place)
+}
+
+/// Asks for each text by a word that no other text has: the index has it, and not only its vector.
+fn found_by_words(client: &Client, texts: &[&Texts]) {
+    let mut missing = Vec::new();
+    let named = texts.iter().flat_map(|texts| texts.iter());
+    let all = named.flat_map(|(name, texts)| texts.iter().map(move |text| (name, text)));
+    for (name, text) in all {
+        let word = text.split(' ').next().expect("four words");
+        // The stand-in encoder may find another text as near.
+        let request = json!({"type": "recall", "query": word, "limit": 10, "explain": true});
+        let reply = client.user(TENANT, name).ask(request);
+        let hits = reply["memories"].as_array().expect("an answer");
+        let hit = hits.iter().find(|hit| hit["content"] == text.as_str());
+        if !hit.is_some_and(|hit| hit["explain"]["bm25"].as_f64().is_some_and(|it| it > 0.0)) {
+            missing.push(format!("{name}: {text}: {hit:?}"));
+        }
+    }
+    assert!(
+        missing.is_empty(),
+        "{} are not found by a word: {:#?}",
+        missing.len(),
+        missing.first()
+    );
+}
+
+/// Ends the processes and compares the index of each shard with its store.
+fn indexes_equal_stores(places: &[Place], children: &mut [Child]) {
+    for child in children {
+        child.signal("-TERM");
+        assert!(child.wait().success(), "{}", child.log());
+    }
+    places.iter().for_each(|place| must(&program::run(command(place).arg("verify"))));
 }
 
 /// A memory keeps its id, and an event that comes again changes nothing.
@@ -550,6 +595,8 @@ fn a_service_grows_although_builder_and_owner_are_killed(broker: Broker) {
     let (lost, twice) = lost_and_twice(&client, &[&seeded, &published, &of_session]);
     assert!(lost.is_empty() && twice.is_empty(), "lost {lost:#?}, twice {twice:#?}");
     assert!(session.broken.is_empty(), "{:#?}", session.broken);
+    found_by_words(&client, &[&seeded, &published, &of_session]);
+    indexes_equal_stores(&growing.new, &mut new);
 }
 
 /// A broker that ends the transactions of a builder leaves it what a second builder leaves it, but no

@@ -1,7 +1,7 @@
 //! `keepsake verify`: confirms that stopped shards equal the fold of their changelog, and names
 //! every record that differs.
 
-use crate::support::program::{Printed, command, parsed, run};
+use crate::support::program::{Printed, command, parsed, run, run_bare};
 use crate::support::service::Place;
 use crate::support::store::NoIndex;
 use crate::support::{Broker, Running, on_both_brokers};
@@ -12,7 +12,7 @@ use memory::{Reads, Staged};
 use models::embedder::Model;
 use serde_json::{Value, json};
 use service::run::options;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use storage::store::{self, Changes, Checkpoint, Identity, Store};
 
 fn keepsake(place: &Place, arguments: &[&str]) -> Printed {
@@ -322,4 +322,18 @@ fn verify_confirms_equal_shards_and_names_records_that_differ(broker: Broker) {
         json!([format!("acme/bob memory {id} is in the index and not in the store")]),
         "{verdict:#}"
     );
+}
+
+/// A search for what is left waits once for brokers that are gone, and not for each topic.
+#[test]
+fn a_search_without_a_broker_ends_after_one_wait_and_says_why() {
+    let wait = Duration::from_secs(4);
+    let connect = format!("kafka.connect_ms={}", wait.as_millis());
+    let began = Instant::now();
+    let search = ["--brokers", "127.0.0.1:1", "--set", &connect, "verify", "--erased", "ada"];
+    let (code, stdout, stderr) = run_bare(&[&search[..], &["--text", "the blue key"]].concat());
+    let took = began.elapsed();
+    let topics = stdout.matches("[broker-unreachable, see deploy/RUNBOOK.md]").count();
+    assert!(code == Some(1) && topics >= 5, "{code:?}: {stdout}{stderr}");
+    assert!(took < 3 * wait, "{topics} topics took {took:?}");
 }

@@ -9,6 +9,8 @@ use domain::Time;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
+mod state;
+
 pub const LONG: usize = 64 * 1024;
 const TENTH: usize = LONG / 10;
 /// Largest allowed ratio of the times. Linear is 10, quadratic is 100.

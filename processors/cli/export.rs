@@ -6,15 +6,18 @@
 
 use super::events::UserArgs;
 use clap::Args;
+use client::erased::{Erasures, leave_out_words, redact_event};
 use client::reading::{self, OffsetRange};
 use client::{Client, parse_user};
-use domain::UserKey;
 use domain::fault::{Fault, Result, StopName};
+use domain::{MemoryId, Position, UserKey};
+use kafka::Connection;
 use log::broker::Record;
 use log::decode::VIA;
 use serde_json::{Value, json};
 use service::config::Config;
-use std::collections::BTreeSet;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
@@ -30,6 +33,10 @@ file without the last line is incomplete. The service must be running. Progress 
 With --tenant alone, everything about each user of the tenant; with --all, about every user. The users \
 are those who have a record on the memories topic. --memories leaves decisions and events out, and is \
 what `keepsake import` reads.
+
+The words of what was forgotten, is off the record or was redacted are left out, though the topics \
+keep them for a while: of decisions about it, and of events unless a decision shows that they may be \
+written.
 
 Not included: vectors, which are computed from the texts, and dead letters; see `keepsake dlq list`.
 
@@ -116,10 +123,14 @@ impl ExportCommand {
             counts.users += 1;
         }
         if !self.memories {
-            let topics = [config.topics.decisions(), config.topics.events()];
-            let client = &memories.client;
-            counts.decisions = copy(client, config, &whose, "decision", &topics[0], &mut out)?;
-            counts.events = copy(client, config, &whose, "event", &topics[1], &mut out)?;
+            let connection = &memories.client.connection;
+            let mut screen = Screen::default();
+            screen.erasures.read_all(connection, config)?;
+            let mut copied = |part, topic: String| {
+                copy(connection, config, (&whose, part, &topic), &mut screen, &mut out)
+            };
+            counts.decisions = copied("decision", config.topics.decisions())?;
+            counts.events = copied("event", config.topics.events())?;
         }
         let Counts { users, memories, decisions, events } = counts;
         let mut end = json!({"part": "end", "memories": memories, "decisions": decisions,
@@ -235,25 +246,75 @@ pub fn key_of(user: &str, tenant: Option<&str>) -> Result<UserKey> {
     }
 }
 
+/// Decides which words are written: of a decision unless they were erased or withheld, of an event if
+/// the decisions about it were written with theirs.
+#[derive(Default)]
+struct Screen {
+    erasures: Erasures,
+    /// For the place of each event: true if its words may be written.
+    decided: HashMap<MemoryId, bool>,
+}
+
+/// Events of which the decisions are noted, about 40 MB. Of others no words are written.
+const DECIDED_MAX: usize = 1_000_000;
+
+impl Screen {
+    fn decision(&mut self, line: &mut Value) {
+        let at_ms = line["timestamp_ms"].as_i64().unwrap_or_default();
+        let is_hidden = self.erasures.hide(&mut line["decision"], at_ms);
+        let Some(event) = place_of(&line["decision"]["event"]) else { return };
+        let has_room = self.decided.len() < DECIDED_MAX;
+        match self.decided.entry(event) {
+            Entry::Occupied(mut shows) => *shows.get_mut() &= !is_hidden,
+            Entry::Vacant(shows) if has_room => drop(shows.insert(!is_hidden)),
+            Entry::Vacant(_) => {}
+        }
+    }
+
+    fn event(&self, line: &mut Value) {
+        let shows = place_of(line).and_then(|place| self.decided.get(&place).copied());
+        let event = &mut line["event"];
+        let event = if event["data"].is_object() { &mut event["data"] } else { event };
+        match event {
+            Value::Object(fields) if shows == Some(true) => redact_event(fields),
+            Value::Object(fields) => leave_out_words(fields),
+            other => *other = Value::Null,
+        }
+        if shows != Some(true) {
+            line["withheld"] = true.into();
+        }
+    }
+}
+
+fn place_of(place: &Value) -> Option<MemoryId> {
+    let partition = i32::try_from(place["partition"].as_i64()?).ok()?;
+    let topic = place["topic"].as_str()?.into();
+    Some(MemoryId::of(&Position { topic, partition, offset: place["offset"].as_i64()? }, 0))
+}
+
 /// Writes the records of these users on a topic as lines, and returns their number. Reads every partition:
 /// another producer may place its records elsewhere than Kafka does by default.
 fn copy(
-    client: &Client,
+    connection: &Connection,
     config: &Config,
-    whose: &Whose,
-    part: &str,
-    topic: &str,
+    (whose, part, topic): (&Whose, &str, &str),
+    screen: &mut Screen,
     out: &mut Lines,
 ) -> Result<u64> {
-    let ranges: Vec<OffsetRange> = reading::whole_topic(&client.connection, config, topic)?;
+    let ranges: Vec<OffsetRange> = reading::whole_topic(connection, config, topic)?;
     let (mut read, mut written) = (0, 0);
-    reading::read(&client.connection, topic, &ranges, &mut |record| {
+    reading::read(connection, topic, &ranges, &mut |record| {
         read += 1;
         if read % PROGRESS_EVERY == 0 {
             eprintln!("{topic}: {read} records read, {written} written");
         }
         if is_of(&record, whose) {
-            out.line(&line_of(&record, part, topic))?;
+            let mut line = line_of(&record, part, topic);
+            match part {
+                "decision" => screen.decision(&mut line),
+                _ => screen.event(&mut line),
+            }
+            out.line(&line)?;
             written += 1;
         }
         Ok(())

@@ -2,25 +2,30 @@
 //! end of standard input.
 
 use ::gateway::Options;
+use ::gateway::budget::Refusals;
 use ::gateway::calls::{Calls, TopicNames};
 use ::gateway::keys::Caller;
 use ::gateway::mcp::{self, Bound, Server};
 use clap::Args;
-use client::import::Rules;
 use client::letter::SourceTopics;
-use domain::fault::{Fault, Result, StopName};
+use client::rules::Rules;
+use domain::fault::{Fault, Result, Stop, StopName};
 use lab::demo::OpenDoor;
 use service::config::Config;
+use service::run::growth::check_not_retired;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
+
+/// Pause between two looks whether the generation is retired.
+const RETIRED_LOOK: Duration = Duration::from_secs(10);
 
 pub fn run(config: &Config) -> Result<ExitCode> {
     let options = options(config);
@@ -32,12 +37,14 @@ pub fn run(config: &Config) -> Result<ExitCode> {
     let (mut terminate, mut interrupt) =
         signals.map_err(|e| Fault::retry(format!("listen for signals: {e}")))?;
     let calls = connect(config, &options)?;
+    let watched = calls.clone();
     tracing::info!(http = %bound.address, "the gateway serves");
     announce(bound.address);
     let stopped = async {
         tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
+            _ = terminate.recv() => Ok(()),
+            _ = interrupt.recv() => Ok(()),
+            fault = retired(config, || Some(watched.clone())) => Err(fault),
         }
     };
     runtime.block_on(::gateway::serve::run(bound, calls, &options, stopped))?;
@@ -81,6 +88,7 @@ pub fn beside(config: &Config) -> Result<Beside> {
             let stopped = async {
                 // A sender that is dropped stops the gateway as well.
                 let _ = stopped.await;
+                Ok(())
             };
             runtime.block_on(::gateway::serve::run(bound, calls, &options, stopped))
         })
@@ -129,11 +137,52 @@ pub struct McpCommand {
 impl McpCommand {
     pub fn run(self, config: &Config) -> Result<ExitCode> {
         let user = client::parse_user(&self.user)?;
-        let calls = connect(config, &options(config))?;
         let caller = Caller::local(user.tenant());
-        let server = Server { calls, bound: Some(Bound { caller, user }) };
-        runtime()?.block_on(mcp::stdio(server))?;
+        // The program that starts this one shows its user only what the tools answer, so they answer
+        // that no service runs, too.
+        let connected = Arc::<OnceLock<Arc<Calls>>>::default();
+        let (its, known) = (config.clone(), connected.clone());
+        let client = mcp::Client::later(move || {
+            let calls = connect(&its, &options(&its))?;
+            Ok(known.get_or_init(|| calls).clone())
+        });
+        let refusals = Refusals::default();
+        let server = Server { client, bound: Some(Bound { caller, user, refusals }) };
+        let runtime = runtime()?;
+        let ended = runtime.block_on(async {
+            tokio::select! {
+                ended = mcp::stdio(server) => ended,
+                fault = retired(config, || connected.get().cloned()) => Err(fault),
+            }
+        });
+        // A call may still wait for a broker that is gone.
+        runtime.shutdown_background();
+        ended?;
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Waits until the next generation of shards has taken the events. A gateway that went on would look for
+/// memories, and erase them, in a topic that nobody writes any more.
+async fn retired(config: &Config, connected: impl Fn() -> Option<Arc<Calls>>) -> Fault {
+    let mut last = String::new();
+    loop {
+        let (config, calls) = (config.clone(), connected());
+        let look = move || match calls {
+            Some(calls) => check_not_retired(&config, &calls.connection),
+            None => Ok(()),
+        };
+        match tokio::task::spawn_blocking(look).await {
+            Ok(Err(fault @ Fault::Stop(Stop { name: StopName::GenerationRetired, .. }))) => {
+                return fault;
+            }
+            Ok(Err(fault)) if fault.to_string() != last => {
+                last = fault.to_string();
+                tracing::warn!(%fault, "cannot find out whether the next generation has taken over");
+            }
+            _ => {}
+        }
+        tokio::time::sleep(RETIRED_LOOK).await;
     }
 }
 
@@ -198,7 +247,7 @@ fn options(config: &Config) -> Options {
         import_bytes_max: gateway.import_bytes_max,
         group: config.kafka.group_id.clone(),
         sources: SourceTopics::of(config),
-        import: Rules::of(config),
+        rules: Rules::of(config),
         drain_within: Duration::from_millis(config.limits.shutdown_ms),
     }
 }

@@ -8,7 +8,8 @@
 use super::export::Memories;
 use clap::Args;
 use client::Client;
-use client::import::{Imported, Lines, Rules, UserBatch, ids_of};
+use client::import::{Imported, Lines, UserBatch, ids_of};
+use client::rules::Rules;
 use client::show::{self, Output};
 use domain::UserKey;
 use domain::fault::{Fault, Result, StopName};

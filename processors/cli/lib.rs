@@ -1,6 +1,6 @@
 //! Command line: parses the arguments, loads the configuration, runs one command and returns its
-//! exit code. Each command is a file of this folder; `demo`, `bench`, `eval`, `whatif` and `plan` are
-//! the crate `lab`.
+//! exit code. Each command is a file of this folder; `demo`, `bench`, `eval` and `whatif` are the
+//! crate `lab`.
 
 mod backup;
 mod compact;
@@ -24,8 +24,9 @@ mod verify;
 use clap::{Args, Parser, Subcommand};
 use client::show::{self, Output};
 use domain::fault::Result;
-use lab::{bench, demo, eval, plan, whatif};
+use lab::{bench, demo, eval, whatif};
 use service::config::{Config, Layers};
+use service::run;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -141,13 +142,12 @@ enum Command {
     /// Measure speed, as ratios to the bare parts measured in the same run
     #[command(subcommand)]
     Bench(bench::BenchCommand),
-    /// Compute the partitions, processes, memory and disks that a number of users needs
-    #[command(after_help = plan::EXAMPLES)]
-    Plan(plan::PlanCommand),
 }
 
 pub fn main() -> ExitCode {
     exit_quietly_on_a_closed_pipe();
+    // Order matters: before the first file.
+    run::keep_private();
     // clap exits by itself: with 0 after --help and --version, with 2 on invalid arguments.
     let typed = CommandLine::parse();
     match run(typed) {
@@ -187,6 +187,7 @@ fn run(typed: CommandLine) -> Result<ExitCode> {
         return command.run(&layers, output);
     }
     let config = layers.checked()?;
+    run::keep_as_configured(&config);
     log(&config, &typed.command);
     match typed.command {
         Command::Serve(serve) => serve.run(&config),
@@ -221,7 +222,6 @@ fn run(typed: CommandLine) -> Result<ExitCode> {
         Command::Eval(eval) => eval.run(&config, output),
         Command::Whatif(whatif) => whatif.run(&config, output),
         Command::Bench(bench) => bench.run(&config, output),
-        Command::Plan(plan) => plan.run(&config, output),
     }
 }
 

@@ -3,8 +3,9 @@
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use client::describe;
+use client::erased::Erasures;
 use client::parse_user;
-use client::reading::{self, OffsetRange};
+use client::reading;
 use client::show::{self, Output};
 use domain::fault::{Fault, Result};
 use domain::{Outcome, UserKey};
@@ -77,22 +78,15 @@ impl TailDecisions {
         let connection = client::connection(config)?;
         let topic = config.topics.decisions();
         let existing = reading::whole_topic(&connection, config, &topic)?;
-        let last: Vec<OffsetRange> = existing
-            .iter()
-            .map(|range| {
-                let from = range.from.max(range.end - i64::from(self.last));
-                OffsetRange { from, ..*range }
-            })
-            .collect();
-        let mut records: Vec<Record> = Vec::new();
-        reading::read(&connection, &topic, &last, &mut |record| {
-            records.push(record);
-            Ok(())
-        })?;
+        let mut records = reading::last(&connection, &topic, &existing, self.last as usize)?;
         // Existing records are read partition by partition; sorting restores their order in time.
         records.sort_by_key(|record| (record.timestamp_ms, record.partition, record.offset));
+        // Order matters: the receipts are read after the decisions. New decisions are printed when they
+        // are made, before anybody can forget them.
+        let mut erasures = Erasures::default();
+        erasures.read_all(&connection, config)?;
         for record in &records {
-            self.print(record, user.as_ref(), output);
+            self.print(record, user.as_ref(), (&erasures, output));
         }
         if self.exit {
             return Ok(ExitCode::SUCCESS);
@@ -103,7 +97,9 @@ impl TailDecisions {
         reader.assign(&starts)?;
         loop {
             match reader.poll(POLL) {
-                Ok(Polled::Record(record)) => self.print(&record, user.as_ref(), output),
+                Ok(Polled::Record(record)) => {
+                    self.print(&record, user.as_ref(), (&erasures, output));
+                }
                 Ok(_) | Err(Fault::Retry(_)) => {}
                 Err(fault) => return Err(fault),
             }
@@ -124,9 +120,15 @@ impl TailDecisions {
 
     /// Prints a decision that matches the filters. Exits when the reader has closed the pipe
     /// (`| head`).
-    fn print(&self, record: &Record, user: Option<&UserKey>, output: Output) {
+    fn print(
+        &self,
+        record: &Record,
+        user: Option<&UserKey>,
+        (erasures, output): (&Erasures, Output),
+    ) {
         let value = record.value.as_deref().unwrap_or_default();
-        let Ok(decision) = serde_json::from_slice::<Value>(value) else { return };
+        let Ok(mut decision) = serde_json::from_slice::<Value>(value) else { return };
+        erasures.hide(&mut decision, record.timestamp_ms);
         if !self.matches(&decision, user) {
             return;
         }

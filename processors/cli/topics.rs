@@ -9,13 +9,15 @@ use domain::fault::Result;
 use serde_json::json;
 use service::config::Config;
 use service::run;
-use service::run::topic_settings::{Finding, Verdict, findings, first_stop};
+use service::run::topic_settings::{
+    Difference, Finding, Verdict, differences, findings, first_stop,
+};
 use std::process::ExitCode;
 use std::time::Duration;
 
 #[derive(Subcommand)]
 pub enum TopicsCommand {
-    /// Create missing topics; existing ones are not changed
+    /// Create missing topics, and fail if an existing one, which is not changed, is otherwise
     Create,
     /// Show which topics exist and how they are set, and check that they fit together
     Check,
@@ -39,11 +41,16 @@ impl TopicsCommand {
         let connection = client::connection(config)?;
         connection.cluster_id(Duration::from_millis(config.kafka.connect_ms))?;
         let wanted = run::topics(config);
-        if matches!(self, TopicsCommand::Create) {
-            run::create_topics(config, &connection, &wanted)?;
-        }
         let names: Vec<String> = wanted.iter().map(|topic| topic.name.clone()).collect();
         let mut found = connection.partitions(&names)?;
+        if matches!(self, TopicsCommand::Create) {
+            let mut missing = wanted.clone();
+            missing.retain(|topic| !found.contains_key(&topic.name));
+            if !missing.is_empty() {
+                run::create_topics(config, &connection, &missing)?;
+                found = connection.partitions(&names)?;
+            }
+        }
         // It takes a moment until every broker lists a new topic.
         for _ in 0..50 {
             if matches!(self, TopicsCommand::Check) || found.len() == names.len() {
@@ -52,9 +59,18 @@ impl TopicsCommand {
             std::thread::sleep(Duration::from_millis(100));
             found = connection.partitions(&names)?;
         }
-        let settings = findings(config, &connection.cluster_facts(&names)?);
+        let facts = connection.cluster_facts(&names)?;
+        let settings = findings(config, &facts);
+        let differences = match self {
+            TopicsCommand::Create => differences(config, &wanted, &found, &facts),
+            _ => Vec::new(),
+        };
         match output {
-            Output::Json => println!("{}", json!({"topics": found, "settings": settings})),
+            Output::Json => {
+                let report =
+                    json!({"topics": found, "settings": settings, "differences": differences});
+                println!("{report}");
+            }
             Output::Person => {
                 let rows: Vec<Vec<String>> = names
                     .iter()
@@ -76,6 +92,9 @@ impl TopicsCommand {
         }
         run::check_topics(config, &found)?;
         first_stop(&settings)?;
-        Ok(ExitCode::SUCCESS)
+        for Difference { topic, setting, value, asked, cure } in &differences {
+            eprintln!("topic {topic} has {setting} = {value}, and {asked} is asked for: {cure}");
+        }
+        Ok(if differences.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }

@@ -1,6 +1,6 @@
 //! Formats decisions and recalled memories for a person: outcomes, factors, scores and their terms.
 
-use crate::show::{CHANGED, DIM, NAME, PLAIN, bar, number, outcome_style, shown, text};
+use crate::show::{CHANGED, DIM, NAME, PLAIN, bar, number, outcome_style, printable, shown, text};
 use policies::rank::TERMS;
 use serde_json::{Map, Value};
 
@@ -28,6 +28,10 @@ pub fn decision(decision: &Value) -> String {
     let kind =
         decision["kind"].as_str().map_or(String::new(), |kind| format!(" {NAME}{kind}{PLAIN}"));
     let mut lines = format!("{style}{outcome:<10}{PLAIN}{kind} {}", shown(decision, "reason"));
+    for warning in decision["warnings"].as_array().into_iter().flatten() {
+        let warning = printable(warning.as_str().unwrap_or_default());
+        lines.push_str(&format!("\n           {CHANGED}warning: {warning}{PLAIN}"));
+    }
     if decision["surprise"].is_object() {
         let total = number(&decision["surprise"], "total");
         let threshold = number(decision, "threshold");

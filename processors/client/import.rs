@@ -4,54 +4,13 @@
 //! that the service has are left out: by the id of the memory, or by the id of the event that an
 //! earlier import sent.
 
-use crate::sign;
+use crate::rules::Rules;
 use domain::UserKey;
-use log::broker::{OutgoingRecord, Record};
-use log::clock::{Clock, SystemClock};
-use log::decode;
 use serde_json::{Map, Value, json};
-use service::config::Config;
-use service::run::options;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Refused lines that a report shows; all are counted.
 const SHOWN_MAX: usize = 20;
-
-/// The rules by which the service accepts an event.
-#[derive(Clone, Debug)]
-pub struct Rules {
-    events: String,
-    decode: decode::Options,
-}
-
-impl Rules {
-    pub fn of(config: &Config) -> Rules {
-        Rules { events: config.topics.events(), decode: options::decode(config) }
-    }
-
-    /// Why the service would not accept the event.
-    fn refusal(&self, key: &UserKey, event: &Value) -> Option<String> {
-        if event["at"].is_null() || event["id"] == "import-" {
-            return Some("the memory has no id or no created_at".to_owned());
-        }
-        let mut signed = OutgoingRecord {
-            topic: self.events.clone(),
-            key: Some(key.as_str().as_bytes().to_vec()),
-            value: Some(event.to_string().into_bytes()),
-            ..OutgoingRecord::default()
-        };
-        sign(&mut signed, &self.decode.tenants);
-        let record = Record {
-            topic: signed.topic,
-            timestamp_ms: SystemClock.wall().0,
-            key: signed.key,
-            value: signed.value,
-            headers: signed.headers,
-            ..Record::default()
-        };
-        decode::event(&record, &self.decode).outcome.err().map(|reject| reject.to_string())
-    }
-}
 
 /// A memory of the file on its way to the service.
 pub struct Wish {
@@ -230,7 +189,7 @@ impl<'a> Lines<'a> {
             return done;
         }
         let event = event_of(&batch.key, memory);
-        match self.rules.refusal(&batch.key, &event) {
+        match refusal(self.rules, &batch.key, &event) {
             Some(why) => self.report.refuse(number, why),
             None => batch.wishes.push(Wish {
                 line: number,
@@ -278,4 +237,12 @@ fn event_of(key: &UserKey, memory: &Value) -> Value {
         }
     }
     Value::Object(event)
+}
+
+/// Why the service would not accept the event.
+fn refusal(rules: &Rules, key: &UserKey, event: &Value) -> Option<String> {
+    if event["at"].is_null() || event["id"] == "import-" {
+        return Some("the memory has no id or no created_at".to_owned());
+    }
+    rules.check_event(key.as_str(), event).err().map(|reject| reject.to_string())
 }

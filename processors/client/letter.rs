@@ -1,6 +1,7 @@
 //! Reads the headers of a dead letter, and restores the original record from a dead letter.
 //! Pure: uses no broker.
 
+use crate::erased::redacted;
 use crate::show::{self, printable};
 use domain::fault::RejectCode;
 use domain::{MARK, REDRIVEN, SignedParts, TENANT_SIGNATURE, TenantKeys};
@@ -101,7 +102,8 @@ impl DeadLetter {
         }
         if self.is_truncated() {
             return Err(format!(
-                "holds only the place of a record that was too long: have its sender publish it                  again; the record itself is at {topic}/{}/{}",
+                "holds only the place, or the head, of a record that was too long: have its sender \
+                 publish it again; the record itself is at {topic}/{}/{}",
                 self.header("partition"),
                 self.header("offset")
             ));
@@ -159,7 +161,8 @@ impl DeadLetter {
 
     /// True for a letter without the record, which was longer than the dead-letter topic takes.
     fn is_truncated(&self) -> bool {
-        self.0.value.is_none() && header(&self.0.headers, TRUNCATED).is_some()
+        let is_shortened = self.0.value.is_none() || self.header("stage") == "recall";
+        is_shortened && header(&self.0.headers, TRUNCATED).is_some()
     }
 
     fn original_headers(&self) -> Headers {
@@ -222,7 +225,7 @@ impl DeadLetter {
             "key": key.as_deref().map(String::from_utf8_lossy),
             // JSON cannot hold bytes that are not UTF-8: such a value is null and must be read from
             // the topic.
-            "value": value.as_deref().and_then(|value| std::str::from_utf8(value).ok()),
+            "value": value.as_deref().and_then(|value| std::str::from_utf8(value).ok()).map(redacted),
             "value_bytes": value.as_ref().map(Vec::len),
             "truncated": self.is_truncated(),
         })

@@ -2,9 +2,11 @@
 //! correlation id. Uses only Kafka, like the client of any other program.
 
 pub mod describe;
+pub mod erased;
 pub mod import;
 pub mod letter;
 pub mod reading;
+pub mod rules;
 pub mod show;
 pub mod tools;
 pub mod traced;

@@ -4,7 +4,7 @@ use domain::fault::{Fault, Result, StopName};
 use kafka::Connection;
 use log::broker::{Polled, Record, Start};
 use service::config::Config;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 /// Records of one partition from offset `from` up to, and without, `end`.
@@ -18,6 +18,9 @@ pub struct OffsetRange {
 const POLL: Duration = Duration::from_millis(100);
 /// Longest time without a record. A broker that restarts is back within this time.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
+
+/// Longest wait for the end of transactions: those of the service end within three seconds.
+const DECIDED_WITHIN: Duration = Duration::from_secs(10);
 
 /// Returns the ranges that hold all records the topic has now.
 pub fn whole_topic(
@@ -38,6 +41,74 @@ pub fn whole_topic(
         .zip(offsets)
         .map(|(partition, (from, end))| OffsetRange { partition, from, end })
         .collect())
+}
+
+/// Like `read`, but begins when all transactions before the ends are decided. A receipt comes before the
+/// marker that ends its transaction, and a reader that begins in between would miss what was written.
+pub fn read_decided(
+    connection: &Connection,
+    topic: &str,
+    ranges: &[OffsetRange],
+    visit: &mut dyn FnMut(Record) -> Result<()>,
+) -> Result<()> {
+    let began = Instant::now();
+    let mut open: Vec<(i32, i64)> =
+        ranges.iter().map(|range| (range.partition, range.end)).collect();
+    while !open.is_empty() {
+        let partitions: Vec<i32> = open.iter().map(|(partition, _)| *partition).collect();
+        let stable = connection.stable_ends(topic, &partitions)?;
+        open = open
+            .into_iter()
+            .zip(stable)
+            .filter(|((_, end), it)| it < end)
+            .map(|(it, _)| it)
+            .collect();
+        if !open.is_empty() && began.elapsed() >= DECIDED_WITHIN {
+            let what =
+                format!("{topic}: transactions of partitions {partitions:?} are open: try again");
+            return Err(Fault::retry(what));
+        }
+    }
+    read(connection, topic, ranges, visit)
+}
+
+/// Returns the last `count` records of each range, or all if there are fewer.
+///
+/// The marker at the end of a transaction takes an offset, and so does each record of an aborted one:
+/// twice as many offsets as records are read, and twice as many again until there are enough records.
+pub fn last(
+    connection: &Connection,
+    topic: &str,
+    ranges: &[OffsetRange],
+    count: usize,
+) -> Result<Vec<Record>> {
+    let mut found = Vec::new();
+    let mut left = ranges.to_vec();
+    let mut offsets = count as i64;
+    while !left.is_empty() {
+        offsets = offsets.saturating_mul(2);
+        let from = |range: &OffsetRange| range.from.max(range.end.saturating_sub(offsets));
+        let ends: Vec<OffsetRange> =
+            left.iter().map(|range| OffsetRange { from: from(range), ..*range }).collect();
+        let mut records: BTreeMap<i32, VecDeque<Record>> = BTreeMap::new();
+        read(connection, topic, &ends, &mut |record| {
+            let records = records.entry(record.partition).or_default();
+            records.push_back(record);
+            if records.len() > count {
+                records.pop_front();
+            }
+            Ok(())
+        })?;
+        left.retain(|range| {
+            let records = records.remove(&range.partition).unwrap_or_default();
+            let is_enough = records.len() == count || from(range) == range.from;
+            if is_enough {
+                found.extend(records);
+            }
+            !is_enough
+        });
+    }
+    Ok(found)
 }
 
 /// Calls `visit` with each record of the ranges, in order within a partition.

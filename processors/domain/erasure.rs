@@ -1,8 +1,9 @@
 //! The receipt of a `forget`: what was erased, as digests, without a word of the text.
 
-use super::{MemoryId, Position, Time, UserKey};
+use super::{MemoryId, Position, SigningKey, Time, UserKey};
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
+use std::collections::BTreeSet;
 
 /// The receipt of one `forget`.
 #[derive(Clone, Debug)]
@@ -17,6 +18,11 @@ pub struct Erasure {
     pub count: usize,
     /// Each erased text: the contents of the memories, and their earlier contents.
     pub texts: Vec<ErasedText>,
+    /// Digest in hexadecimal of each session whose context window was cleared though no memory was made of it: a
+    /// restore has nothing else by which to clear the window again.
+    pub sessions: Vec<String>,
+    /// The turns that they came from, with those of which no memory was made, in order.
+    pub turns: BTreeSet<Position>,
     /// Number of memories that the `forget` matched and did not erase.
     pub left: usize,
     pub at: Time,
@@ -28,6 +34,8 @@ pub enum Target {
     Session,
     Query,
     Everything,
+    /// The turn before, which its user takes back.
+    Turn,
 }
 
 impl Target {
@@ -37,6 +45,7 @@ impl Target {
             Target::Session => "session",
             Target::Query => "query",
             Target::Everything => "everything",
+            Target::Turn => "turn",
         }
     }
 }
@@ -63,12 +72,24 @@ impl Salt {
         Salt(bytes)
     }
 
+    /// Derives the salt of a `forget` from the service's key and the place of the sender's event, so
+    /// that the same `forget` has the same receipt however often it is applied, and all its parts
+    /// one salt.
+    pub fn of_forget(marks: &SigningKey, topic: &str, partition: i32, offset: i64) -> Salt {
+        let place = [partition.to_string(), offset.to_string()];
+        Salt::of(marks.secret_digest(&["salt", topic, &place[0], &place[1]]))
+    }
+
     /// HMAC-SHA256 of the text under the salt.
     pub fn digest(&self, text: &str) -> [u8; 32] {
         let mut digest =
             Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes keys of any length");
         digest.update(text.as_bytes());
         digest.finalize().into_bytes().into()
+    }
+
+    pub fn digest_hex(&self, text: &str) -> String {
+        hex::encode(self.digest(text))
     }
 
     pub fn hex(&self) -> String {

@@ -24,7 +24,44 @@ pub struct Event<A = Action> {
     pub metadata: Metadata,
     /// The place where the sender wrote the record. A forwarded record keeps this first place.
     pub source: Position,
+    /// Warnings for the sender: fields that were ignored, values that were corrected. Few and short.
+    pub warnings: Vec<String>,
+    pub limits: SenderLimits,
     pub action: A,
+}
+
+/// Header with the limits of a sender, separated by commas.
+pub const SENDER_LIMITS: &str = "keepsake-sender-limits";
+
+const ONE_USER: &str = "one-user";
+const NO_FORGET: &str = "no-forget";
+
+/// Limits of a sender whom the writer of the record speaks for, as the gateway for the holder of a
+/// key. A limit only takes rights away, so nobody gains by adding one and the header needs no
+/// signature of its own; where the tenant signs, it is signed like the others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SenderLimits {
+    /// Changes no memory of the whole tenant.
+    pub one_user: bool,
+    /// Erases nothing, also not by the words of a turn.
+    pub no_forget: bool,
+}
+
+impl SenderLimits {
+    /// Reads the header. An unknown limit is of a newer version, and is left out.
+    pub fn parsed(header: Option<&[u8]>) -> SenderLimits {
+        let text = header.and_then(|header| str::from_utf8(header).ok()).unwrap_or_default();
+        let has = |name: &str| text.split(',').any(|limit| limit == name);
+        SenderLimits { one_user: has(ONE_USER), no_forget: has(NO_FORGET) }
+    }
+
+    /// Returns the value of the header; `None` without a limit.
+    pub fn header(self) -> Option<String> {
+        let all = [(self.one_user, ONE_USER), (self.no_forget, NO_FORGET)];
+        let named: Vec<&str> =
+            all.iter().filter(|(is_set, _)| *is_set).map(|(_, it)| *it).collect();
+        (!named.is_empty()).then(|| named.join(","))
+    }
 }
 
 #[derive(Clone, Debug, IntoStaticStr)]
@@ -44,6 +81,8 @@ pub enum Action {
         reason: String,
         /// Erased instead of archived.
         erases: bool,
+        /// Sessions whose context windows are cleared, if no turn has come since.
+        idle: Vec<IdleSession>,
     },
     Summary {
         content: String,
@@ -70,6 +109,15 @@ impl Action {
 pub struct MemoryVersion {
     pub id: MemoryId,
     pub version: u32,
+}
+
+/// A session as a proposal saw it: its name, empty for turns without one, and the time of its last
+/// turn. `None` clears the context window in any case: an older version did not count its turns, or
+/// a restore forgets it again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IdleSession {
+    pub session: String,
+    pub last_at: Option<Time>,
 }
 
 /// The writer of a proposal's text where a language model was asked for, and why not the model.

@@ -20,6 +20,8 @@ pub struct Request {
     pub key: UserKey,
     pub deadline: Time,
     pub min_offset: Option<i64>,
+    /// Warnings for the asker: fields that were ignored. Few and short.
+    pub warnings: Vec<String>,
     pub ask: RequestKind,
 }
 

@@ -16,9 +16,9 @@
 //! record's timestamp, which the writer of the copy may set. So the kernel also compares the time
 //! of signing with that of the user's other events (`memory/signed.rs`).
 
-use crate::Time;
 use crate::fault::{Reject, RejectCode};
 use crate::signature::{SignedParts, SigningKey};
+use crate::{SENDER_LIMITS, Time};
 use std::collections::BTreeMap;
 
 pub const TENANT_SIGNATURE: &str = "keepsake-tenant-signature";
@@ -28,7 +28,7 @@ pub const TENANT_SIGNATURE: &str = "keepsake-tenant-signature";
 pub const REDRIVEN: &str = "keepsake-redriven";
 
 /// The headers that change what Keepsake does with a record.
-pub const SIGNED_HEADERS: [&str; 11] = [
+pub const SIGNED_HEADERS: [&str; 12] = [
     "ce_id",
     "ce_time",
     "ce_type",
@@ -39,6 +39,7 @@ pub const SIGNED_HEADERS: [&str; 11] = [
     "kafka_replyTopic",
     "keepsake-deadline",
     "keepsake-min-offset",
+    SENDER_LIMITS,
     "reply-topic",
 ];
 

@@ -35,7 +35,7 @@ pub struct AbortedRanges(BTreeMap<(i64, i64), i64>);
 /// The latest offset of each key in the range that is not yet cleaned.
 pub struct Latest {
     offsets: HashMap<u128, i64>,
-    /// Of the hash, so that nobody can prepare keys that collide.
+    /// Seed of the hash, drawn at random so that nobody can prepare keys that collide.
     seed: u64,
     keys_max: usize,
     end: i64,
@@ -53,7 +53,7 @@ pub struct Latest {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Passes(Vec<(i64, i64)>);
 
-/// What a pass removed.
+/// Counts of the records and bytes that a pass removed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     pub bytes_before: u64,

@@ -1,16 +1,18 @@
 //! The Kafka client of the gateway: publishes an event and waits for its receipt, or sends a request
 //! and waits for its reply. Many calls share one producer and one reader of replies.
 //!
-//! Limit: at most `in_flight_max` calls wait at once; a further one is refused as `overloaded`.
+//! Limit: at most `in_flight_max` calls and `streams_max` streams wait at once; a further one is refused
+//! as `overloaded`.
 
 use crate::Options;
 use crate::refusal::{Refusal, Result};
 use axum::http::StatusCode;
+use client::rules::Rules;
 use client::{CORRELATION, reply_headers, sign};
 use domain::fault::{self, Fault, StopName};
-use domain::{TenantKeys, UserKey};
-use kafka::Connection;
-use log::broker::{Consumer, OutgoingRecord, Polled, Producer, Start};
+use domain::{SENDER_LIMITS, SenderLimits, TenantKeys, UserKey};
+use kafka::{Connection, NotWritten, ReportingProducer};
+use log::broker::{Consumer, OutgoingRecord, Polled, Start};
 use lru::LruCache;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -50,13 +52,21 @@ pub struct TopicNames {
     pub dead_letters: String,
 }
 
-type Waiting = Mutex<HashMap<[u8; 16], oneshot::Sender<Vec<u8>>>>;
+/// The calls that wait: each gets the value of its reply, or why its record was not written.
+type Waiting = Mutex<HashMap<[u8; 16], oneshot::Sender<std::result::Result<Vec<u8>, NotWritten>>>>;
+
+/// The share of `gateway.reply_ms` in which a record is written or given up: two thirds leave the
+/// caller an answer that names the reason.
+fn written_within(reply_within: Duration) -> Duration {
+    reply_within * 2 / 3
+}
 
 pub struct Calls {
     pub connection: Connection,
     pub topics: TopicNames,
-    producer: Mutex<Box<dyn Producer>>,
-    waiting: Waiting,
+    producer: Mutex<ReportingProducer>,
+    waiting: Arc<Waiting>,
+    rules: Rules,
     places: Semaphore,
     reply_partition: i32,
     reply_within: Duration,
@@ -90,12 +100,15 @@ impl Calls {
         let reply_partition = (Uuid::new_v4().as_u128() % *replies as u128) as i32;
         let consumer = reader(&connection, &topics.replies, reply_partition)?;
         let remembered = NonZeroUsize::new(options.remembered_max).unwrap_or(NonZeroUsize::MIN);
+        let waiting = Arc::<Waiting>::default();
+        let producer = producer(&connection, options.reply_within, &waiting)?;
         let calls = Arc::new(Calls {
-            producer: Mutex::new(connection.impatient_producer("keepsake-gateway")?),
+            producer: Mutex::new(producer),
             connection,
             topics,
-            waiting: Waiting::default(),
-            places: Semaphore::new(options.in_flight_max),
+            waiting,
+            rules: options.rules.clone(),
+            places: Semaphore::new(options.in_flight_max + options.streams_max),
             reply_partition,
             reply_within: options.reply_within,
             tenants,
@@ -138,8 +151,14 @@ impl Calls {
     }
 
     /// Publishes an event and returns the receipt, which comes when the effect is readable.
-    pub async fn publish(&self, user: &UserKey, event: Value) -> Result<Value> {
-        let receipt = self.exchange(&self.topics.events, user, event, None).await?;
+    pub async fn publish(
+        &self,
+        user: &UserKey,
+        limits: SenderLimits,
+        event: Value,
+    ) -> Result<Value> {
+        let headers = limits.header().map(|limits| (SENDER_LIMITS.to_owned(), limits.into_bytes()));
+        let receipt = self.exchange(&self.topics.events, user, event, headers).await?;
         if let Some(offset) = receipt["offset"].as_i64() {
             let mut written = self.written.lock();
             let last = written.get(user).copied().unwrap_or(-1);
@@ -151,6 +170,8 @@ impl Calls {
     /// Sends a request, and returns a reply that includes all events of this gateway for the user.
     pub async fn ask(&self, user: &UserKey, request: Value) -> Result<Value> {
         let after = self.written.lock().get(user).copied();
+        let after =
+            after.map(|offset| ("keepsake-min-offset".to_owned(), offset.to_string().into_bytes()));
         let reply = self.exchange(&self.topics.recalls, user, request, after).await;
         // Offsets of a topic that was made anew or has grown are others: the next request is free.
         if reply.as_ref().is_err_and(|refusal| refusal.code == "stale") {
@@ -171,9 +192,9 @@ impl Calls {
         topic: &str,
         user: &UserKey,
         message: Value,
-        after: Option<i64>,
+        header: Option<(String, Vec<u8>)>,
     ) -> Result<Value> {
-        let reply = self.exchanged(topic, user, message, after, self.reply_within).await?;
+        let reply = self.exchanged(topic, user, message, header, self.reply_within).await?;
         reply.ok_or_else(|| {
             self.unanswered.fetch_add(1, Ordering::Relaxed);
             Refusal::new(
@@ -191,23 +212,27 @@ impl Calls {
         topic: &str,
         user: &UserKey,
         mut message: Value,
-        after: Option<i64>,
+        header: Option<(String, Vec<u8>)>,
         within: Duration,
     ) -> Result<Option<Value>> {
+        message["tenant"] = user.tenant().into();
+        message["user"] = user.user().into();
+        let correlation = Uuid::new_v4().into_bytes();
+        let record = self.record(topic, user, &message, correlation, header);
+        // Nothing that the service would refuse is written to a topic.
+        self.rules.check(&record).map_err(Refusal::of_reject)?;
         let Ok(_place) = self.places.try_acquire() else {
             return Err(Refusal::overloaded(
                 "as many calls wait as gateway.in_flight_max allows: try again, or run another \
                  gateway",
             ));
         };
-        message["tenant"] = user.tenant().into();
-        message["user"] = user.user().into();
-        let correlation = Uuid::new_v4().into_bytes();
         let (sender, reply) = oneshot::channel();
         self.waiting.lock().insert(correlation, sender);
         let _forgets = Forgets { waiting: &self.waiting, correlation };
-        self.send(self.record(topic, user, &message, correlation, after))?;
-        let Ok(Ok(bytes)) = tokio::time::timeout(within, reply).await else { return Ok(None) };
+        self.producer.lock().send(&record).map_err(not_written)?;
+        let Ok(Ok(reply)) = tokio::time::timeout(within, reply).await else { return Ok(None) };
+        let bytes = reply.map_err(not_written)?;
         let value: Value = serde_json::from_slice(&bytes).map_err(|e| {
             Refusal::new(StatusCode::BAD_GATEWAY, "bad_reply", format!("the reply is no JSON: {e}"))
         })?;
@@ -220,7 +245,7 @@ impl Calls {
         user: &UserKey,
         message: &Value,
         correlation: [u8; 16],
-        after: Option<i64>,
+        header: Option<(String, Vec<u8>)>,
     ) -> OutgoingRecord {
         let mut headers = reply_headers(
             &self.topics.replies,
@@ -230,9 +255,7 @@ impl Calls {
         if let Ok(Some(trace)) = TRACE.try_with(Clone::clone) {
             headers.push((TRACEPARENT.into(), trace));
         }
-        if let Some(offset) = after {
-            headers.push(("keepsake-min-offset".into(), offset.to_string().into_bytes()));
-        }
+        headers.extend(header);
         let mut record = OutgoingRecord {
             topic: topic.to_owned(),
             key: Some(format!("{}/{}", user.tenant(), user.user()).into_bytes()),
@@ -244,10 +267,17 @@ impl Calls {
         record
     }
 
-    fn send(&self, record: OutgoingRecord) -> Result<()> {
-        self.producer.lock().send(&record).map_err(|fault| {
-            Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", fault.to_string())
-        })
+    /// Handles the fates of the records sent, and opens a new producer where the present one can
+    /// write no more.
+    fn tend_producer(&self) {
+        let mut present = self.producer.lock();
+        present.poll();
+        let Some(why) = present.broken() else { return };
+        tracing::warn!(why, "cannot write with this producer: opens another");
+        match producer(&self.connection, self.reply_within, &self.waiting) {
+            Ok(opened) => *present = opened,
+            Err(fault) => tracing::warn!(%fault, "cannot open a producer"),
+        }
     }
 
     /// Hands each reply to the call that waits for it. A reply that nobody waits for came too late,
@@ -263,7 +293,7 @@ impl Calls {
                         correlation.and_then(|it: [u8; 16]| self.waiting.lock().remove(&it));
                     if let Some(waiting) = waiting {
                         // The call may have given up in between.
-                        let _ = waiting.send(record.value.unwrap_or_default());
+                        let _ = waiting.send(Ok(record.value.unwrap_or_default()));
                     }
                 }
                 Ok(_) => {}
@@ -280,10 +310,45 @@ impl Calls {
                     Err(fault) => tracing::warn!(%fault, "cannot open the replies topic"),
                 }
             }
-            if let Err(fault) = self.producer.lock().outstanding() {
-                tracing::warn!(%fault, "a record was not written");
-            }
+            self.tend_producer();
         }
+    }
+}
+
+/// Opens a producer that answers the waiting call of a record which is not written.
+fn producer(
+    connection: &Connection,
+    reply_within: Duration,
+    waiting: &Arc<Waiting>,
+) -> fault::Result<ReportingProducer> {
+    let waiting = waiting.clone();
+    let within = written_within(reply_within);
+    connection.reporting_producer("keepsake-gateway", within, CORRELATION, move |header, why| {
+        tracing::warn!(?why, "a record was not written");
+        let correlation: Option<[u8; 16]> = header.try_into().ok();
+        if let Some(call) = correlation.and_then(|it| waiting.lock().remove(&it)) {
+            let _ = call.send(Err(why));
+        }
+    })
+}
+
+fn not_written(why: NotWritten) -> Refusal {
+    match why {
+        NotWritten::TooLarge => Refusal::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "too_large",
+            "the message is longer than its topic accepts: shorten it",
+        ),
+        NotWritten::QueueFull => Refusal::overloaded(
+            "the brokers take records slower than they come: try again, with the same id",
+        ),
+        NotWritten::Failed(why) => Refusal::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "not_written",
+            format!(
+                "the broker did not acknowledge the record ({why}): send it again with the same id"
+            ),
+        ),
     }
 }
 

@@ -1,23 +1,27 @@
-//! Admits an HTTP request, or refuses one by name: path, host, origin, key, rate, and the size and
-//! speed of the body, in this order. An admitted request has a [`Caller`] and a whole body.
+//! Admits an HTTP request, or refuses one by name: path, host, origin, key, rate, right, and the size
+//! and speed of the body, in this order. An admitted request has a [`Route`], a [`Caller`] and a whole
+//! body.
 
+use crate::bodies::{Bodies, Held};
+use crate::budget::{self, Budgets};
 use crate::calls::{Calls, TRACE, TRACEPARENT};
-use crate::keys::{Caller, Keys};
+use crate::hidden::Hidden;
+use crate::import::Imports;
+use crate::keys::{Caller, Keys, Right};
+use crate::letters::LetterCount;
 use crate::owners::Owners;
 use crate::refusal::{Refusal, Result};
-use crate::streams::{self, Decisions};
+use crate::routes::{self, Needs, Route};
+use crate::serve::IsShort;
+use crate::streams::Decisions;
 use crate::users::Users;
-use crate::{
-    Options, entities, explorer, hosted, import, letters, mcp, mem0, own, pages, past, shards,
-    users,
-};
+use crate::{Options, mcp, own};
 use axum::Router;
 use axum::body::{Body, to_bytes};
-use axum::extract::{DefaultBodyLimit, Path, Request, State};
+use axum::extract::{DefaultBodyLimit, MatchedPath, Path, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{any, get, post};
 use domain::{UserKey, fault};
 use parking_lot::Mutex;
 use prometheus::{HistogramVec, IntCounterVec, Registry};
@@ -27,21 +31,19 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
 const USER: &str = "x-keepsake-user";
 const TENANT: &str = "x-keepsake-tenant";
 const REQUEST_ID: &str = "x-request-id";
+/// Headers of answers, which hold memories: no cache keeps them, no browser guesses what they are, no
+/// page of another site loads them. The explorer's files have their own.
+const PRIVATE: [(&str, &str); 3] = [
+    ("cache-control", "no-store"),
+    ("x-content-type-options", "nosniff"),
+    ("cross-origin-resource-policy", "same-origin"),
+];
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
-/// The path whose body may be longer than those of the others.
-const IMPORT: &str = "/v1/keepsake/import";
-/// Paths that need no key, besides the explorer's files.
-const OPEN: [&str; 5] = ["/", "/openapi.json", "/livez", "/readyz", "/metrics"];
-
-fn is_open(path: &str) -> bool {
-    OPEN.contains(&path) || path.starts_with(explorer::FOLDER)
-}
-
 type Mcp = StreamableHttpService<mcp::Server, NeverSessionManager>;
 
 pub struct Gateway {
@@ -55,10 +57,14 @@ pub struct Gateway {
     mcp: Mcp,
     /// Requests that each key may still send, and when that was so.
     left: Mutex<HashMap<String, (f64, Instant)>>,
+    /// The bytes of all bodies at once.
+    bodies: Arc<Bodies>,
+    pub imports: Imports,
     pub decisions: Decisions,
+    pub hidden: Arc<Hidden>,
     pub users: Users,
-    /// Places of the streams that may run at once.
-    pub streams: Arc<Semaphore>,
+    pub budgets: Budgets,
+    pub letters: LetterCount,
     pub draining: watch::Sender<bool>,
     requests: IntCounterVec,
     seconds: HistogramVec,
@@ -84,29 +90,39 @@ impl Gateway {
         .map_err(about)?;
         registry.register(Box::new(requests.clone())).map_err(about)?;
         registry.register(Box::new(seconds.clone())).map_err(about)?;
-        let server = mcp::Server { calls: calls.clone(), bound: None };
+        let server = mcp::Server { client: mcp::Client::Connected(calls.clone()), bound: None };
         // Without sessions, any gateway answers any request. The door has checked the host.
         let config = StreamableHttpServerConfig::default()
             .with_legacy_session_mode(false)
             .with_json_response(true)
             .with_max_request_body_bytes(options.body_bytes_max)
             .disable_allowed_hosts();
+        let budgets = Budgets::new(options);
         Ok(Arc::new(Gateway {
             calls,
-            owners: Arc::new(Owners::new(options.remembered_max)),
+            owners: Arc::new(Owners::new(options.remembered_max, budgets.lookups.clone())),
             registry,
             is_local: address.ip().is_loopback(),
             keys: options.keys.as_deref().map(Keys::open).transpose()?,
             mcp: Mcp::new(move || Ok(server.clone()), Arc::default(), config),
             left: Mutex::default(),
+            bodies: Bodies::new(options),
+            imports: Imports::default(),
             decisions: Decisions::default(),
+            hidden: Arc::default(),
             users: Users::default(),
-            streams: Arc::new(Semaphore::new(options.streams_max)),
+            budgets,
+            letters: LetterCount::default(),
             draining: watch::Sender::new(false),
             requests,
             seconds,
             options: options.clone(),
         }))
+    }
+
+    /// False once the caller's key was revoked or changed.
+    pub fn still_admits(&self, caller: &Caller) -> bool {
+        self.keys.as_ref().is_none_or(|keys| keys.still_has(caller))
     }
 
     pub fn is_draining(&self) -> bool {
@@ -149,11 +165,7 @@ impl Gateway {
             let origin = origin.to_str().unwrap_or_default();
             let authority = origin.split_once("://").map(|(_, authority)| authority);
             if authority.is_none_or(|authority| authority != host) {
-                return Err(Refusal::new(
-                    StatusCode::FORBIDDEN,
-                    "origin_refused",
-                    "pages of another origin may not call the gateway",
-                ));
+                return Err(origin_refused());
             }
         }
         Ok(())
@@ -196,6 +208,7 @@ impl Gateway {
     /// Takes one of the requests of a key, which come back with time. A second's worth may come at
     /// once.
     fn take_turn(&self, key: &str) -> Result<()> {
+        self.budgets.refusals.check(key)?;
         let rate = self.options.requests_per_second;
         if rate == 0.0 {
             return Ok(());
@@ -214,41 +227,72 @@ impl Gateway {
         Ok(())
     }
 
-    /// Reads the body within the limits of size and time.
-    async fn whole(&self, body: Body, path: &str) -> Result<Body> {
-        let max = match path {
-            IMPORT => self.options.import_bytes_max,
-            _ => self.options.body_bytes_max,
-        };
-        let read = to_bytes(body, max);
-        match tokio::time::timeout(self.options.body_within, read).await {
-            Ok(Ok(bytes)) => Ok(Body::from(bytes)),
-            Ok(Err(_)) => Err(Refusal::new(
-                StatusCode::PAYLOAD_TOO_LARGE,
-                "too_large",
-                format!("the body is longer than {max} bytes"),
-            )),
-            Err(_) => Err(Refusal::new(
-                StatusCode::REQUEST_TIMEOUT,
-                "too_slow",
-                "the body did not arrive within gateway.body_ms",
-            )),
-        }
-    }
-
-    async fn admitted(&self, request: Request) -> Result<Request> {
+    async fn admitted(&self, request: Request, route: &'static Route) -> Result<Admitted> {
         check_path(request.uri().path())?;
         let (mut parts, body) = request.into_parts();
         self.check_names(&parts.uri, &parts.headers)?;
-        if is_open(parts.uri.path()) {
-            return Ok(Request::from_parts(parts, Body::empty()));
+        parts.extensions.insert(route);
+        let is_open = route.needs == Needs::Nothing;
+        let is_short = parts.extensions.get::<IsShort>().is_some();
+        let is_probe = ["/livez", "/readyz"].contains(&parts.uri.path());
+        if is_short && !is_probe && (self.keys.is_none() || is_open) {
+            return Err(no_connection());
         }
+        if is_open {
+            let request = Request::from_parts(parts, Body::empty());
+            return Ok(Admitted { request, _body: None });
+        }
+        check_site(&parts.headers)?;
         let caller = self.caller(&parts.headers)?;
+        if is_short {
+            caller.may(Right::Admin).map_err(|_| no_connection())?;
+        }
         self.take_turn(&caller.key)?;
+        let entitled = async {
+            if let Some(right) = route.right(caller.user.is_some()) {
+                caller.may(right)?;
+            }
+            own::check_key(&parts.headers)?;
+            match route.body_bytes_max(&self.options) {
+                0 => Ok((Body::empty(), None)),
+                max => {
+                    let (bytes, share) = self.bodies.read(&caller.key, body, max).await?;
+                    Ok((Body::from(bytes), Some(share)))
+                }
+            }
+        };
+        let (body, share) = entitled.await.inspect_err(|refusal: &Refusal| {
+            self.budgets.refusals.count(&caller.key, refusal.status);
+        })?;
         parts.extensions.insert(caller);
-        let body = self.whole(body, parts.uri.path()).await?;
-        Ok(Request::from_parts(parts, body))
+        Ok(Admitted { request: Request::from_parts(parts, body), _body: share })
     }
+}
+
+/// A request with its whole body, which counts in the budget until the answer is made.
+struct Admitted {
+    request: Request,
+    _body: Option<Held>,
+}
+
+/// Refuses calls that a page of another site makes a browser send: a GET has no `Origin`.
+fn check_site(headers: &HeaderMap) -> Result<()> {
+    if headers.get("sec-fetch-site").is_some_and(|site| site == "cross-site") {
+        return Err(origin_refused());
+    }
+    Ok(())
+}
+
+fn origin_refused() -> Refusal {
+    let what = "pages of another origin may not call the gateway";
+    Refusal::new(StatusCode::FORBIDDEN, "origin_refused", what)
+}
+
+fn no_connection() -> Refusal {
+    Refusal::overloaded(
+        "there is no place for a further connection, or this address holds three quarters of \
+         gateway.connections_max: close some, then try again",
+    )
 }
 
 /// Refuses paths that a proxy and the gateway could read differently.
@@ -267,34 +311,7 @@ fn check_path(path: &str) -> Result<()> {
 
 /// All paths behind the door.
 pub fn app(gateway: Arc<Gateway>) -> Router {
-    Router::new()
-        .route("/", get(explorer::root))
-        .route("/explorer/{*path}", get(explorer::below))
-        .route("/openapi.json", get(pages::openapi))
-        .route("/livez", get(pages::livez))
-        .route("/readyz", get(pages::readyz))
-        .route("/metrics", get(pages::metrics))
-        .route("/mcp", any(mcp_by_header))
-        .route("/mcp/", any(mcp_by_header))
-        .route("/mcp/{user}", any(mcp_by_path))
-        .route("/mcp/{user}/", any(mcp_by_path))
-        .route("/v1/keepsake/{type}", post(own::call))
-        .route("/v1/keepsake/session", get(own::session))
-        .route("/v1/keepsake/decisions", get(streams::decisions))
-        .route("/v1/keepsake/erasures", get(streams::erasures))
-        .route("/v1/keepsake/export", get(streams::export))
-        .route(IMPORT, post(import::import))
-        .route("/v1/keepsake/users", get(users::list))
-        .route("/v1/keepsake/decisions/past", get(past::decisions))
-        .route("/v1/keepsake/event", get(past::event))
-        .route("/v1/keepsake/tenants", get(users::tenants))
-        .route("/v1/keepsake/shards", get(shards::list))
-        .route("/v1/keepsake/shards/answers", get(shards::answers))
-        .route("/v1/keepsake/dead-letters", get(letters::list))
-        .route("/v1/keepsake/dead-letters/redrive", post(letters::redrive))
-        .merge(mem0::routes())
-        .merge(hosted::routes())
-        .merge(entities::routes())
+    routes::router()
         .fallback(async || Refusal::not_found("no such path: GET /openapi.json names them"))
         .method_not_allowed_fallback(async || {
             let status = StatusCode::METHOD_NOT_ALLOWED;
@@ -308,24 +325,33 @@ pub fn app(gateway: Arc<Gateway>) -> Router {
 
 async fn enter(State(gateway): State<Arc<Gateway>>, request: Request, next: Next) -> Response {
     let began = Instant::now();
+    let path = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
+    let route = routes::find(request.method().as_str(), path).unwrap_or(&routes::UNKNOWN);
     let door = match request.uri().path() {
         path if path.starts_with("/mcp") => "mcp",
         path if path.starts_with("/v1/keepsake/") => "keepsake",
-        path if is_open(path) => "pages",
+        _ if route.needs == Needs::Nothing => "pages",
         _ => "mem0",
     };
     let id = request.headers().get(REQUEST_ID).filter(|id| id.len() <= 128).cloned();
     let made = uuid::Uuid::new_v4().to_string();
     let id = id.or_else(|| HeaderValue::from_str(&made).ok());
     let trace = request.headers().get(TRACEPARENT).map(|trace| trace.as_bytes().to_vec());
-    let mut response = match gateway.admitted(request).await {
-        Ok(request) => {
-            TRACE.scope(trace, async { named(next.run(request).await, door).await }).await
+    let mut response = match gateway.admitted(request, route).await {
+        Ok(Admitted { request, _body }) => {
+            let caller = request.extensions().get::<Caller>().cloned();
+            let answer = async { named(next.run(request).await, door).await };
+            let answer = budget::answered(&gateway.budgets, caller.as_ref(), answer);
+            TRACE.scope(trace, answer).await
         }
         Err(refusal) => refusal.into_response(),
     };
+    let headers = response.headers_mut();
     if let Some(id) = id {
-        response.headers_mut().insert(REQUEST_ID, id);
+        headers.insert(REQUEST_ID, id);
+    }
+    for (name, value) in PRIVATE {
+        headers.entry(name).or_insert(HeaderValue::from_static(value));
     }
     let status = response.status().as_u16().to_string();
     gateway.requests.with_label_values(&[door, &status]).inc();
@@ -342,16 +368,16 @@ async fn named(response: Response, door: &str) -> Response {
         return response;
     }
     let text = to_bytes(response.into_body(), 64 * 1024).await.unwrap_or_default();
-    Refusal::new(status, "invalid", String::from_utf8_lossy(&text)).into_response()
+    Refusal::of_framework(status, &String::from_utf8_lossy(&text)).into_response()
 }
 
-async fn mcp_by_header(State(gateway): State<Arc<Gateway>>, request: Request) -> Response {
+pub async fn mcp_by_header(State(gateway): State<Arc<Gateway>>, request: Request) -> Response {
     let user = request.headers().get(USER).and_then(|user| str::from_utf8(user.as_bytes()).ok());
     let user = user.map(str::to_owned);
     mcp_of(gateway, user, request).await
 }
 
-async fn mcp_by_path(
+pub async fn mcp_by_path(
     State(gateway): State<Arc<Gateway>>,
     Path(user): Path<String>,
     request: Request,
@@ -363,7 +389,10 @@ async fn mcp_of(gateway: Arc<Gateway>, user: Option<String>, mut request: Reques
     let caller = request.extensions().get::<Caller>().cloned();
     let caller = caller.unwrap_or_else(|| Caller::local(&gateway.options.tenant));
     match caller.user(user.as_deref()) {
-        Ok(user) => request.extensions_mut().insert(mcp::Bound { caller, user }),
+        Ok(user) => {
+            let refusals = gateway.budgets.refusals.clone();
+            request.extensions_mut().insert(mcp::Bound { caller, user, refusals })
+        }
         Err(refusal) => return refusal.into_response(),
     };
     gateway.mcp.handle(request).await.into_response()

@@ -13,18 +13,9 @@ use crate::refusal::{Refusal, Result};
 use crate::tools::{By, of};
 use axum::extract::{Path, Query, State};
 use axum::http::HeaderMap;
-use axum::routing::{delete, get};
-use axum::{Extension, Json, Router};
+use axum::{Extension, Json};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-
-pub fn routes() -> Router<Arc<Gateway>> {
-    Router::new()
-        .route("/v1/entities/", get(list))
-        .route("/v1/entities/{kind}/{name}/", delete(erase))
-        .route("/v2/entities/{kind}/{name}/", delete(erase))
-}
 
 fn names(memory: &HeldMemory) -> impl Iterator<Item = (&'static str, &str)> {
     let others = [("agent", &memory.agent), ("app", &memory.app), ("run", &memory.run)];
@@ -32,12 +23,11 @@ fn names(memory: &HeldMemory) -> impl Iterator<Item = (&'static str, &str)> {
     std::iter::once(("user", memory.user.as_str())).chain(others)
 }
 
-async fn list(
+pub(crate) async fn list(
     State(gateway): Shared,
     Extension(caller): Extension<Caller>,
     Query(page): Query<Page>,
 ) -> Answer {
-    caller.may(Right::Read)?;
     let memories = gateway.owners.held(&gateway.calls, &caller).await?;
     let mut found: BTreeMap<(&str, &str), (usize, &str, &str)> = BTreeMap::new();
     for memory in memories.iter().filter(|memory| memory.is_active) {
@@ -59,7 +49,7 @@ async fn list(
     Ok(Json(page.of("/v1/entities/", count, rows)))
 }
 
-async fn erase(
+pub(crate) async fn erase(
     State(gateway): Shared,
     Extension(caller): Extension<Caller>,
     Path((kind, name)): Path<(String, String)>,
@@ -78,7 +68,6 @@ pub(crate) async fn erase_everywhere(
     name: &str,
     key: Option<&str>,
 ) -> Result<()> {
-    caller.may(Right::Forget)?;
     let calls = &gateway.calls;
     match kind {
         "user" => {
@@ -109,7 +98,8 @@ pub(crate) async fn erase_everywhere(
     let field = if kind == "run" { "session" } else { "memory" };
     for (user, value) in erased {
         let event = of("forget", &[(field, &value.into())]);
-        calls.publish(&caller.user(Some(user))?, event).await?;
+        let user = caller.user(Some(user))?;
+        By { calls, caller, user: &user, key: None }.publish(event).await?;
     }
     Ok(())
 }

@@ -16,9 +16,6 @@ use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-/// The paths of the explorer's files. Like `/`, they need no key.
-pub const FOLDER: &str = "/explorer/";
-
 /// Scripts of the pages may write markup only through the policy of lit-html, which escapes all values.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
     img-src 'self' data:; connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'none'; \

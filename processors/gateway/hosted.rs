@@ -14,8 +14,7 @@ use crate::refusal::{Refusal, Result};
 use crate::tools::{By, of};
 use axum::extract::{Path, Query, State};
 use axum::http::HeaderMap;
-use axum::routing::{any, delete, get, post, put};
-use axum::{Extension, Json, Router};
+use axum::{Extension, Json};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -25,27 +24,7 @@ const FOUND: u64 = 10;
 /// Memories in one batch, as in mem0.
 const BATCH_MAX: usize = 1000;
 
-pub fn routes() -> Router<Arc<Gateway>> {
-    Router::new()
-        .route("/v1/ping/", get(ping))
-        .route("/v3/memories/add/", post(add))
-        .route("/v3/memories/", post(list))
-        .route("/v3/memories/search/", post(search))
-        .route("/v1/memories/", delete(delete_all))
-        .route("/v1/memories/{id}/", get(read).put(update).delete(delete_one))
-        .route("/v1/memories/{id}/history/", get(history))
-        .route("/v1/batch/", put(update_batch).delete(delete_batch))
-        .route("/v1/feedback/", post(feedback))
-        .route("/v1/exports/", any(no_model))
-        .route("/v1/exports/get/", any(no_model))
-        .route("/v1/summary/", any(no_model))
-        .route("/v2/entities/user/{name}/profile/", any(no_model))
-        .route("/v2/profiles/{*rest}", any(no_model))
-        .route("/api/v1/orgs/{*rest}", any(no_platform))
-        .route("/api/v1/webhooks/{*rest}", any(no_webhooks))
-}
-
-async fn no_model() -> Refusal {
+pub(crate) async fn no_model() -> Refusal {
     Refusal::unsupported(
         "no_language_model",
         "exports by a schema, summaries and profiles are texts of mem0's language model; `keepsake \
@@ -53,7 +32,7 @@ async fn no_model() -> Refusal {
     )
 }
 
-async fn no_platform() -> Refusal {
+pub(crate) async fn no_platform() -> Refusal {
     Refusal::unsupported(
         "no_platform",
         "organizations, projects and their settings are parts of mem0's platform; here a key has a \
@@ -61,7 +40,7 @@ async fn no_platform() -> Refusal {
     )
 }
 
-async fn no_webhooks() -> Refusal {
+pub(crate) async fn no_webhooks() -> Refusal {
     Refusal::unsupported(
         "no_webhooks",
         "the gateway calls nobody: read the memories topic, which has each change of a memory",
@@ -69,7 +48,7 @@ async fn no_webhooks() -> Refusal {
 }
 
 /// The clients keep the organization and the project for the paths of the platform.
-async fn ping(Extension(caller): Extension<Caller>) -> Json<Value> {
+pub(crate) async fn ping(Extension(caller): Extension<Caller>) -> Json<Value> {
     let tenant = &caller.tenant;
     Json(json!({"status": "ok", "org_id": tenant, "project_id": tenant, "user_email": null}))
 }
@@ -77,7 +56,7 @@ async fn ping(Extension(caller): Extension<Caller>) -> Json<Value> {
 const MODEL: &str = "needs mem0's language model";
 
 #[derive(Deserialize)]
-struct NewMemories {
+pub(crate) struct NewMemories {
     messages: Value,
     #[serde(default)]
     filters: Map<String, Value>,
@@ -93,7 +72,7 @@ struct NewMemories {
     others: Map<String, Value>,
 }
 
-async fn add(
+pub(crate) async fn add(
     State(gateway): Shared,
     Extension(caller): Extension<Caller>,
     headers: HeaderMap,
@@ -152,7 +131,7 @@ async fn add(
 }
 
 #[derive(Deserialize)]
-struct Question {
+pub(crate) struct Question {
     query: String,
     #[serde(default)]
     filters: Map<String, Value>,
@@ -165,7 +144,7 @@ struct Question {
     others: Map<String, Value>,
 }
 
-async fn search(
+pub(crate) async fn search(
     State(gateway): Shared,
     Extension(caller): Extension<Caller>,
     Json(body): Json<Question>,
@@ -202,7 +181,7 @@ fn chosen(mut row: Value, fields: Option<&[String]>) -> Value {
 }
 
 #[derive(Deserialize)]
-struct Listing {
+pub(crate) struct Listing {
     #[serde(default)]
     filters: Map<String, Value>,
     start_date: Option<Value>,
@@ -211,13 +190,12 @@ struct Listing {
     others: Map<String, Value>,
 }
 
-async fn list(
+pub(crate) async fn list(
     State(gateway): Shared,
     Extension(caller): Extension<Caller>,
     Query(page): Query<Page>,
     Json(body): Json<Listing>,
 ) -> Answer {
-    caller.may(Right::Read)?;
     let without = [
         ("categories", MODEL),
         ("show_expired", "an expired memory is erased"),
@@ -239,7 +217,7 @@ async fn list(
     Ok(Json(page.of("/v3/memories/", count, rows)))
 }
 
-async fn read(
+pub(crate) async fn read(
     State(gateway): Shared,
     Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
@@ -273,7 +251,7 @@ async fn change(
     mem0::change(gateway, caller, named, id, body).await
 }
 
-async fn update(
+pub(crate) async fn update(
     State(gateway): Shared,
     Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
@@ -292,11 +270,11 @@ async fn update(
 }
 
 #[derive(Deserialize)]
-struct Linked {
+pub(crate) struct Linked {
     delete_linked: Option<bool>,
 }
 
-async fn delete_one(
+pub(crate) async fn delete_one(
     State(gateway): Shared,
     Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
@@ -357,7 +335,7 @@ pub(crate) fn check_no_key(key: Option<&str>) -> Result<()> {
 }
 
 #[derive(Deserialize)]
-struct ErasedNames {
+pub(crate) struct ErasedNames {
     user_id: Option<String>,
     agent_id: Option<String>,
     app_id: Option<String>,
@@ -366,13 +344,12 @@ struct ErasedNames {
 }
 
 /// Erases what all the given names have in common.
-async fn delete_all(
+pub(crate) async fn delete_all(
     State(gateway): Shared,
     Extension(caller): Extension<Caller>,
     Query(named): Query<ErasedNames>,
     headers: HeaderMap,
 ) -> Answer {
-    caller.may(Right::Forget)?;
     if named.filters.is_some() {
         let what = "filters do not choose what is erased: give user_id, agent_id, app_id or run_id";
         return Err(Refusal::invalid("filters", what));
@@ -414,7 +391,7 @@ async fn delete_all(
     Ok(Json(json!({"message": "Memories deleted successfully!"})))
 }
 
-async fn history(
+pub(crate) async fn history(
     State(gateway): Shared,
     Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
@@ -430,7 +407,7 @@ async fn history(
 }
 
 #[derive(Deserialize)]
-struct Batch {
+pub(crate) struct Batch {
     memories: Vec<Value>,
 }
 
@@ -458,7 +435,7 @@ fn in_batch(done: usize, refusal: Refusal) -> Refusal {
     Refusal { message, ..refusal }
 }
 
-async fn update_batch(
+pub(crate) async fn update_batch(
     State(gateway): Shared,
     Extension(caller): Extension<Caller>,
     Query(named): Query<Named>,
@@ -473,7 +450,7 @@ async fn update_batch(
     Ok(Json(json!({"message": format!("Successfully updated {} memories", memories.len())})))
 }
 
-async fn delete_batch(
+pub(crate) async fn delete_batch(
     State(gateway): Shared,
     Extension(caller): Extension<Caller>,
     Query(named): Query<Named>,
@@ -491,20 +468,19 @@ async fn delete_batch(
 }
 
 #[derive(Deserialize)]
-struct Judgement {
+pub(crate) struct Judgement {
     memory_id: String,
     feedback: Option<String>,
     feedback_reason: Option<String>,
 }
 
-async fn feedback(
+pub(crate) async fn feedback(
     State(gateway): Shared,
     Extension(caller): Extension<Caller>,
     Query(named): Query<Named>,
     headers: HeaderMap,
     Json(body): Json<Judgement>,
 ) -> Answer {
-    caller.may(Right::Write)?;
     let signal = match body.feedback.as_deref() {
         Some("POSITIVE") => "confirmed",
         Some("NEGATIVE") => "irrelevant",

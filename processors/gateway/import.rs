@@ -2,16 +2,19 @@
 
 use crate::calls::Calls;
 use crate::door::Gateway;
-use crate::keys::{Caller, Right};
+use crate::keys::Caller;
 use crate::refusal::{Refusal, Result};
 use crate::streams::place;
-use crate::tools::of;
+use crate::tools::{By, of};
 use axum::body::Bytes;
 use axum::extract::{Query, State};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::{Extension, Json};
 use client::import::{Imported, Lines, UserBatch, ids_of};
+use client::rules::Rules;
 use domain::UserKey;
 use futures_util::stream::{self, StreamExt};
+use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -36,19 +39,17 @@ pub async fn import(
     State(gateway): State<Arc<Gateway>>,
     Extension(caller): Extension<Caller>,
     Query(ImportQuery { preview }): Query<ImportQuery>,
+    headers: HeaderMap,
     body: Bytes,
 ) -> Result<Json<Value>> {
-    caller.may(if caller.user.is_some() { Right::Write } else { Right::Admin })?;
-    let _place = place(&gateway)?;
-    let text = std::str::from_utf8(&body)
-        .map_err(|e| Refusal::invalid("body", format!("the body is no UTF-8: {e}")))?;
-    let mut lines = Lines::new(&gateway.options.import);
-    let mut batches = Vec::new();
-    for line in text.lines() {
-        batches.extend(lines.line(line));
-    }
-    batches.extend(lines.end());
-    let mut report = std::mem::take(&mut lines.report);
+    let _place = place(&gateway, &caller)?;
+    let _one = gateway.imports.begin(&caller.key)?;
+    check_is_lines(&headers)?;
+    let rules = gateway.options.rules.clone();
+    // Off the thread that serves all callers: eight megabytes take a third of a second.
+    let read = tokio::task::spawn_blocking(move || read(&rules, &body)).await;
+    let (batches, mut report) =
+        read.unwrap_or_else(|e| Err(Refusal::invalid("body", format!("cannot read it: {e}"))))?;
     let mut users = Vec::new();
     for mut batch in batches {
         refuse_others(&caller, &mut batch, &mut report);
@@ -62,7 +63,7 @@ pub async fn import(
         if preview {
             report.would_publish(batch.wishes.len());
         } else {
-            publish(&gateway.calls, batch, &mut report).await;
+            publish(&gateway.calls, &caller, batch, &mut report).await;
         }
     }
     let mut reply = report.json();
@@ -71,6 +72,57 @@ pub async fn import(
     users.truncate(USERS_SHOWN);
     reply["users"] = users.into();
     Ok(Json(reply))
+}
+
+/// The keys that import now. An import is many events, so a key has one at a time.
+#[derive(Default)]
+pub struct Imports(Mutex<BTreeSet<String>>);
+
+/// The import of a key, until it is dropped.
+pub struct Importing<'a> {
+    imports: &'a Imports,
+    key: String,
+}
+
+impl Imports {
+    fn begin(&self, key: &str) -> Result<Importing<'_>> {
+        if !self.0.lock().insert(key.to_owned()) {
+            let what =
+                "an import of this key is still running: send the next one when it has ended";
+            return Err(Refusal::overloaded(what));
+        }
+        Ok(Importing { imports: self, key: key.to_owned() })
+    }
+}
+
+impl Drop for Importing<'_> {
+    fn drop(&mut self) {
+        self.imports.0.lock().remove(&self.key);
+    }
+}
+
+/// Refuses a form or a plain text, which a page of another site may send without being asked.
+fn check_is_lines(headers: &HeaderMap) -> Result<()> {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    let kind = kind.and_then(|kind| kind.split(';').next()).map(str::trim).unwrap_or_default();
+    if ["application/jsonl", "application/x-ndjson"].iter().any(|it| it.eq_ignore_ascii_case(kind))
+    {
+        return Ok(());
+    }
+    let refusal = Refusal::invalid("content-type", "send content-type: application/jsonl");
+    Err(Refusal { status: StatusCode::UNSUPPORTED_MEDIA_TYPE, ..refusal })
+}
+
+fn read(rules: &Rules, body: &Bytes) -> Result<(Vec<UserBatch>, Imported)> {
+    let text = std::str::from_utf8(body)
+        .map_err(|e| Refusal::invalid("body", format!("the body is no UTF-8: {e}")))?;
+    let mut lines = Lines::new(rules);
+    let mut batches = Vec::new();
+    for line in text.lines() {
+        batches.extend(lines.line(line));
+    }
+    batches.extend(lines.end());
+    Ok((batches, lines.report))
 }
 
 /// Refuses the memories that the key does not speak for.
@@ -109,12 +161,13 @@ async fn ids_there(calls: &Arc<Calls>, user: &UserKey) -> Result<BTreeSet<String
 }
 
 /// Publishes the memories of one user. One that fails is a refused line, and the others go on.
-async fn publish(calls: &Arc<Calls>, batch: UserBatch, report: &mut Imported) {
+async fn publish(calls: &Arc<Calls>, caller: &Caller, batch: UserBatch, report: &mut Imported) {
     let UserBatch { key, wishes, .. } = batch;
+    let by = &By { calls, caller, user: &key, key: None };
     // The first poll of each call sends its event, so the events are sent in their order.
     let mut receipts = stream::iter(wishes)
         .map(|wish| async {
-            let receipt = calls.publish(&key, wish.event.clone()).await;
+            let receipt = by.publish(wish.event.clone()).await;
             (wish, receipt.unwrap_or_else(|refusal| refusal.body()))
         })
         .buffered(TOGETHER);

@@ -5,9 +5,9 @@
 
 use crate::refusal::{Refusal, Result};
 use axum::http::StatusCode;
-use domain::UserKey;
 use domain::fault::{self, Fault, StopName};
-use parking_lot::Mutex;
+use domain::{SenderLimits, UserKey};
+use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::io::Write;
@@ -18,6 +18,9 @@ use subtle::ConstantTimeEq;
 const PREFIX: &str = "ksk";
 /// Pause between two looks at the file: a key that was revoked is refused from then on.
 const LOOK: Duration = Duration::from_secs(1);
+/// Time for which the keys stay as they were while the file cannot be read. An editor replaces a file
+/// in a moment; after a minute a key may stay open that somebody wants to revoke.
+const UNREADABLE_MAX: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -60,8 +63,19 @@ struct File {
     key: Vec<Key>,
 }
 
+impl Key {
+    fn caller(&self) -> Caller {
+        Caller {
+            key: self.id.clone(),
+            tenant: self.tenant.clone(),
+            user: self.user.clone(),
+            rights: self.rights.clone(),
+        }
+    }
+}
+
 /// The caller: the tenant, user and rights of the key that came with a request.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Caller {
     /// Id of the key; empty without keys.
     pub key: String,
@@ -75,6 +89,12 @@ impl Caller {
     pub fn local(tenant: &str) -> Caller {
         let rights = vec![Right::Read, Right::Write, Right::Forget, Right::Admin];
         Caller { key: String::new(), tenant: tenant.to_owned(), user: None, rights }
+    }
+
+    /// The limits of the key, by which the service judges its events.
+    pub fn limits(&self) -> SenderLimits {
+        let no_forget = !self.rights.contains(&Right::Forget);
+        SenderLimits { one_user: self.user.is_some(), no_forget }
     }
 
     pub fn may(&self, right: Right) -> Result<()> {
@@ -128,6 +148,7 @@ pub fn new(
 ) -> fault::Result<(Key, String)> {
     UserKey::new(tenant, user.unwrap_or("any"))
         .map_err(|e| wrong(format!("--{}: {}", e.field, e.why)))?;
+    let _lock = lock(path)?;
     let mut keys = if path.exists() { read(path)? } else { Vec::new() };
     let mut random = [0; 36];
     getrandom::fill(&mut random).map_err(|e| Fault::retry(format!("random bytes: {e}")))?;
@@ -148,6 +169,7 @@ pub fn new(
 }
 
 pub fn revoke(path: &Path, id: &str) -> fault::Result<()> {
+    let _lock = lock(path)?;
     let mut keys = read(path)?;
     let before = keys.len();
     keys.retain(|key| key.id != id);
@@ -157,17 +179,36 @@ pub fn revoke(path: &Path, id: &str) -> fault::Result<()> {
     write(path, keys)
 }
 
-/// Replaces the file in one step, readable by its owner only.
+/// A path beside the file of keys.
+fn beside(path: &Path, end: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(end);
+    name.into()
+}
+
+/// Waits until no other command changes the file: between its reading and its writing a key that it
+/// revokes would come back. The lock is on a file of its own, since each change replaces the other.
+fn lock(path: &Path) -> fault::Result<std::fs::File> {
+    let path = beside(path, ".lock");
+    let locked = std::fs::File::create(&path).and_then(|file| file.lock().map(|()| file));
+    locked.map_err(|e| wrong(format!("cannot lock {}: {e}", path.display())))
+}
+
+/// Replaces the file in one step, readable by its owner only. The temporary file is new: one that
+/// somebody else put there would stay theirs.
 fn write(path: &Path, key: Vec<Key>) -> fault::Result<()> {
     use std::os::unix::fs::OpenOptionsExt;
     let about = |e: std::io::Error| wrong(format!("cannot write {}: {e}", path.display()));
     let text = toml::to_string(&File { key }).map_err(|e| wrong(e.to_string()))?;
-    let made = path.with_extension("new");
+    let made = beside(path, &format!(".{}.new", uuid::Uuid::new_v4().simple()));
     let mut open = std::fs::OpenOptions::new();
-    let mut file =
-        open.write(true).create(true).truncate(true).mode(0o600).open(&made).map_err(about)?;
-    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(about)?;
-    std::fs::rename(&made, path).map_err(about)
+    let mut file = open.write(true).create_new(true).mode(0o600).open(&made).map_err(about)?;
+    let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+    let replaced = written.and_then(|()| std::fs::rename(&made, path));
+    if replaced.is_err() {
+        let _ = std::fs::remove_file(&made);
+    }
+    replaced.map_err(about)
 }
 
 fn wrong(what: String) -> Fault {
@@ -184,38 +225,80 @@ struct Read {
     keys: Vec<Key>,
     changed: Option<SystemTime>,
     looked: Instant,
+    /// When the file was first found missing or broken.
+    unreadable: Option<Instant>,
+}
+
+impl Read {
+    fn is_known(&self, now: Instant) -> bool {
+        self.unreadable.is_none_or(|since| now.duration_since(since) < UNREADABLE_MAX)
+    }
 }
 
 impl Keys {
     pub fn open(path: &Path) -> fault::Result<Keys> {
-        let read = Read { keys: read(path)?, changed: changed(path), looked: Instant::now() };
+        let (keys, changed) = (read(path)?, changed(path));
+        let read = Read { keys, changed, looked: Instant::now(), unreadable: None };
         Ok(Keys { path: path.to_owned(), read: Mutex::new(read) })
     }
 
     /// Returns who has this key. Compares the digest in constant time with that of the one key that
     /// has the id.
     pub fn caller(&self, shown: &str) -> Result<Caller> {
+        self.caller_at(shown, Instant::now())
+    }
+
+    /// True while the key of this caller is in the file and has the same tenant, user and rights.
+    pub fn still_has(&self, caller: &Caller) -> bool {
+        let now = Instant::now();
+        let read = self.looked(now);
+        let is_same = |key: &Key| key.id == caller.key && key.caller() == *caller;
+        read.is_known(now) && read.keys.iter().any(is_same)
+    }
+
+    /// False once the file has been missing or broken for a minute.
+    pub fn are_known(&self) -> bool {
+        self.looked(Instant::now()).is_known(Instant::now())
+    }
+
+    /// Reads the file again if it has changed since the last look.
+    fn looked(&self, now: Instant) -> MutexGuard<'_, Read> {
         let mut read = self.read.lock();
-        if read.looked.elapsed() >= LOOK {
-            read.looked = Instant::now();
-            let changed = changed(&self.path);
-            if changed != read.changed {
-                match self::read(&self.path) {
-                    Ok(keys) => (read.keys, read.changed) = (keys, changed),
-                    Err(fault) => tracing::error!(%fault, "the keys stay as they were"),
-                }
+        if now.duration_since(read.looked) < LOOK {
+            return read;
+        }
+        read.looked = now;
+        let changed = changed(&self.path);
+        if changed == read.changed && read.unreadable.is_none() {
+            return read;
+        }
+        match self::read(&self.path) {
+            Ok(keys) => {
+                *read = Read { keys, changed, looked: now, unreadable: None };
             }
+            Err(fault) if read.unreadable.is_none() => {
+                tracing::error!(%fault, "the keys stay as they were for a minute, then none opens");
+                read.unreadable = Some(now);
+            }
+            Err(_) => {}
+        }
+        read
+    }
+
+    fn caller_at(&self, shown: &str, now: Instant) -> Result<Caller> {
+        let read = self.looked(now);
+        if !read.is_known(now) {
+            return Err(Refusal::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "keys_unreadable",
+                "the gateway cannot read its file of keys: the operator must restore gateway.keys",
+            ));
         }
         let digest = hex::encode(Sha256::digest(shown));
         let id = shown.split('_').nth(1).unwrap_or_default();
         let found = read.keys.iter().find(|key| key.id == id);
         match found.filter(|key| bool::from(key.sha256.as_bytes().ct_eq(digest.as_bytes()))) {
-            Some(key) => Ok(Caller {
-                key: key.id.clone(),
-                tenant: key.tenant.clone(),
-                user: key.user.clone(),
-                rights: key.rights.clone(),
-            }),
+            Some(key) => Ok(key.caller()),
             None => Err(Refusal::new(
                 StatusCode::UNAUTHORIZED,
                 "unauthorized",
@@ -256,5 +339,55 @@ mod tests {
         assert!(revoke(&path, &key.id).is_err());
         let again = Keys::open(&path).expect("read");
         assert!(again.caller(&shown).is_err() && again.caller(&other).is_ok());
+    }
+
+    #[test]
+    fn keys_made_and_revoked_at_once_are_neither_lost_nor_back() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = &dir.path().join("gateway.keys");
+        let made = || new(path, "acme", None, vec![Right::Read]).expect("made").0.id;
+        for _ in 0..10 {
+            let old = made();
+            let mut ids = std::thread::scope(|scope| {
+                let news = [(); 3].map(|()| scope.spawn(made));
+                scope.spawn(|| revoke(path, &old).expect("there"));
+                news.map(|new| new.join().expect("made"))
+            });
+            let mut there: Vec<String> =
+                read(path).expect("keys").into_iter().map(|key| key.id).collect();
+            there.sort();
+            ids.sort();
+            assert_eq!(there, ids);
+            ids.iter().for_each(|id| revoke(path, id).expect("there"));
+        }
+        let files = std::fs::read_dir(dir.path()).expect("a directory").count();
+        assert_eq!(files, 2, "the keys and their lock");
+    }
+
+    #[test]
+    fn a_missing_or_broken_file_opens_no_door_after_a_minute() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("gateway.keys");
+        let (_, shown) = new(&path, "acme", None, vec![Right::Read]).expect("made");
+        let whole = std::fs::read(&path).expect("written");
+        let keys = Keys::open(&path).expect("read");
+        let mut now = Instant::now();
+        for break_it in
+            [(|path| std::fs::remove_file(path)) as fn(&Path) -> std::io::Result<()>, |path| {
+                std::fs::write(path, "[[key]")
+            }]
+        {
+            break_it(&path).expect("writable");
+            now += Duration::from_secs(2);
+            assert!(keys.caller_at(&shown, now).is_ok(), "a moment");
+            now += Duration::from_secs(59);
+            assert!(keys.caller_at(&shown, now).is_ok(), "less than a minute");
+            now += Duration::from_secs(2);
+            let refused = keys.caller_at(&shown, now).expect_err("closed");
+            assert_eq!(refused.code, "keys_unreadable");
+            std::fs::write(&path, &whole).expect("writable");
+            now += Duration::from_secs(2);
+            assert!(keys.caller_at(&shown, now).is_ok(), "the file is back");
+        }
     }
 }

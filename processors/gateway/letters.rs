@@ -16,15 +16,21 @@ use axum::{Extension, Json};
 use client::letter::{DeadLetter, SourceTopics};
 use client::reading::{self, OffsetRange};
 use domain::fault::{self, Fault};
-use log::broker::{Broker, OutgoingRecord, Record};
+use log::broker::{Broker, OutgoingRecord};
 use log::clock::{Clock, SystemClock};
+use log::reply::tenant_of;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(10);
+/// For how long a count of letters is shown again.
+const COUNTED_FOR: Duration = Duration::from_secs(15);
+/// Bytes and time after which a count ends incomplete.
+const COUNTED_BYTES_MAX: usize = 64 << 20;
+const COUNTED_WITHIN: Duration = Duration::from_secs(5);
 
 #[derive(Deserialize)]
 pub struct LettersQuery {
@@ -48,7 +54,7 @@ pub async fn list(
     Query(query): Query<LettersQuery>,
 ) -> Result<Json<Value>> {
     may_see_letters(&caller)?;
-    let _place = place(&gateway)?;
+    let _place = place(&gateway, &caller)?;
     let limit = query.limit.unwrap_or(ROWS).min(ROWS_MAX);
     let read_max = gateway.options.page_records_max;
     let topic = &gateway.calls.topics.dead_letters;
@@ -80,17 +86,57 @@ impl Visible {
     }
 }
 
-fn tenant_of(record: &Record) -> Option<String> {
-    let value = record.value.as_deref().unwrap_or_default();
-    if let Ok(Value::Object(fields)) = serde_json::from_slice(value) {
-        match (fields.get("tenant").and_then(Value::as_str), fields.contains_key("user")) {
-            (Some(tenant), _) => return Some(tenant.to_owned()),
-            (None, true) => return Some("default".to_owned()),
-            (None, false) => {}
+/// The original places of the newest letters: topic and partition, if Keepsake wrote the letter.
+pub struct Origins {
+    pub letters: Vec<Option<(String, i64)>>,
+    /// There are no older letters.
+    pub is_complete: bool,
+}
+
+/// The last count. The explorer asks every few seconds, and a count reads whole records.
+#[derive(Default)]
+pub struct LetterCount(tokio::sync::Mutex<Option<(Instant, Arc<Origins>)>>);
+
+impl LetterCount {
+    /// Counts the newest letters, at most once in [`COUNTED_FOR`], and keeps nothing but their places.
+    pub async fn origins(&self, calls: &Arc<Calls>, read_max: usize) -> Result<Arc<Origins>> {
+        let mut last = self.0.lock().await;
+        if let Some((at, origins)) = &*last
+            && at.elapsed() < COUNTED_FOR
+        {
+            return Ok(origins.clone());
         }
+        let calls = calls.clone();
+        let read = tokio::task::spawn_blocking(move || counted(&calls, read_max)).await;
+        let read = read.unwrap_or_else(|e| Err(Fault::retry(e.to_string())));
+        let origins = Arc::new(read.map_err(|fault| unavailable(&fault))?);
+        *last = Some((Instant::now(), origins.clone()));
+        Ok(origins)
     }
-    let key = std::str::from_utf8(record.key.as_deref()?).ok()?;
-    Some(key.split_once('/')?.0.to_owned())
+}
+
+fn counted(calls: &Calls, read_max: usize) -> fault::Result<Origins> {
+    let topic = &calls.topics.dead_letters;
+    let all = ranges(calls, topic, None)?;
+    let share = (read_max / all.len().max(1)).max(1) as i64;
+    let newest = all.iter().map(|it| OffsetRange { from: it.from.max(it.end - share), ..*it });
+    let newest: Vec<OffsetRange> = newest.collect();
+    let mut is_complete = newest == all;
+    let (mut letters, mut bytes) = (Vec::new(), 0);
+    let began = Instant::now();
+    let read = reading::read(&calls.connection, topic, &newest, &mut |record| {
+        bytes += record.bytes();
+        if bytes > COUNTED_BYTES_MAX || began.elapsed() > COUNTED_WITHIN {
+            is_complete = false;
+            return Err(Fault::retry("counted enough"));
+        }
+        letters.push(DeadLetter(record).origin());
+        Ok(())
+    });
+    if is_complete || letters.is_empty() {
+        read?;
+    }
+    Ok(Origins { letters, is_complete })
 }
 
 #[derive(Deserialize)]
@@ -119,7 +165,7 @@ pub async fn redrive(
         let what = format!("letters has 1 to {max} positions, as gateway.redriven_max allows");
         return Err(Refusal::invalid("letters", what));
     }
-    let place = place(&gateway)?;
+    let place = place(&gateway, &caller)?;
     let visible = Visible::to(&gateway, &caller);
     let redriven = tokio::task::spawn_blocking(move || {
         let _place = place;
@@ -182,6 +228,7 @@ fn redriven(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use log::broker::Record;
 
     #[test]
     fn a_letter_belongs_to_the_tenant_of_its_value_or_else_of_its_key() {

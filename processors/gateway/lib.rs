@@ -2,15 +2,18 @@
 //! requests like any other client, and holds no state that a restart would lose.
 //!
 //! `calls.rs` is the Kafka client, `door.rs` admits or refuses an HTTP request, `mem0.rs`, `hosted.rs`,
-//! `own.rs`, `streams.rs` and `mcp.rs` translate, `explorer.rs` has the web pages, `serve.rs` listens. No module here knows shards or
-//! policies.
+//! `own.rs`, `streams.rs` and `mcp.rs` translate, `explorer.rs` has the web pages, `budget.rs` hands out
+//! places, `serve.rs` listens. No module here opens a shard or applies a policy.
 
 mod backwards;
+mod bodies;
+pub mod budget;
 pub mod calls;
 mod door;
 mod entities;
 mod explorer;
 mod filters;
+mod hidden;
 mod hosted;
 mod import;
 pub mod keys;
@@ -19,19 +22,21 @@ mod listing;
 pub mod mcp;
 mod mem0;
 mod openapi;
+mod outcome;
 mod own;
 mod owners;
 mod pages;
 mod past;
 mod refusal;
+pub mod routes;
 pub mod serve;
 mod shards;
 mod streams;
 mod tools;
 mod users;
 
-use client::import::Rules;
 use client::letter::SourceTopics;
+use client::rules::Rules;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -62,6 +67,7 @@ pub struct Options {
     pub group: String,
     /// The topics that a dead letter is sent back to.
     pub sources: SourceTopics,
-    pub import: Rules,
+    /// By which the service accepts events and requests.
+    pub rules: Rules,
     pub drain_within: Duration,
 }

@@ -1,10 +1,12 @@
 //! The Model Context Protocol, over streamable HTTP and over stdio: the tools of `tools.rs`, each
 //! memory as a resource, and a prompt that holds the block of a recall.
 
+use crate::budget::Refusals;
 use crate::calls::Calls;
 use crate::keys::{Caller, Right};
 use crate::refusal::{self, Refusal};
 use crate::tools::{By, TOOLS, Tool, of};
+use axum::http::StatusCode;
 use domain::UserKey;
 use domain::fault::{self, Fault};
 use rmcp::model::*;
@@ -12,13 +14,50 @@ use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
 use serde_json::{Value, json};
 use std::sync::Arc;
+use tokio::sync::OnceCell;
 
 const MEMORY: &str = "memory://";
+
+/// The Kafka client of a server.
+#[derive(Clone)]
+pub enum Client {
+    Connected(Arc<Calls>),
+    /// Connected by the first call that finds a service.
+    Later(Connect, Arc<OnceCell<Arc<Calls>>>),
+}
+
+type Connect = Arc<dyn Fn() -> fault::Result<Arc<Calls>> + Send + Sync>;
+
+impl Client {
+    pub fn later(
+        connect: impl Fn() -> fault::Result<Arc<Calls>> + Send + Sync + 'static,
+    ) -> Client {
+        Client::Later(Arc::new(connect), Arc::default())
+    }
+
+    async fn calls(&self) -> refusal::Result<Arc<Calls>> {
+        match self {
+            Client::Connected(calls) => Ok(calls.clone()),
+            Client::Later(connect, connected) => {
+                connected.get_or_try_init(|| connected_by(connect.clone())).await.cloned()
+            }
+        }
+    }
+}
+
+/// Connects on another thread: pings and the list of tools are answered meanwhile.
+async fn connected_by(connect: Connect) -> refusal::Result<Arc<Calls>> {
+    let unavailable = |why| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", why);
+    let connected = tokio::task::spawn_blocking(move || connect()).await;
+    connected
+        .map_err(|error| unavailable(error.to_string()))?
+        .map_err(|fault| unavailable(fault.to_string()))
+}
 
 /// One user's memories, as an MCP server.
 #[derive(Clone)]
 pub struct Server {
-    pub calls: Arc<Calls>,
+    pub client: Client,
     /// The caller and the user of a server on standard input. Over HTTP each request has its own.
     pub bound: Option<Bound>,
 }
@@ -27,6 +66,8 @@ pub struct Server {
 pub struct Bound {
     pub caller: Caller,
     pub user: UserKey,
+    /// HTTP answers 200 to a tool that is refused, so the tool counts its refusals itself.
+    pub refusals: Refusals,
 }
 
 impl Server {
@@ -36,6 +77,11 @@ impl Server {
         bound.cloned().ok_or_else(|| {
             ErrorData::invalid_request("no user: call /mcp/{user}/, or send X-Keepsake-User", None)
         })
+    }
+
+    async fn ask(&self, user: &UserKey, request: Value) -> Result<Value, ErrorData> {
+        let calls = self.client.calls().await.map_err(failed)?;
+        calls.ask(user, request).await.map_err(failed)
     }
 }
 
@@ -64,7 +110,8 @@ async fn called(
     arguments: &Value,
 ) -> refusal::Result<Value> {
     bound.caller.may(tool.right)?;
-    let by = By { calls: &server.calls, caller: &bound.caller, user: &bound.user, key: None };
+    let calls = server.client.calls().await?;
+    let by = By { calls: &calls, caller: &bound.caller, user: &bound.user, key: None };
     tool.call(&by, arguments).await
 }
 
@@ -102,7 +149,10 @@ impl ServerHandler for Server {
         // A refusal is a result that the model can read and act on, not an error of the protocol.
         let result = match called(self, &bound, tool, &arguments).await {
             Ok(value) => CallToolResult::structured(value),
-            Err(refusal) => CallToolResult::structured_error(refusal.body()),
+            Err(refusal) => {
+                bound.refusals.count(&bound.caller.key, refusal.status);
+                CallToolResult::structured_error(refusal.body())
+            }
         };
         Ok(result.into())
     }
@@ -116,7 +166,7 @@ impl ServerHandler for Server {
         bound.caller.may(Right::Read).map_err(failed)?;
         let after = page.and_then(|page| page.cursor).map_or(Value::Null, Value::from);
         let list = of("list", &[("after", &after)]);
-        let listed = self.calls.ask(&bound.user, list).await.map_err(failed)?;
+        let listed = self.ask(&bound.user, list).await?;
         let next_cursor = listed["after"].as_str().map(str::to_owned);
         let mut result = ListResourcesResult { next_cursor, ..Default::default() };
         for memory in listed["memories"].as_array().into_iter().flatten() {
@@ -151,7 +201,7 @@ impl ServerHandler for Server {
             return Err(ErrorData::resource_not_found("resources are memory://{id}", None));
         };
         let message = of("get", &[("memory", &json!(id))]);
-        let reply = self.calls.ask(&bound.user, message).await.map_err(failed)?;
+        let reply = self.ask(&bound.user, message).await?;
         let text = reply["memory"]["content"].as_str().unwrap_or_default();
         let contents = vec![ResourceContents::text(text, request.uri.clone())];
         Ok(ReadResourceResult::new(contents).into())
@@ -182,7 +232,7 @@ impl ServerHandler for Server {
             return Err(ErrorData::invalid_params(what, None));
         };
         let message = of("recall", &[("query", &json!(query)), ("purpose", &json!("prompt"))]);
-        let reply = self.calls.ask(&bound.user, message).await.map_err(failed)?;
+        let reply = self.ask(&bound.user, message).await?;
         let block = reply["prompt"].as_str().unwrap_or_default();
         Ok(GetPromptResult::new(vec![PromptMessage::new_text(Role::User, block)]).into())
     }

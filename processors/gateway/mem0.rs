@@ -3,15 +3,14 @@
 
 use crate::door::Gateway;
 use crate::filters::{Filters, texts};
-use crate::keys::{Caller, Right};
+use crate::keys::Caller;
 use crate::listing;
 use crate::own::idempotency_key;
 use crate::refusal::{Refusal, Result};
 use crate::tools::{By, Tool, of};
 use axum::extract::{Path, Query, State};
 use axum::http::HeaderMap;
-use axum::routing::{get, post};
-use axum::{Extension, Json, Router};
+use axum::{Extension, Json};
 use domain::UserKey;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -22,17 +21,6 @@ pub(crate) type Answer = Result<Json<Value>>;
 
 /// Memories in one answer of `GET /memories` without `top_k`, as in mem0.
 const LISTED: usize = 100;
-
-pub fn routes() -> Router<Arc<Gateway>> {
-    Router::new()
-        .route("/memories", post(add).get(list).delete(delete_all))
-        .route("/memories/", post(add).get(list).delete(delete_all))
-        .route("/search", post(search))
-        .route("/memories/{id}", get(read).put(update).delete(delete))
-        .route("/memories/{id}/", get(read).put(update).delete(delete))
-        .route("/memories/{id}/history", get(history))
-        .route("/memories/{id}/history/", get(history))
-}
 
 #[derive(Clone, Default, Deserialize)]
 pub(crate) struct Named {
@@ -91,7 +79,7 @@ pub(crate) struct Searched {
     pub include_archived: bool,
 }
 
-async fn add(
+pub(crate) async fn add(
     State(gateway): Shared,
     Extension(caller): Extension<Caller>,
     headers: HeaderMap,
@@ -103,7 +91,6 @@ async fn add(
 
 /// Publishes messages and returns a row for each memory that they made or changed.
 pub(crate) async fn store(gateway: &Gateway, caller: &Caller, body: Added) -> Result<Vec<Value>> {
-    caller.may(Right::Write)?;
     let user = caller.user(body.user_id.as_deref())?;
     let mut metadata = texts(body.metadata.unwrap_or_default())?;
     if let Some(agent) = body.agent_id {
@@ -142,7 +129,8 @@ pub(crate) async fn store(gateway: &Gateway, caller: &Caller, body: Added) -> Re
                 ],
             )
         };
-        let receipt = gateway.calls.publish(&user, event).await?;
+        let by = By { calls: &gateway.calls, caller, user: &user, key: None };
+        let receipt = by.publish(event).await?;
         for decision in receipt["decisions"].as_array().into_iter().flatten() {
             results.extend(added(gateway, &user, decision, content));
         }
@@ -193,7 +181,7 @@ fn messages(value: Value) -> Result<Vec<Value>> {
         .collect()
 }
 
-async fn search(
+pub(crate) async fn search(
     State(gateway): Shared,
     Extension(caller): Extension<Caller>,
     Json(mut body): Json<Searched>,
@@ -211,7 +199,6 @@ pub(crate) async fn find(
     filters: &Filters,
     body: Searched,
 ) -> Result<Vec<Value>> {
-    caller.may(Right::Read)?;
     let user = caller.user(filters.user.as_deref())?;
     let request = of(
         "recall",
@@ -230,12 +217,11 @@ pub(crate) async fn find(
     Ok(memories.map(|memory| row(gateway, &user, memory)).collect())
 }
 
-async fn list(
+pub(crate) async fn list(
     State(gateway): Shared,
     Extension(caller): Extension<Caller>,
     Query(named): Query<Named>,
 ) -> Answer {
-    caller.may(Right::Read)?;
     let mut filters = Filters::default();
     filters.of_run(named.run_id);
     filters.labelled("agent_id", named.agent_id);
@@ -283,13 +269,12 @@ pub(crate) fn row(gateway: &Gateway, user: &UserKey, memory: &Value) -> Value {
     row
 }
 
-async fn delete_all(
+pub(crate) async fn delete_all(
     State(gateway): Shared,
     Extension(caller): Extension<Caller>,
     Query(named): Query<Named>,
     headers: HeaderMap,
 ) -> Answer {
-    caller.may(Right::Forget)?;
     let user = caller.user(named.user_id.as_deref())?;
     for (name, given) in [("agent_id", &named.agent_id), ("app_id", &named.app_id)] {
         if given.is_some() {
@@ -325,7 +310,7 @@ pub(crate) async fn on(
     Ok((user, result))
 }
 
-async fn read(
+pub(crate) async fn read(
     State(gateway): Shared,
     Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
@@ -335,7 +320,7 @@ async fn read(
     Ok(Json(row(&gateway, &user, &reply["memory"])))
 }
 
-async fn update(
+pub(crate) async fn update(
     State(gateway): Shared,
     Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
@@ -370,7 +355,7 @@ pub(crate) async fn change(
     Ok(())
 }
 
-async fn delete(
+pub(crate) async fn delete(
     State(gateway): Shared,
     Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
@@ -382,7 +367,7 @@ async fn delete(
     Ok(Json(json!({"message": "Memory deleted successfully"})))
 }
 
-async fn history(
+pub(crate) async fn history(
     State(gateway): Shared,
     Extension(caller): Extension<Caller>,
     Path(id): Path<String>,

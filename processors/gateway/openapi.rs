@@ -1,6 +1,7 @@
 //! The OpenAPI 3.1 document of the gateway, made from the schemas of the contract: they are JSON
 //! Schema already, so the bodies of Keepsake's own calls are the messages themselves.
 
+use crate::routes::{Answer, Needs, ROUTES, Route};
 use serde_json::{Map, Value, json};
 
 macro_rules! schemas {
@@ -64,7 +65,8 @@ const EXPLORER: [(&str, &str, Names); 8] = [
     ),
     (
         "event",
-        "An event as it was sent, while the topic has it",
+        "An event as it was sent, redacted, while the topics have it and the decisions about it. Not one \
+         that was forgotten or is off the record. Needs the right `admin`",
         &[("partition", "integer"), ("offset", "integer")],
     ),
     (
@@ -234,6 +236,20 @@ pub fn document() -> Value {
         let paths = paths.entry(path).or_insert_with(|| json!({}));
         paths[method] = mem0(method, path, summary, names);
     }
+    for route in ROUTES {
+        let Some(call) = paths.get_mut(&named(route)).and_then(|path| path.get_mut(route.method))
+        else {
+            continue;
+        };
+        if let Some(needs) = needed(route) {
+            call["description"] = needs.into();
+        }
+        if route.answer == Answer::Receipt {
+            call["responses"]["409"] = json!({"description": "nothing was done: refused by the \
+                service, or id_used: the id was used by another event", "content":
+                call["responses"]["default"]["content"]});
+        }
+    }
     json!({
         "openapi": "3.1.0",
         "info": {"title": "Keepsake gateway", "version": env!("CARGO_PKG_VERSION"),
@@ -246,6 +262,23 @@ pub fn document() -> Value {
             "key": {"type": "apiKey", "in": "header", "name": "X-API-Key"}}},
         "security": [{"bearer": []}, {"key": []}, {}],
     })
+}
+
+/// The path of a route as the document writes it.
+fn named(route: &Route) -> String {
+    route.path.replace("{*", "{")
+}
+
+fn needed(route: &Route) -> Option<&'static str> {
+    match route.needs {
+        Needs::Nothing => None,
+        Needs::Key => Some("Any key."),
+        Needs::Read => Some("Needs the right read."),
+        Needs::Write => Some("Needs the right write."),
+        Needs::Forget => Some("Needs the right forget."),
+        Needs::Admin => Some("Needs the right admin."),
+        Needs::Import => Some("Needs the right admin, or write with a key for one user."),
+    }
 }
 
 fn idempotency() -> Value {
@@ -354,6 +387,35 @@ mod tests {
             }
             Value::Array(all) => all.iter().for_each(|value| references(value, found)),
             _ => {}
+        }
+    }
+
+    /// A path with and without a slash at its end is one; so is the older path of an entity.
+    fn is_another_spelling(route: &Route) -> bool {
+        let plain = route.path.trim_end_matches('/');
+        plain != route.path && ROUTES.iter().any(|other| other.path == plain)
+            || route.path.starts_with("/v1/entities/{kind}")
+    }
+
+    #[test]
+    fn the_document_has_the_calls_of_the_table() {
+        let document = document();
+        let of = |route: &Route| &document["paths"][named(route)];
+        for route in ROUTES {
+            let is_told = route.needs != Needs::Nothing
+                && route.answer != Answer::Unsupported
+                && !route.path.starts_with("/mcp")
+                && !is_another_spelling(route);
+            let call = &of(route)[route.method];
+            assert!(!is_told || call["description"].is_string(), "{} {}", route.method, route.path);
+        }
+        for (path, calls) in document["paths"].as_object().expect("paths") {
+            for method in calls.as_object().expect("methods").keys() {
+                let is_there = ROUTES.iter().any(|route| {
+                    named(route) == *path && (route.method == method || route.method == "any")
+                });
+                assert!(is_there, "{method} {path}");
+            }
         }
     }
 

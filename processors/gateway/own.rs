@@ -2,55 +2,58 @@
 //! without `type` and `tenant`, and returns the reply of the service unchanged.
 
 use crate::door::Gateway;
-use crate::keys::{Caller, Right};
+use crate::keys::Caller;
 use crate::refusal::{Refusal, Result};
+use crate::routes::Route;
 use crate::tools::By;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::{Extension, Json};
+use domain::UserKey;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-pub async fn call(
+/// Publishes an event and returns its receipt.
+pub async fn event(
     State(gateway): State<Arc<Gateway>>,
+    Extension(route): Extension<&'static Route>,
     Extension(caller): Extension<Caller>,
-    Path(kind): Path<String>,
     headers: HeaderMap,
-    Json(mut message): Json<Value>,
+    Json(message): Json<Value>,
 ) -> Result<Json<Value>> {
+    let (user, message) = of_caller(route, &caller, message)?;
+    let key = idempotency_key(&headers);
+    let by = By { calls: &gateway.calls, caller: &caller, user: &user, key };
+    // A memory of the tenant is seen by users that a key for one user does not speak for.
+    if caller.user.is_some() {
+        if message["scope"] == "tenant" {
+            let what = "a key for one user writes no memory of the whole tenant";
+            return Err(Refusal::forbidden(what));
+        }
+        check_scopes(&by, &message, gateway.options.listed_max).await?;
+    }
+    Ok(Json(by.publish(message).await?))
+}
+
+/// Sends a request and returns its reply.
+pub async fn request(
+    State(gateway): State<Arc<Gateway>>,
+    Extension(route): Extension<&'static Route>,
+    Extension(caller): Extension<Caller>,
+    Json(message): Json<Value>,
+) -> Result<Json<Value>> {
+    let (user, message) = of_caller(route, &caller, message)?;
+    Ok(Json(gateway.calls.ask(&user, message).await?))
+}
+
+/// The user that a message is about, and the message with the type that the path names.
+fn of_caller(route: &Route, caller: &Caller, mut message: Value) -> Result<(UserKey, Value)> {
     if !message.is_object() {
         return Err(Refusal::invalid("body", "the body must be a JSON object"));
     }
-    let (right, is_event) = match kind.as_str() {
-        "turn" | "remember" | "update" | "feedback" => (Right::Write, true),
-        "forget" => (Right::Forget, true),
-        "recall" | "list" | "get" | "explain" | "stats" | "duplicates" => (Right::Read, false),
-        _ => return Err(Refusal::not_found(format!("no call is named {kind}"))),
-    };
-    caller.may(right)?;
-    // A memory of the tenant is seen by users that a key for one user does not speak for.
-    if caller.user.is_some() && message["scope"] == "tenant" {
-        return Err(Refusal::forbidden("a key for one user writes no memory of the whole tenant"));
-    }
     let user = caller.user_in("user", message["user"].as_str())?;
-    if caller.user.is_some() && is_event {
-        let by = By { calls: &gateway.calls, caller: &caller, user: &user, key: None };
-        check_scopes(&by, &message, gateway.options.listed_max).await?;
-    }
-    message["type"] = kind.into();
-    if is_event
-        && message["id"].is_null()
-        && let Some(key) = idempotency_key(&headers)
-    {
-        message["id"] = key.into();
-    }
-    let calls = &gateway.calls;
-    let reply = if is_event {
-        calls.publish(&user, message).await
-    } else {
-        calls.ask(&user, message).await
-    };
-    Ok(Json(reply?))
+    message["type"] = route.kind().into();
+    Ok((user, message))
 }
 
 /// Refuses an event about a memory of the whole tenant. What else is wrong with the memories is the
@@ -91,4 +94,16 @@ pub async fn session(
 /// was applied is a `duplicate`.
 pub fn idempotency_key(headers: &HeaderMap) -> Option<&str> {
     headers.get("idempotency-key")?.to_str().ok()
+}
+
+/// Refuses a key that could not become the id of an event: without one, a repeated call would have a
+/// second effect.
+pub fn check_key(headers: &HeaderMap) -> Result<()> {
+    match headers.get("idempotency-key").map(|key| key.to_str()) {
+        Some(Err(_)) => {
+            Err(Refusal::invalid("Idempotency-Key", "Idempotency-Key has letters beyond ASCII"))
+        }
+        Some(Ok("")) => Err(Refusal::invalid("Idempotency-Key", "Idempotency-Key is empty")),
+        _ => Ok(()),
+    }
 }

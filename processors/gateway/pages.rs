@@ -25,6 +25,9 @@ pub async fn readyz(State(gateway): State<Arc<Gateway>>) -> (StatusCode, &'stati
     if gateway.is_draining() {
         return (StatusCode::SERVICE_UNAVAILABLE, "draining\n");
     }
+    if gateway.keys.as_ref().is_some_and(|keys| !keys.are_known()) {
+        return (StatusCode::SERVICE_UNAVAILABLE, "cannot read gateway.keys\n");
+    }
     livez(State(gateway)).await
 }
 

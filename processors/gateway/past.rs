@@ -2,14 +2,15 @@
 
 use crate::backwards::{AskedPage, TopicPage};
 use crate::door::Gateway;
+use crate::hidden::{self, Sent};
 use crate::keys::{Caller, Right};
 use crate::refusal::{Refusal, Result};
 use crate::streams::{place, ranges, unavailable};
 use axum::extract::{Query, State};
 use axum::{Extension, Json};
 use client::reading::{self, OffsetRange};
-use domain::UserKey;
 use domain::fault::Fault;
+use domain::{Position, UserKey};
 use log::broker::Record;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -45,7 +46,7 @@ pub async fn decisions(
         }
         (named, _) => Some(caller.user_in("user", named.as_deref())?),
     };
-    let _place = place(&gateway)?;
+    let _place = place(&gateway, &caller)?;
     let calls = &gateway.calls;
     let read_max = gateway.options.page_records_max;
     let limit = query.limit.unwrap_or(ROWS).min(ROWS_MAX);
@@ -61,9 +62,10 @@ pub async fn decisions(
                 && user.as_ref().is_none_or(|user| decision["user"] == *user.user())
                 && partition.is_none_or(|partition| decision["event"]["partition"] == partition)
                 && (outcomes.is_empty() || outcomes.iter().any(|it| decision["outcome"] == **it));
-            is_asked.then_some(decision)
+            is_asked.then_some((decision, record.timestamp_ms))
         })
         .await?;
+    let rows = hidden::hide(&gateway, rows).await?;
     let mut reply = json!({"decisions": rows});
     if let Some(before) = before {
         reply["before"] = before.into();
@@ -77,14 +79,14 @@ pub struct EventQuery {
     offset: i64,
 }
 
-/// `GET /v1/keepsake/event`: an event as its sender wrote it, while the topic has it.
+/// `GET /v1/keepsake/event`: an event as its sender wrote it, redacted, while the topics have it and the
+/// decisions about it.
 pub async fn event(
     State(gateway): State<Arc<Gateway>>,
     Extension(caller): Extension<Caller>,
     Query(EventQuery { partition, offset }): Query<EventQuery>,
 ) -> Result<Json<Value>> {
-    caller.may(Right::Read)?;
-    let place = place(&gateway)?;
+    let place = place(&gateway, &caller)?;
     let read = tokio::task::spawn_blocking(move || {
         let _place = place;
         let (calls, topic) = (&gateway.calls, &gateway.calls.topics.events);
@@ -100,15 +102,18 @@ pub async fn event(
                 Ok(())
             })?;
         }
-        Ok(found)
+        let Some(record) = found else { return Ok(None) };
+        let said = said(&record).and_then(|event| Some((owner(&caller, &event)?, event)));
+        let Some((key, mut event)) = said else { return Ok(None) };
+        let place = Position { topic: record.topic.as_str().into(), partition, offset };
+        let sent = Sent { key: &key, event: &place, at_ms: record.timestamp_ms };
+        let shows = hidden::shows(&gateway, &sent, &mut event)?;
+        Ok(shows.then_some((event, record)))
     });
     let read = read.await.unwrap_or_else(|e| Err(Fault::retry(e.to_string())));
-    let record = read.map_err(|fault| unavailable(&fault))?;
-    let found = record.and_then(|record| Some((said(&record)?, record)));
-    let found = found.filter(|(event, _)| is_of(&caller, event));
-    let Some((event, record)) = found else {
-        let what = "the events topic has no event here that the caller may read: it may have been \
-                    deleted since, or be another user's";
+    let Some((event, record)) = read.map_err(|fault| unavailable(&fault))? else {
+        let what = "the events topic has no event here that may be shown: it may be another user's, \
+                    deleted, forgotten, off the record, or older than the decisions that are kept";
         return Err(Refusal::not_found(what));
     };
     Ok(Json(json!({"event": event, "topic": record.topic, "partition": partition,
@@ -125,14 +130,14 @@ fn said(record: &Record) -> Option<Map<String, Value>> {
     data.unwrap_or(event).as_object().cloned()
 }
 
-/// True if the value names the caller's tenant, and the caller's user if the key is for one. The key of
-/// the record proves nothing.
-fn is_of(caller: &Caller, event: &Map<String, Value>) -> bool {
+/// The user of an event, if its value names the caller's tenant, and the caller's user if the key is for
+/// one. The key of the record proves nothing.
+fn owner(caller: &Caller, event: &Map<String, Value>) -> Option<UserKey> {
     let text = |field: &str| event.get(field).and_then(Value::as_str);
     let (tenant, user) = (text("tenant").unwrap_or("default"), text("user").unwrap_or_default());
-    UserKey::new(tenant, user).is_ok()
-        && caller.tenant == tenant
-        && caller.user.as_ref().is_none_or(|own| own == user)
+    let key = UserKey::new(tenant, user).ok()?;
+    let is_own = caller.tenant == tenant && caller.user.as_ref().is_none_or(|own| own == user);
+    is_own.then_some(key)
 }
 
 #[cfg(test)]
@@ -148,8 +153,9 @@ mod tests {
         let of = |value: &[u8]| {
             let record = Record { value: Some(value.to_vec()), ..Record::default() };
             let event = said(&record);
-            [None, Some("ada"), Some("eve")]
-                .map(|user| event.as_ref().is_some_and(|event| is_of(&caller(user), event)))
+            [None, Some("ada"), Some("eve")].map(|user| {
+                event.as_ref().is_some_and(|event| owner(&caller(user), event).is_some())
+            })
         };
         let own = br#"{"tenant": "acme", "user": "ada"}"#;
         assert_eq!(of(own), [true, true, false]);

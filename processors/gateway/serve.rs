@@ -1,20 +1,57 @@
 //! Listens: binds the address, serves each connection with bounds, and drains at the end.
+//!
+//! A connection has a place. One address may hold three quarters of them, which is generous because a
+//! proxy is one address. Whoever comes beyond gets one of a few short places, that only liveness,
+//! readiness and keys with the right `admin` may use. A caller who takes nothing of an answer for
+//! `gateway.idle_ms` is cut off.
 
 use crate::Options;
+use crate::budget::{Budget, Holder, Place};
 use crate::calls::Calls;
 use crate::door::{Gateway, app};
+use axum::Router;
+use axum::http::{HeaderValue, Request, header};
+use axum::response::Response;
 use domain::fault::{Fault, Result, StopName};
+use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::http1;
+use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use std::convert::Infallible;
 use std::future::Future;
-use std::net::{SocketAddr, TcpListener};
-use std::pin::pin;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, watch};
+use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+/// Bytes of the kernel's send buffer. It is writable again when a third is free, and the caller's kernel
+/// announces room in steps of its own: measured on loopback, a write goes on after each 190 KB that the
+/// caller reads. With 7 KB/s that is within `gateway.idle_ms`. 2,000 callers who read nothing hold half
+/// a gigabyte of the kernel's memory at most, which counts for no process.
+const SEND_BUFFER: usize = 128 << 10;
+/// Longest head, and bytes of answers that a connection holds until they can be sent.
+const BUFFER_MAX: usize = 32 << 10;
+/// Age from which on a connection ends with its next answer. A caller that opens another loses
+/// milliseconds; a place that is held by dripping bytes comes back.
+const AGE_MAX: Duration = Duration::from_secs(600);
+/// Short places: each is free again after a few seconds.
+const SHORT_PLACES: usize = 64;
+/// Time in which a caller on a short place sends the head of a request, and takes the answer.
+const SHORT: Duration = Duration::from_secs(2);
+/// What one address may hold: so many times what is free, three quarters of all if it is alone.
+const PEER_TIMES: usize = 3;
+
+/// Marks a request that came on a short place.
+#[derive(Clone, Copy)]
+pub struct IsShort;
 
 /// A bound address.
 pub struct Bound {
@@ -38,6 +75,8 @@ pub fn bind(options: &Options) -> Result<Bound> {
     }
     let bound = TcpListener::bind(wanted).and_then(|listener| {
         listener.set_nonblocking(true)?;
+        // Connections inherit it.
+        rustix::net::sockopt::set_socket_send_buffer_size(&listener, SEND_BUFFER)?;
         Ok(Bound { address: listener.local_addr()?, listener })
     });
     bound.map_err(|error| {
@@ -46,56 +85,244 @@ pub fn bind(options: &Options) -> Result<Bound> {
     })
 }
 
-/// Serves until `stopped`, then finishes the requests that have begun.
+/// Serves until `stopped`, then finishes the requests that have begun, and returns the result of
+/// `stopped`.
 pub async fn run(
     bound: Bound,
     calls: Arc<Calls>,
     options: &Options,
-    stopped: impl Future<Output = ()>,
+    stopped: impl Future<Output = Result<()>>,
 ) -> Result<()> {
     let gateway = Gateway::new(calls.clone(), options, bound.address)?;
     let listener = tokio::net::TcpListener::from_std(bound.listener)
         .map_err(|e| Fault::retry(format!("listen: {e}")))?;
     let app = app(gateway.clone());
     let (drain, draining) = watch::channel(false);
-    let places = Arc::new(Semaphore::new(options.connections_max));
-    let open = places.clone();
+    let connections = Connections::new(options);
     // Owns the listener, which is closed before the calls that have begun are finished.
-    let accept = async move {
+    let accept = async {
         loop {
-            let Ok(place) = open.clone().acquire_owned().await else { return };
-            let Ok((stream, _)) = listener.accept().await else {
+            let Ok((stream, peer)) = listener.accept().await else {
                 tokio::time::sleep(ACCEPT_AGAIN).await;
                 continue;
             };
-            // Small replies go out at once.
-            let _ = stream.set_nodelay(true);
-            let service = TowerToHyperService::new(app.clone());
-            let mut draining = draining.clone();
-            let idle_max = options.idle_max;
+            let (place, is_short) = connections.place(peer.ip()).await;
+            let limits = Limits::of(options, is_short);
+            let (app, draining) = (app.clone(), draining.clone());
             tokio::spawn(async move {
-                let _place = place;
-                let mut http = http1::Builder::new();
-                // Bounds both a slow head and the pause between two requests.
-                http.timer(TokioTimer::new()).header_read_timeout(idle_max);
-                let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
-                tokio::select! {
-                    _ = &mut connection => return,
-                    _ = draining.wait_for(|is_draining| *is_draining) => {}
-                }
-                connection.as_mut().graceful_shutdown();
-                let _ = connection.await;
+                serve(stream, app, limits, draining).await;
+                drop(place);
             });
         }
     };
-    tokio::select! {
-        () = accept => {}
-        () = stopped => {}
-    }
+    let ended = tokio::select! {
+        () = accept => Ok(()),
+        ended = stopped => ended,
+    };
+    drop(listener);
     gateway.drain();
     let _ = drain.send(true);
-    let all = u32::try_from(options.connections_max).unwrap_or(u32::MAX);
-    let _ = tokio::time::timeout(options.drain_within, places.acquire_many(all)).await;
+    // The last of them is gone when nobody listens any more.
+    drop(draining);
+    let _ = tokio::time::timeout(options.drain_within, drain.closed()).await;
     calls.stop();
-    Ok(())
+    ended
+}
+
+/// The places of connections.
+struct Connections {
+    places: Arc<Budget>,
+    short: Arc<Semaphore>,
+}
+
+impl Connections {
+    fn new(options: &Options) -> Connections {
+        let places = Budget::new("connections (gateway.connections_max)", options.connections_max);
+        Connections { places, short: Arc::new(Semaphore::new(SHORT_PLACES)) }
+    }
+
+    /// Returns a place, and whether it is a short one. Waits while there is none of either.
+    async fn place(&self, peer: IpAddr) -> (Box<dyn Send>, bool) {
+        let shares = [(Holder::Peer(network(peer)), PEER_TIMES)];
+        match self.places.take_as(&shares, true, 1) {
+            Ok(place) => (Box::<Place>::new(place), false),
+            Err(_) => (Box::new(self.short.clone().acquire_owned().await), true),
+        }
+    }
+}
+
+/// The part of an address that one caller cannot choose: of an IPv6 address the first 64 bits.
+fn network(peer: IpAddr) -> IpAddr {
+    match peer.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+        address => address,
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Limits {
+    is_short: bool,
+    /// Longest wait for a head, and for progress of a write.
+    idle: Duration,
+    /// Age at which the next answer is the last one.
+    age: Duration,
+    /// Age at which a connection ends that sends no stream.
+    end: Duration,
+}
+
+impl Limits {
+    fn of(options: &Options, is_short: bool) -> Limits {
+        match is_short {
+            true => {
+                let (age, end) = (Duration::ZERO, options.reply_within + 2 * SHORT);
+                Limits { is_short, idle: SHORT.min(options.idle_max), age, end }
+            }
+            false => Limits { is_short, idle: options.idle_max, age: AGE_MAX, end: 2 * AGE_MAX },
+        }
+    }
+}
+
+async fn serve(
+    stream: TcpStream,
+    app: Router,
+    limits: Limits,
+    mut draining: watch::Receiver<bool>,
+) {
+    // Small replies go out at once.
+    let _ = stream.set_nodelay(true);
+    let began = Instant::now();
+    let is_stream = Arc::new(AtomicBool::new(false));
+    let answering = Answering {
+        inner: TowerToHyperService::new(app),
+        limits,
+        began,
+        is_stream: is_stream.clone(),
+    };
+    let mut http = http1::Builder::new();
+    // Bounds both a slow head and the pause between two requests.
+    http.timer(TokioTimer::new()).header_read_timeout(limits.idle).max_buf_size(BUFFER_MAX);
+    let io = TokioIo::new(Hasty { stream, within: limits.idle, until: None });
+    let mut connection = pin!(http.serve_connection(io, answering));
+    let mut end = pin!(sleep_until(began + limits.end));
+    let mut is_draining = false;
+    loop {
+        tokio::select! {
+            _ = &mut connection => return,
+            _ = draining.wait_for(|is_draining| *is_draining), if !is_draining => {
+                is_draining = true;
+                connection.as_mut().graceful_shutdown();
+            }
+            () = &mut end => {
+                if !is_stream.load(Ordering::Relaxed) {
+                    return;
+                }
+                end.as_mut().reset(Instant::now() + limits.idle);
+            }
+        }
+    }
+}
+
+/// The paths as one connection reaches them.
+struct Answering {
+    inner: TowerToHyperService<Router>,
+    limits: Limits,
+    began: Instant,
+    /// The answer that is sent now has no known length.
+    is_stream: Arc<AtomicBool>,
+}
+
+impl Service<Request<Incoming>> for Answering {
+    type Response = Response;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = std::result::Result<Response, Infallible>> + Send>>;
+
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        if self.limits.is_short {
+            request.extensions_mut().insert(IsShort);
+        }
+        let (answer, is_stream) = (self.inner.call(request), self.is_stream.clone());
+        let (began, age) = (self.began, self.limits.age);
+        Box::pin(async move {
+            let mut response = answer.await?;
+            if began.elapsed() >= age {
+                response
+                    .headers_mut()
+                    .insert(header::CONNECTION, HeaderValue::from_static("close"));
+            }
+            is_stream.store(response.body().size_hint().exact().is_none(), Ordering::Relaxed);
+            Ok(response)
+        })
+    }
+}
+
+/// A socket whose writes fail when the other side takes nothing for some time.
+struct Hasty {
+    stream: TcpStream,
+    within: Duration,
+    /// The end of the wait, while a write waits.
+    until: Option<Pin<Box<Sleep>>>,
+}
+
+impl Hasty {
+    fn checked(
+        &mut self,
+        written: Poll<std::io::Result<usize>>,
+        context: &mut Context<'_>,
+    ) -> Poll<std::io::Result<usize>> {
+        if written.is_ready() {
+            self.until = None;
+            return written;
+        }
+        let within = self.within;
+        let until = self.until.get_or_insert_with(|| Box::pin(sleep(within)));
+        until.as_mut().poll(context).map(|()| Err(std::io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl AsyncRead for Hasty {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Hasty {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<std::io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.checked(written, context)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[std::io::IoSlice<'_>],
+    ) -> Poll<std::io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, bytes);
+        self.checked(written, context)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
 }

@@ -5,7 +5,6 @@
 //! The offsets behind the last event may hold only markers of transactions, which nobody reads. So a
 //! partition is behind only if there is a record to be read, and the first one gives the age.
 
-use crate::backwards::{AskedPage, TopicPage};
 use crate::calls::Calls;
 use crate::door::Gateway;
 use crate::keys::{Caller, Right};
@@ -13,7 +12,6 @@ use crate::refusal::Result;
 use crate::streams::{place, ranges, unavailable};
 use axum::extract::State;
 use axum::{Extension, Json};
-use client::letter::DeadLetter;
 use client::reading::OffsetRange;
 use client::show::rfc_3339;
 use domain::UserKey;
@@ -40,17 +38,24 @@ pub async fn list(
     Extension(caller): Extension<Caller>,
 ) -> Result<Json<Value>> {
     caller.may(Right::Admin)?;
-    let _place = place(&gateway)?;
+    let _place = place(&gateway, &caller)?;
     let read_max = gateway.options.page_records_max;
-    let asked = AskedPage::new(&gateway.calls.topics.dead_letters, usize::MAX, read_max, None)?;
-    let TopicPage { rows: letters, before } =
-        asked.page(&gateway.calls, |record| Some(DeadLetter(record).origin())).await?;
+    let letters = gateway.letters.origins(&gateway.calls, read_max).await?;
     let (calls, group) = (gateway.calls.clone(), gateway.options.group.clone());
     let read = tokio::task::spawn_blocking(move || Shards::read(&calls, &group));
     let read = read.await.unwrap_or_else(|e| Err(Fault::retry(e.to_string())));
     let shards = read.map_err(|fault| unavailable(&fault))?;
-    let is_complete = before.is_none();
-    Ok(Json(shards.reply(&gateway.calls.topics.events, &letters, is_complete)))
+    let mut reply =
+        shards.reply(&gateway.calls.topics.events, &letters.letters, letters.is_complete);
+    // The admin of one tenant need not know the machines that serve all.
+    if gateway.keys.is_some() {
+        for shard in reply["shards"].as_array_mut().into_iter().flatten() {
+            if let Some(member) = shard["member"].as_object_mut() {
+                member.remove("host");
+            }
+        }
+    }
+    Ok(Json(reply))
 }
 
 /// `GET /v1/keepsake/shards/answers`.
@@ -59,7 +64,7 @@ pub async fn answers(
     Extension(caller): Extension<Caller>,
 ) -> Result<Json<Value>> {
     caller.may(Right::Admin)?;
-    let _place = place(&gateway)?;
+    let _place = place(&gateway, &caller)?;
     let (calls, topic) = (gateway.calls.clone(), gateway.calls.topics.recalls.clone());
     let read = tokio::task::spawn_blocking(move || ranges(&calls, &topic, None));
     let read = read.await.unwrap_or_else(|e| Err(Fault::retry(e.to_string())));

@@ -4,8 +4,10 @@
 //! One thread reads the decisions topic for all streams, from the time of the first on. A caller that
 //! reads too slowly misses decisions, and gets their number.
 
+use crate::budget::Place;
 use crate::calls::Calls;
 use crate::door::Gateway;
+use crate::hidden::Hidden;
 use crate::keys::{Caller, Right};
 use crate::refusal::{Refusal, Result};
 use crate::tools::of;
@@ -27,12 +29,15 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::{OwnedSemaphorePermit, broadcast};
+use tokio::sync::broadcast;
+use tokio::time::{Interval, MissedTickBehavior};
 
 /// Decisions that a stream may be behind before it misses some: about a megabyte for all streams.
 const BEHIND_MAX: usize = 1024;
 const POLL: Duration = Duration::from_millis(500);
 const POLL_AGAIN: Duration = Duration::from_millis(500);
+/// Pause between two looks whether the key of a stream is still there.
+const LOOK: Duration = Duration::from_secs(1);
 /// Memories asked for at once.
 const PAGE: usize = 100;
 
@@ -46,6 +51,8 @@ struct Decision {
     tenant: String,
     user: String,
     place: String,
+    at_ms: i64,
+    forgets: bool,
     text: String,
 }
 
@@ -55,17 +62,18 @@ pub struct Decisions(Mutex<Option<broadcast::Sender<Arc<Decision>>>>);
 
 impl Decisions {
     /// Starts the thread with the first stream.
-    fn subscribe(&self, calls: &Arc<Calls>) -> fault::Result<broadcast::Receiver<Arc<Decision>>> {
+    fn subscribe(&self, gateway: &Gateway) -> fault::Result<broadcast::Receiver<Arc<Decision>>> {
+        let Gateway { calls, hidden, .. } = gateway;
         let mut sender = self.0.lock();
         if let Some(sender) = &*sender {
             return Ok(sender.subscribe());
         }
         let (new, receiver) = broadcast::channel(BEHIND_MAX);
         let reader = at_the_end(calls)?;
-        let (calls, sending) = (calls.clone(), new.clone());
+        let (calls, hidden, sending) = (calls.clone(), hidden.clone(), new.clone());
         std::thread::Builder::new()
             .name("gateway-decisions".into())
-            .spawn(move || send_on(&calls, reader, &sending))
+            .spawn(move || send_on((&calls, &hidden), reader, &sending))
             .map_err(|e| Fault::retry(format!("start a thread: {e}")))?;
         *sender = Some(new);
         Ok(receiver)
@@ -84,15 +92,22 @@ fn at_the_end(calls: &Calls) -> fault::Result<Box<dyn Consumer>> {
 }
 
 fn send_on(
-    calls: &Calls,
+    (calls, hidden): (&Calls, &Hidden),
     mut reader: Box<dyn Consumer>,
     streams: &broadcast::Sender<Arc<Decision>>,
 ) {
     while !calls.is_stopping() {
         match reader.poll(POLL) {
             Ok(Polled::Record(record)) => {
+                let Some(decision) = decision(record) else { continue };
+                // Order matters: what is still to be sent to a slow reader is hidden from here on.
+                if decision.forgets
+                    && let Err(fault) = hidden.refresh(calls)
+                {
+                    tracing::warn!(%fault, "cannot read the receipts of erasures");
+                }
                 // Without a stream nobody receives it.
-                let _ = decision(record).map(|decision| streams.send(Arc::new(decision)));
+                let _ = streams.send(Arc::new(decision));
             }
             Ok(_) => {}
             Err(fault) => {
@@ -110,6 +125,8 @@ fn decision(record: Record) -> Option<Decision> {
         tenant: value["tenant"].as_str()?.to_owned(),
         user: value["user"].as_str()?.to_owned(),
         place: format!("{}.{}", record.partition, record.offset),
+        at_ms: record.timestamp_ms,
+        forgets: value["outcome"] == "forgotten",
         text,
     })
 }
@@ -136,10 +153,8 @@ pub fn ranges(
 }
 
 /// A stream's place among those that may run at once, held until the stream ends.
-pub fn place(gateway: &Gateway) -> Result<OwnedSemaphorePermit> {
-    gateway.streams.clone().try_acquire_owned().map_err(|_| {
-        Refusal::overloaded("as many streams run as gateway.streams_max allows: try again")
-    })
+pub fn place(gateway: &Gateway, caller: &Caller) -> Result<Place> {
+    gateway.budgets.streams.take(caller, 1)
 }
 
 pub fn unavailable(fault: &Fault) -> Refusal {
@@ -158,14 +173,17 @@ pub async fn decisions(
         caller.may(Right::Admin)?;
     }
     let user = (!everybody).then(|| caller.user_in("user", asked.user.as_deref())).transpose()?;
-    let place = place(&gateway)?;
+    let place = place(&gateway, &caller)?;
     let subscribed = gateway.clone();
-    let subscribe = move || subscribed.decisions.subscribe(&subscribed.calls);
+    let subscribe = move || subscribed.decisions.subscribe(&subscribed);
     let subscribed = tokio::task::spawn_blocking(subscribe).await;
     let receiver = subscribed.unwrap_or_else(|e| Err(Fault::retry(e.to_string())));
     let receiver = receiver.map_err(|fault| unavailable(&fault))?;
-    let about = About { tenant: caller.tenant, user: user.map(|user| user.user().to_owned()) };
-    let listening = Listening { receiver, about, gateway, _place: place };
+    let user = user.map(|user| user.user().to_owned());
+    let about = About { tenant: caller.tenant.clone(), user };
+    let mut look = tokio::time::interval(LOOK);
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let listening = Listening { receiver, about, gateway, caller, look, _place: place };
     let events = stream::unfold(listening, Listening::next);
     Ok(Sse::new(events).keep_alive(KeepAlive::default()))
 }
@@ -180,21 +198,30 @@ struct Listening {
     receiver: broadcast::Receiver<Arc<Decision>>,
     about: About,
     gateway: Arc<Gateway>,
-    _place: OwnedSemaphorePermit,
+    caller: Caller,
+    look: Interval,
+    _place: Place,
 }
 
 impl Listening {
-    /// Waits for the next decision about the user. The stream ends with the gateway.
+    /// Waits for the next decision about the user. The stream ends with the gateway, and with its key.
     async fn next(mut self) -> Option<(std::result::Result<Event, Infallible>, Listening)> {
         let mut draining = self.gateway.draining.subscribe();
         loop {
+            // Order matters: what comes at the same time as the look waits for it.
             let received = tokio::select! {
-                received = self.receiver.recv() => received,
+                biased;
                 _ = draining.wait_for(|is_draining| *is_draining) => return None,
+                _ = self.look.tick() => match self.gateway.still_admits(&self.caller) {
+                    true => continue,
+                    false => return None,
+                },
+                received = self.receiver.recv() => received,
             };
             let event = match received {
                 Ok(decision) if self.about.has(&decision) => {
-                    Event::default().event("decision").id(&decision.place).data(&decision.text)
+                    let text = self.gateway.hidden.shown(&decision.text, decision.at_ms);
+                    Event::default().event("decision").id(&decision.place).data(text)
                 }
                 Ok(_) => continue,
                 Err(broadcast::error::RecvError::Lagged(missed)) => {
@@ -223,7 +250,7 @@ pub async fn erasures(
 ) -> Result<Json<Value>> {
     caller.may(Right::Read)?;
     let user = caller.user_in("user", asked.user.as_deref())?;
-    let place = place(&gateway)?;
+    let place = place(&gateway, &caller)?;
     let read = tokio::task::spawn_blocking(move || {
         let _place = place;
         receipts(&gateway.calls, &user)
@@ -259,7 +286,7 @@ pub async fn export(
 ) -> Result<Response> {
     caller.may(Right::Read)?;
     let user = caller.user_in("user", asked.user.as_deref())?;
-    let place = place(&gateway)?;
+    let place = place(&gateway, &caller)?;
     let mut exporting = Exporting {
         lines: VecDeque::from([
             json!({"part": "user", "tenant": user.tenant(), "user": user.user()}),
@@ -268,7 +295,8 @@ pub async fn export(
         after: None,
         is_complete: false,
         memories: 0,
-        calls: gateway.calls.clone(),
+        gateway,
+        caller,
         user,
         _place: place,
     };
@@ -284,7 +312,8 @@ pub async fn export(
 }
 
 struct Exporting {
-    calls: Arc<Calls>,
+    gateway: Arc<Gateway>,
+    caller: Caller,
     user: UserKey,
     lines: VecDeque<Value>,
     /// Ids of the page that is written.
@@ -293,14 +322,14 @@ struct Exporting {
     after: Option<Value>,
     is_complete: bool,
     memories: u64,
-    _place: OwnedSemaphorePermit,
+    _place: Place,
 }
 
 impl Exporting {
     async fn list(&mut self) -> Result<()> {
         let after = self.after.take().unwrap_or_default();
         let fields = [("everything", &json!(true)), ("limit", &json!(PAGE)), ("after", &after)];
-        let page = self.calls.ask(&self.user, of("list", &fields)).await?;
+        let page = self.gateway.calls.ask(&self.user, of("list", &fields)).await?;
         let memories = page["memories"].as_array().into_iter().flatten();
         self.listed.extend(memories.map(|memory| memory["id"].clone()));
         self.after = Some(page["after"].clone()).filter(Value::is_string);
@@ -324,6 +353,9 @@ impl Exporting {
     }
 
     async fn read_on(&mut self) -> Result<()> {
+        if !self.gateway.still_admits(&self.caller) {
+            return Err(Refusal::forbidden("the key of this export was revoked"));
+        }
         let Some(id) = self.listed.pop_front() else {
             if self.after.is_some() {
                 return self.list().await;
@@ -333,7 +365,7 @@ impl Exporting {
             return Ok(());
         };
         let fields = [("memory", &id), ("history", &json!(true))];
-        match self.calls.ask(&self.user, of("get", &fields)).await {
+        match self.gateway.calls.ask(&self.user, of("get", &fields)).await {
             // Forgotten since the page was made.
             Err(refusal) if refusal.code == "not_found" => Ok(()),
             Err(refusal) => Err(refusal),

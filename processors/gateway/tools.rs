@@ -2,9 +2,11 @@
 
 use crate::calls::Calls;
 use crate::keys::{Caller, Right};
+use crate::outcome;
 use crate::refusal::{Refusal, Result};
 use domain::UserKey;
 use serde_json::{Map, Value, json};
+use uuid::Uuid;
 
 /// The name of a tool, the arguments, and the right that a caller needs.
 pub struct Tool {
@@ -173,9 +175,9 @@ impl Tool {
                         ("metadata", &it["metadata"]),
                     ],
                 );
-                Ok(decided(calls.publish(user, event).await?))
+                Ok(decided(by.publish(event).await?))
             }
-            "add_turns" => add_turns(calls, user, it).await,
+            "add_turns" => add_turns(by, it).await,
             "search_memories" => {
                 let request = of(
                     "recall",
@@ -235,12 +237,16 @@ impl Tool {
 }
 
 impl By<'_> {
-    /// Publishes an event under the key of the call.
+    /// Publishes an event under its own id, the key of the call, or a new one: without an id whoever
+    /// reads and writes the topic could have it applied twice. Returns the receipt of an event that
+    /// took effect, as the caller may see it.
     pub async fn publish(&self, mut event: Value) -> Result<Value> {
-        if let Some(key) = self.key {
-            event["id"] = key.into();
+        if event["id"].is_null() || event["id"] == "" {
+            let id = self.key.map_or_else(|| Uuid::new_v4().to_string(), str::to_owned);
+            event["id"] = id.into();
         }
-        self.calls.publish(self.user, event).await
+        let receipt = self.calls.publish(self.user, self.caller.limits(), event).await?;
+        Ok(outcome::shown(self.caller, outcome::checked(receipt)?))
     }
 
     /// Publishes an event about one memory. The service answers an event about a memory that is not
@@ -300,7 +306,7 @@ pub fn of(kind: &str, fields: &[(&str, &Value)]) -> Value {
 }
 
 /// Publishes turns in their order and returns all their decisions.
-async fn add_turns(calls: &Calls, user: &UserKey, it: &Value) -> Result<Value> {
+async fn add_turns(by: &By<'_>, it: &Value) -> Result<Value> {
     let turns = it["turns"].as_array().filter(|turns| (1..=100).contains(&turns.len()));
     let Some(turns) = turns else {
         return Err(Refusal::invalid("turns", "turns must be a list of 1 to 100 turns"));
@@ -317,7 +323,7 @@ async fn add_turns(calls: &Calls, user: &UserKey, it: &Value) -> Result<Value> {
                 ("metadata", &it["metadata"]),
             ],
         );
-        let mut receipt = decided(calls.publish(user, event).await?);
+        let mut receipt = decided(by.publish(event).await?);
         if let Value::Array(made) = receipt["decisions"].take() {
             decisions.extend(made);
         }

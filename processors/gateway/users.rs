@@ -2,7 +2,8 @@
 //! topic.
 //!
 //! One thread reads the topic from its beginning, from the first question on, and goes on until the
-//! gateway stops. Limit: about 60 bytes for each memory, at most `gateway.followed_max` of them.
+//! gateway stops. Limit: about 60 bytes for each memory, at most `gateway.followed_max` of them. With more
+//! the list says so, and some time later a question begins anew: memories may have been forgotten.
 
 use crate::calls::Calls;
 use crate::door::Gateway;
@@ -25,6 +26,8 @@ use std::time::{Duration, Instant};
 
 const POLL: Duration = Duration::from_millis(500);
 const POLL_AGAIN: Duration = Duration::from_millis(500);
+/// Pause before a topic that had too many memories is read again from its beginning, which takes seconds.
+const ANEW_AFTER: Duration = Duration::from_secs(300);
 /// Marks the records of the memories topic that are no state of a memory.
 const KIND: &str = "keepsake-record";
 
@@ -45,7 +48,9 @@ pub async fn list(
 ) -> Result<Json<Value>> {
     caller.may(Right::Read)?;
     let limit = query.limit.unwrap_or(ROWS * 2).clamp(1, ROWS_MAX);
+    let place = gateway.budgets.lookups.take(&caller, 1)?;
     let listed = tokio::task::spawn_blocking(move || {
+        let _place = place;
         let followed = gateway.users.followed(&gateway.calls, gateway.options.followed_max)?;
         Ok(followed.page(&caller, &query, limit))
     });
@@ -61,7 +66,9 @@ pub async fn tenants(
     if gateway.keys.is_some() {
         return Ok(Json(json!({"tenants": [caller.tenant]})));
     }
+    let place = gateway.budgets.lookups.take(&caller, 1)?;
     let listed = tokio::task::spawn_blocking(move || {
+        let _place = place;
         let followed = gateway.users.followed(&gateway.calls, gateway.options.followed_max)?;
         let mut tenants = followed.0.state.lock().tenants(ROWS_MAX);
         tenants.extend([caller.tenant, gateway.options.tenant.clone()]);
@@ -86,7 +93,8 @@ struct Followed {
     memories: usize,
     /// Partitions whose end as it was at the beginning is not reached.
     behind: BTreeSet<i32>,
-    is_over: bool,
+    /// Since when there are more memories than are followed.
+    over: Option<Instant>,
 }
 
 #[derive(Default)]
@@ -108,7 +116,7 @@ impl Users {
         let following = self.following(calls, memories_max).map_err(|fault| unavailable(&fault))?;
         let give_up = Instant::now() + calls.reply_within();
         let mut state = following.state.lock();
-        while !state.behind.is_empty() && !state.is_over {
+        while !state.behind.is_empty() && state.over.is_none() {
             if following.caught_up.wait_until(&mut state, give_up).timed_out() {
                 let read = state.memories;
                 let what =
@@ -116,10 +124,11 @@ impl Users {
                 return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", what));
             }
         }
-        if state.is_over {
+        if let Some(since) = state.over {
+            let again = ANEW_AFTER.saturating_sub(since.elapsed()).as_secs() + 1;
             let what = format!(
                 "the topic has more than {memories_max} memories: name the user, or raise \
-                 gateway.followed_max"
+                 gateway.followed_max; the topic is read anew in {again} s"
             );
             return Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", what));
         }
@@ -129,7 +138,8 @@ impl Users {
 
     fn following(&self, calls: &Arc<Calls>, memories_max: usize) -> fault::Result<Arc<Following>> {
         let mut begun = self.0.lock();
-        if let Some(following) = &*begun {
+        if let Some(following) = begun.as_ref().filter(|following| !following.is_stale(ANEW_AFTER))
+        {
             return Ok(following.clone());
         }
         let topic = &calls.topics.memories;
@@ -163,6 +173,11 @@ impl FollowedGuard {
 }
 
 impl Following {
+    /// True once there have been too many memories for some time.
+    fn is_stale(&self, after: Duration) -> bool {
+        self.state.lock().over.is_some_and(|since| since.elapsed() >= after)
+    }
+
     fn run(&self, calls: &Calls, mut reader: Box<dyn Consumer>, memories_max: usize) {
         while !calls.is_stopping() {
             match reader.poll(POLL) {
@@ -170,7 +185,11 @@ impl Following {
                     let mut state = self.state.lock();
                     state.apply(&record);
                     if state.memories > memories_max {
-                        *state = Followed { is_over: true, ..Followed::default() };
+                        *state = Followed { over: Some(Instant::now()), ..Followed::default() };
+                        tracing::warn!(
+                            memories_max,
+                            "more memories than gateway.followed_max: no list of users"
+                        );
                         self.caught_up.notify_all();
                         return;
                     }

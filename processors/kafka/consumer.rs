@@ -451,3 +451,50 @@ fn copied(message: &BorrowedMessage<'_>) -> Record {
         headers,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::Connection;
+    use crate::mock::Mock;
+    use log::broker::{Broker, OutgoingRecord, Polled, Start};
+    use std::time::{Duration, Instant};
+
+    const RECORDS: usize = 40;
+    const RECORD_BYTES: usize = 100 << 10;
+    const WITHIN: Duration = Duration::from_secs(30);
+
+    /// The client's own pause is a second.
+    #[test]
+    fn a_reader_whose_queue_was_full_goes_on_without_a_pause() {
+        let mock = Mock::with_topics(&["events"]);
+        let connection = |option: &str, value: &str| {
+            let options = vec![(option.to_owned(), value.to_owned())];
+            Connection { options, ..mock.connection() }
+        };
+        // Several records in a batch, of which the broker sends one at a time.
+        let writer = connection("linger.ms", "200");
+        // Full until the last record of a batch is taken.
+        let connection = connection("queued.max.messages.kbytes", "100");
+        let mut producer = writer.producer("test").expect("the broker answers");
+        let record = OutgoingRecord {
+            topic: "events".into(),
+            partition: Some(0),
+            value: Some(vec![7; RECORD_BYTES]),
+            ..OutgoingRecord::default()
+        };
+        (0..RECORDS).for_each(|_| producer.send(&record).expect("room"));
+        producer.flush(WITHIN).expect("the broker answers");
+        let mut reader = connection.reader_without_group("test", "events").expect("a client");
+        reader.assign(&[(0, Start::Beginning)]).expect("the partition exists");
+        let (mut read, mut last, mut longest) = (0, None::<Instant>, Duration::ZERO);
+        let began = Instant::now();
+        while read < RECORDS {
+            assert!(began.elapsed() < WITHIN, "{read} of {RECORDS} records");
+            if let Polled::Record(_) = reader.poll(Duration::from_millis(50)).expect("answers") {
+                longest = last.map_or(longest, |last| longest.max(last.elapsed()));
+                (read, last) = (read + 1, Some(Instant::now()));
+            }
+        }
+        assert!(longest < Duration::from_millis(900), "{longest:?}");
+    }
+}

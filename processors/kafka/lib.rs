@@ -20,6 +20,8 @@ mod partition_log;
 mod producer;
 mod reach;
 mod rejoin;
+mod reporting;
+mod reserved;
 mod throttle;
 mod token;
 mod topic_facts;
@@ -42,6 +44,9 @@ use rdkafka::producer::BaseProducer;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use reach::QUIET;
 use rejoin::RejoiningConsumer;
+use reporting::Reports;
+pub use reporting::{NotWritten, ReportingProducer};
+pub use reserved::reserved;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -128,7 +133,10 @@ impl Connection {
             .set("isolation.level", DECIDED)
             .set("partition.assignment.strategy", "cooperative-sticky")
             // At most 16 MiB are fetched ahead over all partitions: two batches of ingest.
-            .set("queued.max.messages.kbytes", "16384");
+            .set("queued.max.messages.kbytes", "16384")
+            // A full queue is looked at again after this time. A reader empties 16 MiB in about
+            // 50 ms; with the client's own second it then waited for the rest.
+            .set("fetch.queue.backoff.ms", "10");
         config
     }
 
@@ -182,6 +190,26 @@ impl Connection {
         self.producer_of(config)
     }
 
+    /// Creates an idempotent producer for callers that wait: it tries again within the time, and
+    /// calls `failed` for a record that is not delivered with the value of the header.
+    pub fn reporting_producer(
+        &self,
+        client_id: &str,
+        within: Duration,
+        header: &'static str,
+        failed: impl Fn(&[u8], NotWritten) + Send + Sync + 'static,
+    ) -> Result<ReportingProducer> {
+        let mut config = self.writer(client_id);
+        config.set("message.timeout.ms", within.as_millis().to_string());
+        let producer: BaseProducer<Reports> = self
+            .finished(config)
+            .create_with_context(Reports::new(header, Box::new(failed)))
+            .map_err(|e| refused("creates a producer", &e))?;
+        // Fetches a token for the log-in, if there is one.
+        producer.poll(Duration::ZERO);
+        Ok(ReportingProducer(producer))
+    }
+
     /// Opens a log for a thread that serves other partitions, too: a partition without a leader is
     /// a fault at once.
     pub fn impatient_log(&self, topic: &str) -> Result<Arc<dyn Log>> {
@@ -225,6 +253,14 @@ impl Connection {
     pub fn all_offsets(&self, topic: &str, partitions: i32) -> Result<Vec<(i64, i64)>> {
         let probe = self.probe(UNDECIDED)?;
         (0..partitions).map(|partition| watermarks(&probe, topic, partition, OFFSETS)).collect()
+    }
+
+    /// Returns the last stable offset of each of these partitions: all transactions before it are
+    /// decided.
+    pub fn stable_ends(&self, topic: &str, partitions: &[i32]) -> Result<Vec<i64>> {
+        let probe = self.probe(DECIDED)?;
+        let end = |partition: &i32| Ok(watermarks(&probe, topic, *partition, OFFSETS)?.1);
+        partitions.iter().map(end).collect()
     }
 
     /// Returns the offsets that a group has committed of these partitions. A partition without one
@@ -330,10 +366,8 @@ impl Broker for Connection {
         // at another would lose the records between.
         config.set("auto.offset.reset", "error");
         config
-            // The partitions are read in turn: at most 1 MiB is fetched ahead of each, and one that
-            // was full is fetched again soon.
-            .set("queued.max.messages.kbytes", "1024")
-            .set("fetch.queue.backoff.ms", "10");
+            // The partitions are read in turn: at most 1 MiB is fetched ahead of each.
+            .set("queued.max.messages.kbytes", "1024");
         if !self.options.iter().any(|(option, _)| option == INSTANCE_ID) {
             config
                 .set("session.timeout.ms", SESSION_MS.to_string())

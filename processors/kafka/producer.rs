@@ -15,6 +15,7 @@ use rdkafka::message::{
 };
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _, ProducerContext};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -29,25 +30,51 @@ pub struct Deliveries {
     /// The right that was missing.
     denied: Mutex<Option<RDKafkaErrorCode>>,
     last: Mutex<String>,
-    /// Bytes of the offered records that are not acknowledged yet, by topic.
-    waiting: Mutex<BTreeMap<String, usize>>,
+    waiting: Mutex<Waiting>,
     refused: Mutex<Vec<RefusedRecord>>,
+}
+
+/// Bytes of the offered records that are not acknowledged yet.
+#[derive(Default)]
+struct Waiting {
+    topics: BTreeMap<String, usize>,
+    /// By topic and tenant, the part of the key before the user.
+    tenants: BTreeMap<(String, Vec<u8>), usize>,
+}
+
+fn tenant(key: Option<&[u8]>) -> Vec<u8> {
+    key.unwrap_or_default().split(|byte| *byte == b'/').next().unwrap_or_default().to_vec()
+}
+
+/// Takes bytes from a count, and forgets a count of none.
+fn take<K: Ord>(counts: &mut BTreeMap<K, usize>, key: K, bytes: usize) {
+    if let Entry::Occupied(mut count) = counts.entry(key) {
+        *count.get_mut() = count.get().saturating_sub(bytes);
+        if *count.get() == 0 {
+            count.remove();
+        }
+    }
 }
 
 /// Bytes that a queued record costs besides its value.
 const RECORD_BYTES: usize = 1024;
 
 impl Deliveries {
-    /// Counts an offered record, unless there is no room.
-    fn has_room(&self, topic: &str, bytes: usize, room: Room) -> bool {
+    /// Counts an offered record, unless there is no room. A tenant may have as many bytes waiting as
+    /// its topic has left, so that one whose answers are long leaves room for the others.
+    fn has_room(&self, topic: &str, key: Option<&[u8]>, bytes: usize, room: Room) -> bool {
         let mut waiting = self.waiting.lock();
-        let all: usize = waiting.values().sum();
-        let of_topic = waiting.get(topic).copied().unwrap_or(0);
+        let all: usize = waiting.topics.values().sum();
+        let of_topic = waiting.topics.get(topic).copied().unwrap_or(0);
+        let owner = (topic.to_owned(), tenant(key));
+        let of_tenant = waiting.tenants.get(&owner).copied().unwrap_or(0);
         // A record alone always has room, however long it is.
         let fits = (of_topic == 0 || of_topic + bytes <= room.a_topic)
+            && (of_tenant == 0 || of_tenant + bytes <= room.a_topic.saturating_sub(of_topic))
             && (all == 0 || all + bytes <= room.all_topics);
         if fits {
-            *waiting.entry(topic.to_owned()).or_default() += bytes;
+            *waiting.topics.entry(topic.to_owned()).or_default() += bytes;
+            *waiting.tenants.entry(owner).or_default() += bytes;
         }
         fits
     }
@@ -58,13 +85,13 @@ impl Deliveries {
     }
 
     /// Takes a record from the count. Returns false for a record that was not offered.
-    fn left(&self, topic: &str, bytes: usize) -> bool {
+    fn left(&self, topic: &str, key: Option<&[u8]>, bytes: usize) -> bool {
         let mut waiting = self.waiting.lock();
-        let Some(count) = waiting.get_mut(topic) else { return false };
-        *count = count.saturating_sub(bytes);
-        if *count == 0 {
-            waiting.remove(topic);
+        if !waiting.topics.contains_key(topic) {
+            return false;
         }
+        take(&mut waiting.topics, topic.to_owned(), bytes);
+        take(&mut waiting.tenants, (topic.to_owned(), tenant(key)), bytes);
         true
     }
 
@@ -126,7 +153,7 @@ impl ProducerContext for ProducerCallbacks {
         }
         let (Ok(message) | Err((_, message))) = result;
         let bytes = message.payload_len() + RECORD_BYTES;
-        let was_offered = self.deliveries.left(message.topic(), bytes);
+        let was_offered = self.deliveries.left(message.topic(), message.key(), bytes);
         if let Err((error, message)) = result {
             if was_offered
                 && let Some(why) = refusal(error)
@@ -208,11 +235,11 @@ impl Producer for KafkaProducer {
 
     fn offer(&mut self, outgoing: &OutgoingRecord, room: Room) -> Result<bool> {
         let bytes = outgoing.value.as_ref().map_or(0, Vec::len) + RECORD_BYTES;
-        if !self.deliveries.has_room(&outgoing.topic, bytes, room) {
+        if !self.deliveries.has_room(&outgoing.topic, outgoing.key.as_deref(), bytes, room) {
             return Ok(false);
         }
         let Err((error, _)) = self.producer.send(record(outgoing)) else { return Ok(true) };
-        self.deliveries.left(&outgoing.topic, bytes);
+        self.deliveries.left(&outgoing.topic, outgoing.key.as_deref(), bytes);
         if let Some(why) = refusal(&error) {
             let record = OutgoingRecord { value: None, ..outgoing.clone() };
             return Ok(self.deliveries.refuse(RefusedRecord { record, why }));
@@ -283,7 +310,7 @@ fn too_large(what: &str) -> Fault {
     )
 }
 
-fn record(outgoing: &OutgoingRecord) -> BaseRecord<'_, [u8], [u8]> {
+pub fn record(outgoing: &OutgoingRecord) -> BaseRecord<'_, [u8], [u8]> {
     let mut record = BaseRecord::to(&outgoing.topic);
     record.partition = outgoing.partition;
     record.timestamp = outgoing.timestamp_ms;
@@ -299,4 +326,24 @@ fn record(outgoing: &OutgoingRecord) -> BaseRecord<'_, [u8], [u8]> {
         );
     }
     record
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tenant_with_long_replies_leaves_room_for_those_of_others() {
+        let deliveries = Deliveries::default();
+        let room = Room { a_topic: 100, all_topics: 300 };
+        let offer =
+            |key: &str, bytes| deliveries.has_room("k.replies", Some(key.as_bytes()), bytes, room);
+        let long = (0..20).filter(|n| offer(&format!("acme/{n}"), 10)).count();
+        assert_eq!((long, offer("else/ada", 10), offer("else/ada", 10)), (5, true, true));
+        for _ in 0..long {
+            assert!(deliveries.left("k.replies", Some(b"acme/ada"), 10));
+        }
+        assert!(offer("acme/ada", 40), "what was acknowledged is free again");
+        assert!(!deliveries.left("k.others", Some(b"acme/ada"), 10));
+    }
 }

@@ -4,6 +4,7 @@
 use super::eval::data;
 use super::eval::harness::{Kit, Life, event};
 use clap::Args;
+use client::erased::Erasures;
 use client::reading;
 use client::show::{self, Output};
 use domain::fault::Result;
@@ -12,7 +13,7 @@ use log::broker::Record;
 use serde_json::{Value, json};
 use service::config::Config;
 use service::profile::Profiles;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use text::shortened;
@@ -66,8 +67,10 @@ impl WhatIfCommand {
             record.offset = offset as i64;
         }
         let kit = Kit::open(config, &self.cache)?;
-        let other = turn_outcomes(&kit, &Profiles::only(&self.profile)?, records.clone())?;
-        let current = turn_outcomes(&kit, &kit.profiles, records)?;
+        let (current, withheld) = turn_outcomes(&kit, &kit.profiles, records.clone())?;
+        // The other profile may not follow the wish of a user that something is off the record.
+        records.retain(|record| !withheld.contains(&record.offset));
+        let (other, _) = turn_outcomes(&kit, &Profiles::only(&self.profile)?, records)?;
         let comparison = ProfileComparison::of(current, other);
         match output {
             Output::Json => println!("{}", comparison.json(config, &self.profile)),
@@ -90,6 +93,9 @@ impl WhatIfCommand {
             records.push(record);
             Ok(())
         })?;
+        let mut erasures = Erasures::default();
+        erasures.read_all(&connection, config)?;
+        records.retain(|record| !erasures.cover_record(record));
         records.sort_by_key(|record| (record.timestamp_ms, record.partition, record.offset));
         Ok(records)
     }
@@ -126,7 +132,8 @@ struct TurnOutcome {
     at: Time,
 }
 
-/// Ingests the records under a profile; returns the outcome of each turn by offset.
+/// Ingests the records under a profile; returns the outcome of each turn by offset, and the offsets of
+/// the events whose words must not be shown.
 ///
 /// Other events, such as `remember`, are ingested too and left out of the comparison: every profile
 /// keeps them.
@@ -134,11 +141,15 @@ fn turn_outcomes(
     kit: &Kit,
     profiles: &Profiles,
     records: Vec<Record>,
-) -> Result<BTreeMap<i64, TurnOutcome>> {
+) -> Result<(BTreeMap<i64, TurnOutcome>, BTreeSet<i64>)> {
     let encoder = kit.encoder();
     let decisions = Life::begin(kit, profiles, &encoder, "")?.apply(records)?;
     let mut turns: BTreeMap<i64, TurnOutcome> = BTreeMap::new();
+    let mut withheld = BTreeSet::new();
     for decision in decisions {
+        if decision.withheld {
+            withheld.insert(decision.event.offset);
+        }
         let kept = decision.outcome.keeps();
         if !kept && decision.outcome != Outcome::Dropped {
             continue;
@@ -154,7 +165,7 @@ fn turn_outcomes(
             }
         }
     }
-    Ok(turns)
+    Ok((turns, withheld))
 }
 
 #[derive(Default)]

@@ -178,6 +178,7 @@ pub struct Feedback {
 pub struct Prune {
     pub memories: Option<Vec<Seen>>,
     pub erase: Option<bool>,
+    pub idle: Option<Vec<Idle>>,
     pub reason: Option<String>,
 }
 
@@ -221,6 +222,14 @@ pub struct Fact<'a> {
     pub turns: &'a [usize],
 }
 
+/// A session whose context window is too old, with the time of its last turn in milliseconds.
+#[derive(Debug, Deserialize, Serialize)]
+pub struct Idle {
+    pub session: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_at: Option<i64>,
+}
+
 /// An event that Keepsake writes to itself.
 #[derive(Debug, Default, Serialize)]
 pub struct OwnEvent<'a> {
@@ -239,6 +248,8 @@ pub struct OwnEvent<'a> {
     pub memories: Option<Listing>,
     #[serde(skip_serializing_if = "is_false")]
     pub erase: bool,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub idle: Vec<Idle>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub left: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -413,6 +424,14 @@ pub struct Decision<'a> {
     pub at: Moment,
     #[serde(skip_serializing_if = "is_false")]
     pub misrouted: bool,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    pub warnings: &'a [String],
+    /// For a duplicate: the id came first with an event of another type or target.
+    #[serde(skip_serializing_if = "is_false")]
+    pub of_other_event: bool,
+    /// True if the words of the event must not be shown.
+    #[serde(skip_serializing_if = "is_false")]
+    pub withheld: bool,
     /// True for a judgement of the shadow profile, which is not applied.
     #[serde(skip_serializing_if = "is_false")]
     pub shadow: bool,
@@ -432,11 +451,25 @@ pub struct Erasure<'a> {
     pub count: usize,
     pub left: usize,
     pub texts: Vec<ErasedText>,
-    /// Texts beyond the limit of one receipt.
+    /// The turns that the texts came from, with those of which no memory was made.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub turns: Vec<ErasedTurns<'a>>,
+    /// Texts and turns beyond the limit of one receipt.
     #[serde(skip_serializing_if = "is_zero")]
     pub unlisted: usize,
+    /// HMAC-SHA256 of the names of sessions, as of the texts.
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    pub sessions: &'a [String],
     pub places: &'a [Place],
     pub at: Moment,
+}
+
+/// Turns of one partition of the events topic.
+#[derive(Debug, Serialize)]
+pub struct ErasedTurns<'a> {
+    pub topic: &'a str,
+    pub partition: i32,
+    pub offsets: Vec<i64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -546,18 +579,18 @@ pub const ECHOED: [&str; 4] =
 
 /// A reply: type and status, the body, and the freshness of the data.
 #[derive(Debug, Serialize)]
-pub struct Reply<B: Serialize> {
+pub struct Reply<'a, B: Serialize> {
     #[serde(rename = "type")]
     pub name: &'static str,
     pub status: &'static str,
     #[serde(flatten)]
     pub body: B,
     #[serde(flatten)]
-    pub freshness: Freshness,
+    pub freshness: Freshness<'a>,
 }
 
 #[derive(Debug, Serialize)]
-pub struct Freshness {
+pub struct Freshness<'a> {
     pub applied_offset: i64,
     pub stale: bool,
     pub took_us: u64,
@@ -565,6 +598,8 @@ pub struct Freshness {
     pub partial: bool,
     #[serde(skip_serializing_if = "is_false")]
     pub misrouted: bool,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    pub warnings: &'a [String],
 }
 
 #[derive(Debug, Serialize)]

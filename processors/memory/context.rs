@@ -10,7 +10,7 @@ use crate::Rules;
 use domain::fault::{Reject, RejectCode, Result};
 use domain::{
     CosineScale, Decision, Event, Kind, Memory, MemoryId, NeighbourTurns, Outcome, Position, Role,
-    Scope, SigningKey, UserKey, Vector,
+    Scope, SigningKey, Time, UserKey, Vector,
 };
 use text::Rarity;
 
@@ -24,6 +24,8 @@ pub struct Settings<'a> {
     pub forget_query_max: usize,
     pub forget_memories_max: usize,
     pub history_max: usize,
+    /// Bytes of the earlier contents of one memory.
+    pub history_bytes_max: usize,
     pub forget: ForgetLimits,
     /// Live memories that the tenant may have on this shard, if they are limited.
     pub memories_max: Option<u64>,
@@ -31,6 +33,8 @@ pub struct Settings<'a> {
     pub marks: &'a SigningKey,
     /// Milliseconds by which an event may be signed before an earlier event of its user.
     pub signed_age_ms_max: i64,
+    /// Milliseconds by which the time of an event may be after that of its record.
+    pub at_ahead_ms_max: i64,
 }
 
 #[derive(Clone, Copy)]
@@ -67,6 +71,13 @@ impl<'a> Context<'a> {
     /// partition, the only one that answers.
     pub fn is_misrouted(&self) -> bool {
         self.event.source.partition != self.partition
+    }
+
+    /// True if no event before this one can have been of that time: an older version of Keepsake
+    /// believed any `at`. Such a memory is not the latest word on its fact.
+    pub fn is_false_time(&self, time: Time) -> bool {
+        let recorded = self.sent.at;
+        recorded.0 > 0 && time.ms_since(recorded) > self.settings.at_ahead_ms_max
     }
 
     /// True if this partition gives the changes of the tenant's memories their order.
@@ -193,11 +204,19 @@ impl<'a> Context<'a> {
             memory: None,
             related: Vec::new(),
             left: None,
+            of_other_event: false,
             salt: None,
             profile: self.rules.name.clone(),
             at: event.at,
             misrouted: self.is_misrouted(),
+            warnings: event.warnings.clone(),
+            withheld: false,
         }
+    }
+
+    /// A decision about an event whose words must not be shown.
+    pub fn withholding(&self, outcome: Outcome, reason: impl Into<String>) -> Decision {
+        Decision { withheld: true, ..self.decision(outcome, reason) }
     }
 
     /// A decision about this event and one memory.

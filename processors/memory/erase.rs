@@ -24,18 +24,19 @@ pub fn erase(
     doomed: Vec<Memory>,
 ) -> Result<Vec<Memory>> {
     let repeated = Repeated::of(cx, staged, key, &doomed)?;
-    let Removed { memories, mut freed, .. } = remove(cx, staged, handled, key, doomed)?;
-    for memory in &memories {
-        staged.forget_window(key, memory.session.as_deref());
-    }
-    repeated.forget(cx, staged, key)?;
-    let successors: Successors = memories.iter().map(|one| (one.id, one.superseded_by)).collect();
+    let Removed { memories, mut freed, .. } =
+        remove(cx, staged, handled, key, doomed, Some(&repeated))?;
+    let sessions: HashSet<_> = memories.iter().map(|memory| memory.session.as_deref()).collect();
+    sessions.into_iter().for_each(|session| staged.forget_window(key, session));
+    repeated.forget_said(cx, staged, key)?;
+    let mut successors: Successors =
+        memories.iter().map(|one| (one.id, one.superseded_by)).collect();
     // The last value first, which may close those before it.
     freed.sort_by_key(|(memory, _)| Reverse(memory.valid_from));
     for (memory, closer) in freed {
         // Read again, because one before this may have changed it.
         let Some(memory) = staged.memory(key, memory.id)? else { continue };
-        slots::reopen(cx, staged, memory, closer, next_left(closer, &successors))?;
+        slots::reopen(cx, staged, memory, closer, next_left(closer, &mut successors))?;
     }
     Ok(memories)
 }
@@ -75,21 +76,13 @@ impl Repeated {
         Ok(repeated)
     }
 
-    fn forget(&self, cx: &Context<'_>, staged: &mut Staged<'_>, key: &UserKey) -> Result<()> {
+    /// Clears the context windows that repeat an erased memory.
+    fn forget_said(&self, cx: &Context<'_>, staged: &mut Staged<'_>, key: &UserKey) -> Result<()> {
         if self.texts.is_empty() && self.vectors.is_empty() {
             return Ok(());
         }
-        let mut beside = Vec::new();
-        staged.memories(key, &mut |mut memory| {
-            let around = &mut memory.around;
-            if around.forget(|turn| self.are_in(&turn.words, &turn.vector, cx.settings.spread)) {
-                beside.push(memory);
-            }
-            true
-        })?;
-        put_changed(cx, staged, beside);
         let spread = cx.settings.spread;
-        staged.forget_said(key, &|said| self.are_in(&said.content, &said.vector, spread))
+        staged.forget_said(key, &|said| self.are_in(&said.content, &said.vector, spread)).map(drop)
     }
 
     fn are_in(&self, words: &str, vector: &Vector, spread: CosineScale) -> bool {
@@ -104,14 +97,18 @@ impl Repeated {
 type Successors = HashMap<MemoryId, Option<MemoryId>>;
 
 /// Returns the first memory after `closer` that is not erased, of those that closed each other.
-fn next_left(closer: MemoryId, erased: &Successors) -> Option<MemoryId> {
-    let mut next = closer;
+/// Shortens the chain, so that the thousand memories of a chain are followed once, not by each.
+fn next_left(closer: MemoryId, erased: &mut Successors) -> Option<MemoryId> {
+    let mut passed = Vec::new();
+    let mut next = Some(closer);
     // At most as many steps as memories, because two may have closed each other.
-    for _ in erased {
-        let Some(successor) = erased.get(&next) else { break };
-        next = (*successor)?;
+    for _ in 0..erased.len() {
+        let Some(successor) = next.and_then(|next| erased.get(&next)) else { break };
+        passed.extend(next);
+        next = *successor;
     }
-    Some(next)
+    erased.extend(passed.into_iter().map(|id| (id, next)));
+    next
 }
 
 /// Erases memories whose time is over. A memory that one of them had closed stays closed, since
@@ -124,7 +121,7 @@ pub fn erase_outlived(
     key: &UserKey,
     doomed: Vec<Memory>,
 ) -> Result<Vec<Memory>> {
-    let Removed { memories, sources, .. } = remove(cx, staged, handled, key, doomed)?;
+    let Removed { memories, sources, .. } = remove(cx, staged, handled, key, doomed, None)?;
     staged.forget_said(key, &|said| {
         said.source.as_ref().is_some_and(|source| sources.contains(source))
     })?;
@@ -145,6 +142,7 @@ fn remove(
     handled: &mut Handled,
     key: &UserKey,
     mut doomed: Vec<Memory>,
+    repeated: Option<&Repeated>,
 ) -> Result<Removed> {
     let gone: BTreeSet<MemoryId> = doomed.iter().map(|memory| memory.id).collect();
     let mut sources: HashSet<Position> =
@@ -164,7 +162,13 @@ fn remove(
                 return true;
             }
             // The memories of later turns hold the words and the vector of the erased turn.
-            let was_beside = memory.around.forget(|beside| sources.contains(&beside.source));
+            // So do those of turns that only repeated it.
+            let was_beside = memory.around.forget(|beside| {
+                sources.contains(&beside.source)
+                    || repeated.is_some_and(|repeated| {
+                        repeated.are_in(&beside.words, &beside.vector, cx.settings.spread)
+                    })
+            });
             if memory.covers.iter().any(|id| gone.contains(id)) {
                 covering.push(memory);
             } else if mentions(&memory, &gone) {
@@ -178,7 +182,7 @@ fn remove(
     // Rare, so only then everything is read again: what covers such a fact goes too.
     if !extracted.is_empty() {
         doomed.append(&mut extracted);
-        return remove(cx, staged, handled, key, doomed);
+        return remove(cx, staged, handled, key, doomed, repeated);
     }
     doomed.append(&mut covering);
     put_changed(cx, staged, beside);
@@ -194,13 +198,12 @@ fn remove(
         if memory.covers.iter().any(|id| gone.contains(id)) {
             plan_again(staged, key, memory)?;
         }
-        slots::release(staged, memory)?;
         // Only judged turns were counted, see `Learned`.
         if memory.surprise.is_some() && memory.role == Role::User {
             staged.remove_own_words(key, &Words::of(&memory.content).stems())?;
         }
-        staged.remove_memory(&memory.key, memory.id)?;
     }
+    staged.remove_memories(key, &doomed.iter().map(|memory| memory.id).collect())?;
     for memory in &doomed {
         free_compressed(cx, staged, key, memory)?;
     }

@@ -22,6 +22,8 @@ pub struct Handled {
     pub rejected: Option<Reject>,
     /// Decisions that refuse a memory because the tenant has as many as its quota allows.
     pub over_quota: usize,
+    /// Links of memories that were left out, because a memory has a limited number.
+    pub links_cut: usize,
     /// Copies of the record for other partitions, in this order.
     pub copies: Vec<(i32, ForwardReason)>,
     /// Memories of an event that was sent on: with them the id is remembered before the decision.

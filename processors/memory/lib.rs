@@ -18,6 +18,7 @@ mod quota;
 pub mod ranking;
 pub mod reads;
 pub mod rules;
+mod seen;
 mod shadow;
 mod signed;
 pub mod staged;
@@ -32,7 +33,7 @@ pub use policy::Policy;
 pub use prepared::{Command, Part, Prepared, PreparedTurn};
 pub use reads::{Neighbours, Reads, SeenBefore, Session, SlotHolder};
 pub use rules::Rules;
-pub use staged::Staged;
+pub use staged::{LINKS_MAX, Staged};
 
 use domain::fault::Result;
 use domain::{Decision, Event, Forget, MemoryId, Outcome};
@@ -76,6 +77,11 @@ pub fn apply(
     if handled.rejected.is_none() {
         signed::note(cx, staged)?;
     }
+    handled.links_cut = staged.take_links_cut();
+    if handled.links_cut > 0 {
+        let cut = format!("{} links left out: a memory has {LINKS_MAX}", handled.links_cut);
+        handled.decisions.iter_mut().for_each(|decision| decision.warnings.push(cut.clone()));
+    }
     if !prepared.is_home {
         // The user's own partition publishes the decisions and remembers the id.
         handled.decisions.clear();
@@ -101,7 +107,7 @@ pub fn apply(
 fn handle(cx: &Context<'_>, staged: &mut Staged<'_>, shadow: Option<&Rules>) -> Result<Handled> {
     let event: &Event<Command> = cx.event;
     if cx.part == Part::First && is_straggler(cx, staged)? {
-        let refused = cx.decision(Outcome::Refused, straggler::REASON);
+        let refused = cx.withholding(Outcome::Refused, straggler::REASON);
         return Ok(Handled { decisions: vec![refused], ..Handled::default() });
     }
     // Order matters: a dead letter would hold the words that a `forget` covers.
@@ -118,11 +124,11 @@ fn handle(cx: &Context<'_>, staged: &mut Staged<'_>, shadow: Option<&Rules>) -> 
         Command::Feedback { memories, signal } => {
             feedback::feedback(cx, staged, memories, *signal)?
         }
-        Command::Prune { memories, reason, erases: false } => {
+        Command::Prune { memories, reason, erases: false, .. } => {
             prune::prune(cx, staged, memories, reason)?
         }
-        Command::Prune { memories, reason, erases: true } => {
-            prune::erase(cx, staged, memories, reason)?
+        Command::Prune { memories, reason, erases: true, idle } => {
+            prune::erase(cx, staged, memories, idle, reason)?
         }
         Command::Summary { content, vector, covers, compresses_as, made } => {
             let proposed = summary::Proposed { content, vector, covers, made: made.as_ref() };
@@ -185,8 +191,14 @@ fn duplicate(cx: &Context<'_>, staged: &mut Staged<'_>) -> Result<Option<Decisio
         return Ok(None);
     }
     let source = &seen.source;
-    let reason =
-        format!("the same id came with offset {} of partition {}", source.offset, source.partition);
+    let is_other = seen.tag != 0 && seen.tag != seen::tag(&cx.event.action);
+    let place = format!("offset {} of partition {}", source.offset, source.partition);
+    if is_other {
+        let reason = format!("the id was used by another event, at {place}: nothing is changed");
+        let decision = cx.decision(Outcome::Duplicate, reason);
+        return Ok(Some(Decision { of_other_event: true, ..decision }));
+    }
+    let reason = format!("the same id came with {place}");
     let forgets_at = match &cx.event.action {
         Command::Forget { forget: Forget::Rest(rest), .. } => Some(&rest.continues),
         Command::Forget { .. } => Some(source),
@@ -203,5 +215,6 @@ fn duplicate(cx: &Context<'_>, staged: &mut Staged<'_>) -> Result<Option<Decisio
 
 fn remember_id(cx: &Context<'_>, staged: &mut Staged<'_>, memories: Vec<MemoryId>) -> Result<()> {
     let Some(id) = &cx.event.id else { return Ok(()) };
-    staged.put_seen(cx.key(), id, &SeenBefore { source: cx.source().clone(), memories })
+    let (source, tag) = (cx.source().clone(), seen::tag(&cx.event.action));
+    staged.put_seen(cx.key(), id, &SeenBefore { source, memories, tag })
 }

@@ -99,6 +99,13 @@ pub trait Policy: Any + Send + Sync {
         REPEATED_COSINE
     }
 
+    /// The kinds that stand first, outside the order by relevance, or that a prompt presents as an
+    /// instruction or as the user's identity. A tenant memory of another user is recalled as a plain
+    /// fact instead, unless the profile names its author as a writer.
+    fn ruling_kinds(&self) -> &'static [&'static str] {
+        &RULING_KINDS
+    }
+
     /// The factor on a superseded memory when a cross-encoder reorders the answer.
     fn superseded_factor(&self) -> f32 {
         1.0
@@ -114,6 +121,9 @@ pub trait Policy: Any + Send + Sync {
 /// The least cosine of repetitions for a policy whose document names none, as in the default
 /// profile.
 pub const REPEATED_COSINE: f32 = 0.95;
+
+/// The ruling kinds of a policy whose document names none, and of every template.
+pub const RULING_KINDS: [&str; 2] = ["instruction", "preference"];
 
 /// The room that an answer has.
 pub struct Room<'a> {

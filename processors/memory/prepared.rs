@@ -2,8 +2,8 @@
 //! that is compared by meaning carries its vector.
 
 use domain::{
-    Category, Event, Extracted, Forget, Kind, Made, MemoryId, MemoryVersion, Remember, Revise,
-    Signal, Time, Turn, Update, Vector,
+    Category, Event, Extracted, Forget, IdleSession, Kind, Made, MemoryId, MemoryVersion, Remember,
+    Revise, Signal, Time, Turn, Update, Vector,
 };
 use text::split::Candidate;
 
@@ -62,6 +62,7 @@ pub enum Command {
         memories: Vec<MemoryVersion>,
         reason: String,
         erases: bool,
+        idle: Vec<IdleSession>,
     },
     Summary {
         content: String,

@@ -135,8 +135,6 @@ pub struct Ranked {
     pub terms: Vec<(&'static str, f32)>,
     /// For a revised memory: the day and the words of the revision.
     pub note: Option<String>,
-    /// A memory of the tenant by another user, whom the profile does not name as a writer.
-    pub by_stranger: bool,
 }
 
 impl Ranked {
@@ -156,7 +154,6 @@ impl Ranked {
             relevance: None,
             terms,
             note: None,
-            by_stranger: false,
         }
     }
 }

@@ -6,7 +6,7 @@ use domain::fault::Result;
 use domain::{
     ContextTurn, Memory, MemoryId, Position, Role, Time, UserKey, UserWordCounts, Vector,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Progress of a session.
@@ -25,6 +25,8 @@ pub struct Session {
 pub struct SeenBefore {
     pub source: Position,
     pub memories: Vec<MemoryId>,
+    /// Type and target of the event (`memory/seen.rs`); 0 if an older version wrote the record.
+    pub tag: u32,
 }
 
 /// A `forget` as a user's shard remembers it, without a word of what was forgotten.
@@ -147,6 +149,9 @@ pub trait Reads {
 
     /// Every context window of the user by its session, "" for turns without one.
     fn windows(&self, key: &UserKey) -> Result<Vec<(String, Arc<ContextWindow>)>>;
+
+    /// The sessions of these windows, without decoding a turn.
+    fn window_names(&self, key: &UserKey) -> Result<BTreeSet<String>>;
 
     fn session(&self, key: &UserKey, session: &str) -> Result<Option<Session>>;
 

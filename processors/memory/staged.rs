@@ -19,12 +19,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use text::Stems;
 
+/// Links of one kind that a memory has: 14 KB in its record. A fact whose old values arrive newest
+/// first would get one for each, until the record is longer than its topic takes.
+pub const LINKS_MAX: usize = 256;
+
 pub struct Staged<'a> {
     below: &'a dyn Reads,
     neighbours: &'a dyn Neighbours,
     changes: StagedChanges,
     /// The live memories of each tenant whose memories are limited.
     live: BTreeMap<String, LiveCount>,
+    /// Links that were left out since [`Staged::take_links_cut`].
+    links_cut: usize,
 }
 
 /// The staged records of all users, and the offsets of forwarded records by source partition.
@@ -66,7 +72,8 @@ pub struct WindowChange {
 
 impl<'a> Staged<'a> {
     pub fn over(below: &'a dyn Reads, neighbours: &'a dyn Neighbours) -> Staged<'a> {
-        Staged { below, neighbours, changes: StagedChanges::default(), live: BTreeMap::new() }
+        let (changes, live) = (StagedChanges::default(), BTreeMap::new());
+        Staged { below, neighbours, changes, live, links_cut: 0 }
     }
 
     pub fn into_changes(self) -> StagedChanges {
@@ -117,7 +124,12 @@ impl<'a> Staged<'a> {
     }
 
     /// The vector stays.
-    pub fn put_memory(&mut self, memory: Memory) {
+    pub fn put_memory(&mut self, mut memory: Memory) {
+        for links in [&mut memory.supersedes, &mut memory.revises, &mut memory.conflicts_with] {
+            let over = links.len().saturating_sub(LINKS_MAX);
+            links.drain(..over);
+            self.links_cut += over;
+        }
         let key = memory.key.clone();
         self.note_for_count(&key, memory.id);
         self.user(&key).memories.insert(memory.id, Some(memory));
@@ -125,10 +137,13 @@ impl<'a> Staged<'a> {
 
     pub fn put_memory_and_vector(&mut self, memory: Memory, vector: &Vector) {
         let (key, id) = (memory.key.clone(), memory.id);
-        self.note_for_count(&key, id);
-        let user = self.user(&key);
-        user.memories.insert(id, Some(memory));
-        user.vectors.insert(id, Some(vector.clone()));
+        self.put_memory(memory);
+        self.user(&key).vectors.insert(id, Some(vector.clone()));
+    }
+
+    /// Returns how many links of memories were left out since the last call, the oldest of each.
+    pub fn take_links_cut(&mut self) -> usize {
+        std::mem::take(&mut self.links_cut)
     }
 
     /// Stages a memory, with a new vector if there is one.
@@ -142,15 +157,23 @@ impl<'a> Staged<'a> {
     /// Removes a memory with its vector and with the slots that it holds, whose values are its
     /// words.
     pub fn remove_memory(&mut self, key: &UserKey, id: MemoryId) -> Result<()> {
+        self.remove_memories(key, &BTreeSet::from([id]))
+    }
+
+    /// Removes several memories, which costs one reading of the user's slots.
+    pub fn remove_memories(&mut self, key: &UserKey, gone: &BTreeSet<MemoryId>) -> Result<()> {
+        if gone.is_empty() {
+            return Ok(());
+        }
         for (name, holder) in self.slots(key)? {
-            if holder.memory == id {
+            if gone.contains(&holder.memory) {
                 self.remove_slot(key, &name);
             }
         }
-        self.note_for_count(key, id);
+        gone.iter().for_each(|id| self.note_for_count(key, *id));
         let user = self.user(key);
-        user.memories.insert(id, None);
-        user.vectors.insert(id, None);
+        user.memories.extend(gone.iter().map(|id| (*id, None)));
+        user.vectors.extend(gone.iter().map(|id| (*id, None)));
         Ok(())
     }
 
@@ -176,9 +199,10 @@ impl<'a> Staged<'a> {
         self.user(key).sessions.insert(name.to_owned(), Some(*session));
     }
 
-    /// Counts one more turn of a session.
+    /// Counts one more turn of a session. The turns without a session are counted as those of "",
+    /// so that retention can tell since when their context window is idle.
     pub fn count_turn(&mut self, key: &UserKey, session: Option<&str>, at: Time) -> Result<()> {
-        let Some(session) = session else { return Ok(()) };
+        let session = session.unwrap_or_default();
         let first = Session { turns: 0, first_at: at, last_at: at, summarised: 0 };
         let known = self.session(key, session)?.unwrap_or(first);
         let last_at = known.last_at.max(at);
@@ -296,18 +320,20 @@ impl<'a> Staged<'a> {
         self.user(key).windows.insert(session.unwrap_or_default().to_owned(), cleared);
     }
 
-    /// Clears every context window with a turn that is meant.
+    /// Clears every context window with a turn that is meant, and returns their sessions.
     pub fn forget_said(
         &mut self,
         key: &UserKey,
         is_meant: &dyn Fn(&ContextTurn) -> bool,
-    ) -> Result<()> {
+    ) -> Result<Vec<String>> {
+        let mut sessions = Vec::new();
         for (session, window) in self.windows(key)? {
             if window.said.iter().any(is_meant) {
                 self.forget_window(key, Some(&session));
+                sessions.push(session);
             }
         }
-        Ok(())
+        Ok(sessions)
     }
 
     /// Removes everything of a user but the ids of events and the latest time of signing, which
@@ -320,14 +346,12 @@ impl<'a> Staged<'a> {
             self.below.slots(key)?.into_iter().map(|(name, _)| name).collect();
         let mut sessions: BTreeSet<String> =
             self.below.sessions(key)?.into_iter().map(|(name, _)| name).collect();
-        let mut windows: BTreeSet<String> =
-            self.below.windows(key)?.into_iter().map(|(name, _)| name).collect();
+        let windows = self.window_names(key)?;
         let user = self.user(key);
         memories.extend(user.memories.keys());
         memories.retain(|id| !later.contains(id));
         slots.extend(user.slots.keys().cloned());
         sessions.extend(user.sessions.keys().cloned());
-        windows.extend(user.windows.keys().cloned());
         memories.iter().for_each(|id| self.note_for_count(key, *id));
         let user = self.user(key);
         user.memories.extend(memories.iter().map(|id| (*id, None)));
@@ -453,6 +477,12 @@ impl Reads for Staged<'_> {
             windows.insert(name.clone(), change.window.clone());
         }
         Ok(windows.into_iter().collect())
+    }
+
+    fn window_names(&self, key: &UserKey) -> Result<BTreeSet<String>> {
+        let mut names = self.below.window_names(key)?;
+        names.extend(self.staged(key).into_iter().flat_map(|user| user.windows.keys().cloned()));
+        Ok(names)
     }
 
     fn session(&self, key: &UserKey, session: &str) -> Result<Option<Session>> {

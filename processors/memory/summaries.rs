@@ -6,7 +6,8 @@ use super::context::Context;
 use super::reads::Reads;
 use super::staged::Staged;
 use domain::fault::Result;
-use domain::{Memory, MemoryId, UserKey};
+use domain::{Memory, MemoryId, Position, UserKey};
+use std::collections::{BTreeSet, HashSet};
 
 pub const SUMMARY: &str = "summary";
 
@@ -17,27 +18,35 @@ pub fn retract_summaries(
     key: &UserKey,
     of: MemoryId,
 ) -> Result<()> {
-    let changed = staged.memory(key, of)?;
-    let compressed_by = changed.as_ref().and_then(|memory| memory.compressed_by);
-    let mut stale = Vec::new();
-    let mut extracted = Vec::new();
-    staged.memories(key, &mut |memory| {
-        let is_summary = memory.kind.as_str() == SUMMARY && memory.covers.contains(&of);
-        if is_summary || compressed_by == Some(memory.id) {
-            stale.push(memory);
-        } else if changed.as_ref().is_some_and(|changed| memory.sources.contains(&changed.source)) {
-            extracted.push(memory.id);
+    let mut ids = BTreeSet::from([of]);
+    let mut changed: Vec<Memory> = staged.memory(key, of)?.into_iter().collect();
+    // The facts of the turn, then what was made of these facts: one reading for each step.
+    while !ids.is_empty() {
+        let compressed_by: BTreeSet<MemoryId> =
+            changed.iter().filter_map(|memory| memory.compressed_by).collect();
+        let sources: HashSet<&Position> = changed.iter().map(|memory| &memory.source).collect();
+        let mut stale = Vec::new();
+        let mut extracted = Vec::new();
+        staged.memories(key, &mut |memory| {
+            let is_summary =
+                memory.kind.as_str() == SUMMARY && memory.covers.iter().any(|id| ids.contains(id));
+            if is_summary || compressed_by.contains(&memory.id) {
+                stale.push(memory);
+            } else if !ids.contains(&memory.id)
+                && memory.sources.iter().any(|source| sources.contains(source))
+            {
+                extracted.push(memory);
+            }
+            true
+        })?;
+        ids = extracted.iter().map(|fact| fact.id).collect();
+        let gone = stale.iter().map(|summary| summary.id).chain(ids.iter().copied());
+        staged.remove_memories(key, &gone.collect())?;
+        for summary in stale {
+            plan_again(staged, key, &summary)?;
+            free_compressed(cx, staged, key, &summary)?;
         }
-        true
-    })?;
-    for fact in extracted {
-        retract_summaries(cx, staged, key, fact)?;
-        staged.remove_memory(key, fact)?;
-    }
-    for summary in stale {
-        plan_again(staged, key, &summary)?;
-        staged.remove_memory(&summary.key, summary.id)?;
-        free_compressed(cx, staged, key, &summary)?;
+        changed = extracted;
     }
     Ok(())
 }

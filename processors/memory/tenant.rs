@@ -59,11 +59,17 @@ pub fn has_its_turn(
 pub fn refusal(cx: &Context<'_>, own_to_forget: Option<&Memory>) -> Option<String> {
     let user = cx.key().user();
     let is_own = own_to_forget.is_some_and(|memory| memory.author.as_deref() == Some(user));
-    if cx.part == Part::InOrder || is_own || cx.rules.tenant_writers.allow(user) {
+    if is_own {
         return None;
     }
-    let profile = &cx.rules.name;
-    Some(format!("profile \"{profile}\" does not name this user in tenant_memories.writers"))
+    // Also in order: the memory may have been made after the sender's event was looked at.
+    if cx.event.limits.one_user {
+        return Some("a sender for one user changes no memory of the whole tenant".to_owned());
+    }
+    if cx.part == Part::InOrder || cx.rules.tenant_writers.allow(user) {
+        return None;
+    }
+    Some("tenant_memories.writers of the profile does not name this user".to_owned())
 }
 
 /// Finds the tenant memories that a `forget` means: the one with its id; for a session, a query or

@@ -4,6 +4,7 @@
 
 use super::context::Context;
 use super::erase::{erase, put_changed};
+use super::events::forget;
 use super::handled::{Forgotten, Handled};
 use super::prepared::Withheld;
 use super::reads::Reads;
@@ -11,22 +12,40 @@ use super::staged::Staged;
 use crate::Rules;
 use domain::fault::Result;
 use domain::{
-    Category, ContextTurn, Decision, Memory, MemoryId, Outcome, Position, Role, Turn, Vector,
+    Category, ContextTurn, Decision, Memory, MemoryId, Outcome, Position, Role, Target, Turn,
+    Vector,
 };
 use std::collections::HashSet;
-use text::consent;
-use text::wordings::Wish;
+use text::consent::{self, Retraction, Wish};
+use text::wordings::fold;
+
+/// The advice in each decision that erases nothing although the turn has words of forgetting.
+const UNCLEAR: &str =
+    "a wish to forget inside other text erases nothing: send a forget event, or say it alone";
+const NO_TOPIC: &str = "nothing is erased, because the turn before does not name what is to be forgotten: send a forget event";
+const OTHER_DEED: &str = "nothing is erased, because this may answer a question or be about a file: send a forget event, or name what was said";
 
 /// Reads the turn alone, before it is split: a withheld turn is neither split nor encoded.
 pub fn withheld(turn: &Turn, rules: &Rules) -> Option<Withheld> {
-    if rules.policy.needs().wishes && turn.role == Role::User {
-        match consent::wish(&turn.content) {
-            Some(Wish::SkipThisTurn) => return Some(Withheld::Asked),
-            Some(Wish::ForgetLastTurn) => return Some(Withheld::TakenBack),
-            None => {}
-        }
+    match wish(turn, rules) {
+        Some(Wish::SkipThisTurn) => Some(Withheld::Asked),
+        Some(Wish::ForgetLastTurn(_)) => Some(Withheld::TakenBack),
+        Some(Wish::Unclear) | None => never(&turn.content, rules).map(Withheld::Never),
     }
-    never(&turn.content, rules).map(Withheld::Never)
+}
+
+fn wish(turn: &Turn, rules: &Rules) -> Option<Wish> {
+    let is_heeded = rules.policy.needs().wishes && turn.role == Role::User;
+    is_heeded.then(|| consent::wish(&turn.content)).flatten()
+}
+
+/// Adds to the first decision on a turn that words of forgetting in it erase nothing.
+pub fn advise(handled: &mut Handled, turn: &Turn, rules: &Rules) {
+    if let Some(decision) = handled.decisions.first_mut()
+        && wish(turn, rules) == Some(Wish::Unclear)
+    {
+        decision.reason = format!("{}; {UNCLEAR}", decision.reason);
+    }
 }
 
 /// Returns the forbidden category that the text is about.
@@ -47,9 +66,16 @@ pub fn withhold(
     withheld: Withheld,
 ) -> Result<()> {
     let decision = match withheld {
-        Withheld::Asked => cx.decision(Outcome::Dropped, "the user asks not to remember it"),
-        Withheld::Never(category) => cx.decision(Outcome::Dropped, never_reason(category)),
-        Withheld::TakenBack => take_back(cx, staged, handled)?,
+        Withheld::Asked => cx.withholding(Outcome::Dropped, "the user asks not to remember it"),
+        Withheld::Never(category) => cx.withholding(Outcome::Dropped, never_reason(category)),
+        Withheld::TakenBack if cx.event.limits.no_forget => cx.decision(
+            Outcome::Refused,
+            "asks to forget what was said before, and its sender may not forget: nothing is erased",
+        ),
+        Withheld::TakenBack => match doubt(cx, staged, turn)? {
+            Some(reason) => cx.decision(Outcome::Dropped, reason),
+            None => take_back(cx, staged, handled)?,
+        },
     };
     handled.decide(decision);
     leave_a_gap(cx, staged, turn)
@@ -70,8 +96,31 @@ pub fn withhold_echo(
     handled: &mut Handled,
     turn: &Turn,
 ) -> Result<()> {
-    handled.decide(cx.decision(Outcome::Dropped, "answers what was not to be remembered"));
+    handled.decide(cx.withholding(Outcome::Dropped, "answers what was not to be remembered"));
     leave_a_gap(cx, staged, turn)
+}
+
+/// Returns why a wish to forget may mean something else than the turn before.
+fn doubt(cx: &Context<'_>, staged: &Staged<'_>, turn: &Turn) -> Result<Option<&'static str>> {
+    let Some(Wish::ForgetLastTurn(Retraction { names_memory, topic })) = wish(turn, cx.rules)
+    else {
+        return Ok(None);
+    };
+    let window = staged.window(cx.key(), cx.session())?;
+    let last_of_user = window.said.iter().rposition(|said| said.role == Role::User);
+    let (said, since) = window.said.split_at(last_of_user.map_or(0, |last| last + 1));
+    // "Shall I delete the draft?" – "Please delete that."
+    let is_answer = since.iter().any(|other| other.role == Role::Tool || other.question > 0.0);
+    let is_named = topic.is_none_or(|topic| {
+        let said = said.last().map_or(String::new(), |said| fold(&said.content));
+        let named = text::terms_of_english(&said);
+        text::terms_of_english(&topic).iter().any(|word| named.iter().any(|other| other == word))
+    });
+    Ok(match () {
+        () if !is_named => Some(NO_TOPIC),
+        () if !names_memory && is_answer => Some(OTHER_DEED),
+        () => None,
+    })
 }
 
 /// Erases the memories of the session's last user turn, and of the answers to it.
@@ -105,9 +154,13 @@ fn take_back(cx: &Context<'_>, staged: &mut Staged<'_>, handled: &mut Handled) -
         (_, 1) => "takes back the turn before: one memory is gone".to_owned(),
         (_, many) => format!("takes back the turn before: {many} memories are gone"),
     };
+    let salt = forget::salt(cx, cx.source());
+    let mut receipt = forget::receipt(cx, Target::Turn, &salt, &erased);
+    receipt.turns.extend(turns.iter().cloned());
+    handled.erasure = Some(receipt);
     handled.forgotten.push(Forgotten::OfTurns(key.clone(), turns));
-    let decision = cx.decision(Outcome::Forgotten, reason);
-    Ok(Decision { memory: ids.first().copied(), related: ids, ..decision })
+    let decision = cx.withholding(Outcome::Forgotten, reason);
+    Ok(Decision { salt: Some(salt), memory: ids.first().copied(), related: ids, ..decision })
 }
 
 /// Adds a turn without words to the context window, so that the next turn is not taken for an

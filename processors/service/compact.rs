@@ -30,11 +30,11 @@ use crate::retain;
 use asking::{Answered, Asking};
 use contradictions::Contradictions;
 use domain::fault::Result;
-use domain::{MemoryVersion, Now, SigningKey, UserKey};
+use domain::{IdleSession, MemoryVersion, Now, SigningKey, UserKey};
 use log::broker::OutgoingRecord;
 use log::reply::{self, NewSummary, Proposal};
 use memory::Reads;
-use plan::{Plan, PlannedSummary, Snapshot, erasures, plan};
+use plan::{Plan, PlannedPrune, PlannedSummary, Snapshot, erasures, idle_sessions, plan};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -45,6 +45,8 @@ use uuid::Uuid;
 pub struct Options {
     /// Name of the events topic.
     pub events: String,
+    /// Longest event that is read.
+    pub message_bytes_max: usize,
     /// Signs proposals, so that ingest can refuse forged ones.
     pub marks: SigningKey,
     /// Users looked at in one round and shard.
@@ -193,12 +195,17 @@ impl Compact {
             let is_elsewhere = key.partition(self.shards.partitions()) != partition;
             if !(key.is_tenant() && is_elsewhere) {
                 let snapshot = snapshot(shard, &key)?;
-                let erasures = erasures(&snapshot, &self.options.retain, now.events);
+                let mut erasures = erasures(&snapshot, &self.options.retain, now.events);
+                let rules = &self.options.retain;
+                erasures.extend(idle_sessions(&snapshot, rules, key.tenant(), now.events));
                 let profile = self.profiles.of(&key);
                 // A tenant memory was asked for explicitly and does not fade.
                 let mut plan = match key.is_tenant() {
                     true => Plan { erasures, ..Plan::default() },
-                    false => plan(&snapshot, erasures, profile, now.events),
+                    false => {
+                        let bytes_max = self.options.message_bytes_max;
+                        plan(&snapshot, erasures, profile, bytes_max, now.events)
+                    }
                 };
                 // A published policy has no links between memories.
                 let needs_links = !key.is_tenant() && profile.rules.policy.needs().links;
@@ -297,7 +304,17 @@ impl Compact {
         now: Now,
         events: &mut Vec<OutgoingRecord>,
     ) {
-        let PlannedSummary { compresses_as, session, turns, content, covers, made } = summary;
+        let PlannedSummary { compresses_as, session, turns, content, covers, left_out, made } =
+            summary;
+        if *left_out > 0 {
+            self.metrics.cut("covers", *left_out);
+            tracing::warn!(
+                tenant = key.tenant(),
+                left_out,
+                "a summary covers {} memories of a session, and has no room for the others",
+                covers.len()
+            );
+        }
         // A session that went on, and lost the turns since, has the same memories as before.
         let id = format!("{}-{turns}", id_of("summary", covers));
         let proposal = self.proposal(partition, key, &id, now);
@@ -317,18 +334,10 @@ impl Compact {
     ) {
         // The rest is proposed again when the worker comes back to this user.
         for erasure in plan.erasures.into_iter().take(self.options.proposals_max) {
-            let id = id_of("erase", &erasure.memories);
-            let proposal = self.proposal(partition, key, &id, now);
-            events.push(reply::proposal_erase(&proposal, &erasure.memories, &erasure.reason));
-            self.proposed.push("erase");
+            self.propose_prune(partition, key, &erasure, now, events);
         }
         for prune in plan.prunes {
-            let name = if prune.erases { "erase" } else { "prune" };
-            let id = id_of(name, &prune.memories);
-            let proposal = self.proposal(partition, key, &id, now);
-            let publish = if prune.erases { reply::proposal_erase } else { reply::proposal_prune };
-            events.push(publish(&proposal, &prune.memories, &prune.reason));
-            self.proposed.push(name);
+            self.propose_prune(partition, key, &prune, now, events);
         }
         for summary in &plan.summaries {
             self.propose_summary(partition, key, summary, now, events);
@@ -339,6 +348,28 @@ impl Compact {
             events.push(reply::proposal_revise(&proposal, &revise));
             self.proposed.push("revise");
         }
+    }
+
+    fn propose_prune(
+        &mut self,
+        partition: i32,
+        key: &UserKey,
+        prune: &PlannedPrune,
+        now: Now,
+        events: &mut Vec<OutgoingRecord>,
+    ) {
+        let PlannedPrune { erases, memories, idle, reason } = prune;
+        let name = if *erases { "erase" } else { "prune" };
+        let id = match idle.is_empty() {
+            true => id_of(name, memories),
+            false => id_of_idle(idle),
+        };
+        let proposal = self.proposal(partition, key, &id, now);
+        events.push(match erases {
+            true => reply::proposal_erase(&proposal, memories, idle, reason),
+            false => reply::proposal_prune(&proposal, memories, reason),
+        });
+        self.proposed.push(name);
     }
 
     fn proposal<'a>(
@@ -360,6 +391,13 @@ fn id_of(kind: &str, seen: &[MemoryVersion]) -> String {
     format!("{kind}-{}", Uuid::new_v5(&Uuid::NAMESPACE_OID, name.as_bytes()))
 }
 
+/// The same of idle sessions, by their last turns.
+fn id_of_idle(idle: &[IdleSession]) -> String {
+    let last = |one: &IdleSession| one.last_at.map_or(-1, |at| at.0);
+    let name: String = idle.iter().map(|one| format!("{:?}@{} ", one.session, last(one))).collect();
+    format!("idle-{}", Uuid::new_v5(&Uuid::NAMESPACE_OID, name.as_bytes()))
+}
+
 fn snapshot(shard: &Shard, key: &UserKey) -> Result<Snapshot> {
     let _still = shard.view();
     let mut memories = Vec::new();
@@ -367,9 +405,12 @@ fn snapshot(shard: &Shard, key: &UserKey) -> Result<Snapshot> {
         memories.push(memory);
         true
     })?;
+    let sessions = shard.store.sessions(key)?;
+    let is_undated = sessions.iter().all(|(name, _)| !name.is_empty());
     Ok(Snapshot {
         memories,
         vectors: shard.vectors(key)?.into_iter().collect(),
-        sessions: shard.store.sessions(key)?,
+        has_undated_window: is_undated && !shard.store.window(key, None)?.said.is_empty(),
+        sessions,
     })
 }

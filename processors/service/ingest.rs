@@ -423,6 +423,7 @@ impl Ingest {
             let freshness = Freshness {
                 applied_offset: offset,
                 misrouted: event.source.partition != draft.record.partition,
+                warnings: event.warnings.clone(),
                 ..Freshness::default()
             };
             batch.replies.push(match &handled.not_found {
@@ -474,15 +475,22 @@ impl Ingest {
             forget_query_max: self.options.forget_query_max,
             forget_memories_max: self.options.forget_memories_max,
             history_max: self.options.history_max,
+            // Beside it, the record of the memory holds its text twice.
+            history_bytes_max: self.options.decode.message_bytes_max / 2,
             forget: self.options.forget,
             memories_max: self.options.memories_max.of(tenant).map(|max| max as u64),
             marks: &self.options.decode.marks,
             signed_age_ms_max: self.options.decode.tenants.age_ms_max,
+            at_ahead_ms_max: self.options.decode.at_ahead_ms_max,
         }
     }
 
     fn reject(&self, batch: &mut Batch<'_>, draft: &prepare::Ready<'_>, reject: &Reject) {
-        batch.counts.push(Count::DeadLetter(reject.code));
+        batch.counts.push(Count::DeadLetter {
+            code: reject.code,
+            topic: self.options.events.clone(),
+            tenant: reply::tenant_of(draft.record),
+        });
         let dead_letters = &self.options.dead_letters;
         batch.outputs.push(reply::dead_letter(draft.record, reject, "ingest", dead_letters));
         if let Some(to) = &draft.reply {

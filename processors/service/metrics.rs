@@ -92,6 +92,8 @@ pub struct Metrics {
     prompt_tokens: Histogram,
     waiting_requests: IntGauge,
     over_quota: IntCounterVec,
+    warnings: IntCounterVec,
+    cut: IntCounterVec,
     // Storage
     memories_tail: IntGaugeVec,
     settle_seconds: Histogram,
@@ -356,6 +358,18 @@ impl Metrics {
                  share: recalls-per-second, waiting, events-per-second or \
                  memories-per-partition, by reason",
                 &["reason"],
+            ),
+            warnings: r.counters(
+                "keepsake_warnings_total",
+                "Events and requests with an unknown field, which is ignored, or with a time too \
+                 far ahead, by type: the receipt, the decision and the reply name them",
+                &["type"],
+            ),
+            cut: r.counters(
+                "keepsake_cut_total",
+                "Entries left out of a record that would be longer than its topic takes: links of \
+                 a memory, covers of a summary, by kind",
+                &["what"],
             ),
             memories_tail: r.gauges(
                 "keepsake_index_tail_documents",

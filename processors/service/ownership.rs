@@ -28,6 +28,7 @@
 //! | `open`, `restoring`, `replaying` | ingest, restore | every thread |
 //! | `occupied` | restore, standby | both, before opening the same files |
 //! | `files` | whoever opens a shard | the same, before opening the same files |
+//! | `closing` | ingest | ingest, at the end |
 //! | `of_others_since` | rewrite | rewrite |
 //! | `rewriting` | rewrite | restore and ingest, before opening the same files |
 //! | `standing_by` | standby | restore, before opening the same files |
@@ -59,11 +60,17 @@ use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
 use storage::home::Home;
 use storage::index::CacheCounts;
 use storage::restore::{self, Progress, Proof};
 use storage::shard::{self, Restoring, Shard};
 use storage::store::Identity;
+
+/// Looks whether readers have dropped a closed shard: ten seconds, the longest that a request waits.
+const READERS_TRIES: u32 = 2000;
+const READERS_PAUSE: Duration = Duration::from_millis(5);
 
 /// Identifies this deployment to its stores. A store of another log or of another encoder is
 /// refused, because its records would mean something else.
@@ -118,6 +125,8 @@ pub struct Shards {
     occupied: Mutex<BTreeSet<i32>>,
     /// The files of the shards that were opened last: alive until they are closed.
     files: Mutex<BTreeMap<i32, Weak<()>>>,
+    /// Threads that close the files of shards.
+    closing: Mutex<Vec<JoinHandle<()>>>,
     /// Since when the partitions of other processes are theirs, as far as this process knows.
     of_others_since: Mutex<BTreeMap<i32, Time>>,
     /// Partitions whose shard is being written anew.
@@ -157,6 +166,7 @@ impl Shards {
             followed: Mutex::default(),
             occupied: Mutex::default(),
             files: Mutex::default(),
+            closing: Mutex::default(),
             of_others_since: Mutex::default(),
             rewriting: Mutex::default(),
             restored: Mutex::default(),
@@ -273,8 +283,8 @@ impl Shards {
         Ok(Arc::new(shard))
     }
 
-    /// Flushes a shard and removes the shard from the registry. A reader that still holds the shard
-    /// finishes first; its files close with the last reference.
+    /// Flushes a shard and removes the shard from the registry. Its files close on a thread of their
+    /// own: that waits for a running merge of the index, and the caller must go on polling.
     pub fn close(&self, partition: i32) {
         let mut open = self.open.write();
         let Some(shard) = open.remove(&partition) else { return };
@@ -290,12 +300,38 @@ impl Shards {
         }
         self.metrics.shard_closed(partition);
         tracing::info!(partition, applied = shard.applied(), "shard closed");
+        // Shards in memory have no files.
+        if let Home::Directory(_) = self.place.home {
+            self.drop_elsewhere(shard);
+        }
     }
 
+    /// Drops a value on a thread of its own once every reader has dropped it, so that none of them
+    /// has to wait.
+    fn drop_elsewhere<T: Send + Sync + 'static>(&self, held: Arc<T>) {
+        let closing = std::thread::Builder::new().name("close".into()).spawn(move || {
+            for _ in 0..READERS_TRIES {
+                if Arc::strong_count(&held) == 1 {
+                    break;
+                }
+                std::thread::sleep(READERS_PAUSE);
+            }
+        });
+        let mut threads = self.closing.lock();
+        threads.retain(|thread| !thread.is_finished());
+        // Where no thread can be made, the value is dropped here.
+        threads.extend(closing.ok());
+    }
+
+    /// Closes every shard, and waits until their files are closed.
     pub fn close_all(&self) {
         for partition in self.all_partitions() {
             self.cancel_replay(partition);
             self.close(partition);
+        }
+        let closing = std::mem::take(&mut *self.closing.lock());
+        for thread in closing {
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         }
     }
 }

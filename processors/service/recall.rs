@@ -265,6 +265,9 @@ impl Recall {
         if request.key.partition(self.shards.partitions()) != arrived.record.partition {
             return self.forward(&arrived, decoded.hop.as_ref(), &request);
         }
+        if !request.warnings.is_empty() {
+            self.metrics.warned(request.ask.name());
+        }
         let Arrived { record, to, began, trace } = arrived;
         let pending = PendingRequest {
             request,
@@ -299,8 +302,9 @@ impl Recall {
         if reject.code == RejectCode::ForbiddenReply {
             return vec![refusal];
         }
-        self.metrics.dead_letter(reject.code.as_str());
-        vec![reply::dead_letter(record, reject, "recall", &self.options.dead_letters), refusal]
+        let tenant = reply::tenant_of(record);
+        self.metrics.dead_letter(reject.code.as_str(), &self.options.recalls, tenant.as_deref());
+        vec![reply::dead_request(record, reject, &self.options.dead_letters), refusal]
     }
 
     fn forward(
@@ -451,6 +455,7 @@ impl Recall {
                     took_us: pending.began.elapsed().as_micros() as u64,
                     partial: seen.partial,
                     misrouted: pending.misrouted,
+                    warnings: pending.request.warnings.clone(),
                 };
                 if let Answer::Recalled { memories, tokens, matched, .. } = &answer {
                     let key = &pending.request.key;
@@ -519,6 +524,7 @@ impl Recall {
             took_us: pending.began.elapsed().as_micros() as u64,
             partial: false,
             misrouted: pending.misrouted,
+            warnings: pending.request.warnings.clone(),
         });
         reply::refusal(&pending.to, reject, freshness.as_ref())
     }

@@ -1,8 +1,8 @@
-//! Decides how long a memory is kept, by its kind and its tenant (`[retain]`). Pure; the compaction
-//! worker proposes what is older for erasure.
+//! Decides how long a memory and a context window are kept, by kind and tenant (`[retain]`). Pure; the
+//! compaction worker proposes what is older for erasure.
 //!
-//! The age counts from `created_at`, the time that the memory's event gave: neither use nor
-//! repetition makes a memory younger, so the limit is an upper bound. What a user repeats after the
+//! The age counts from `created_at`, the time that the memory's event gave, unless that time is still
+//! to come: neither use nor repetition makes a memory younger, so the limit is an upper bound. What a user repeats after the
 //! erasure is a new memory.
 
 use domain::{Memory, Time};
@@ -36,7 +36,7 @@ pub struct Rule {
 }
 
 impl Rule {
-    fn is_over(&self, created_at: Time, now: Time) -> bool {
+    pub fn is_over(&self, created_at: Time, now: Time) -> bool {
         now.ms_since(created_at) as f64 > self.days * DAY_MS
     }
 }
@@ -48,10 +48,15 @@ impl fmt::Display for Rule {
 }
 
 impl Rules {
-    /// Returns the rule by which the memory is too old at this time.
-    pub fn outlived(&self, memory: &Memory, now: Time) -> Option<Rule> {
+    /// Returns the rule by which a memory of the time `made` is too old at this time.
+    pub fn outlived(&self, memory: &Memory, made: Time, now: Time) -> Option<Rule> {
         let rule = self.rule(memory.key.tenant(), memory.kind.as_str())?;
-        rule.is_over(memory.created_at, now).then_some(rule)
+        rule.is_over(made, now).then_some(rule)
+    }
+
+    /// Returns the rule for context windows. A turn that became no memory has no kind.
+    pub fn of_windows(&self, tenant: &str) -> Option<Rule> {
+        self.rule(tenant, "")
     }
 
     fn rule(&self, tenant: &str, kind: &str) -> Option<Rule> {

@@ -152,10 +152,14 @@ fn gateway(config: &Config, list: &mut List<'_>) {
     list.topic(topics.recalls(), Write, "ask");
     list.topic(topics.replies(), Read, "read the answers");
     list.topic(topics.decisions(), Read, "stream decisions");
-    list.topic(topics.erasures(), Read, "show receipts of what was erased");
+    list.topic(topics.erasures(), Read, "show receipts of what was erased, and hide its words");
     list.topic(topics.memories(), Read, "find the user of a memory by its id alone, count users");
     list.topic(topics.dead_letters(), Read, "list dead letters and send them again");
     list.group(config.kafka.group_id.clone(), Describe, "show how far each shard has come");
+    let next = config.of_generation(config.kafka.generation + 1);
+    let why = "find out whether the next generation has taken over";
+    list.topic(next.topics.memories(), Describe, why);
+    list.group(next.kafka.group_id, Describe, why);
 }
 
 fn operator(config: &Config, list: &mut List<'_>) {
@@ -172,7 +176,11 @@ fn operator(config: &Config, list: &mut List<'_>) {
         let before = config.of_generation(config.kafka.generation - 1);
         list.topic(before.topics.memories(), Read, "search for what is left of a user");
     }
-    list.topic(topics.erasures(), Read, "search for what is left of a user");
+    list.topic(
+        topics.erasures(),
+        Read,
+        "search for what is left of a user, hide what was erased from decisions and exports",
+    );
     list.topic(topics.dead_letters(), Read, "list dead letters");
     for topic in settings(config) {
         list.topic(topic.clone(), Create, "create the topic");

@@ -36,6 +36,7 @@ mod marks;
 pub mod old_events;
 pub mod options;
 pub mod pace;
+mod private;
 pub mod replier;
 pub mod reply_topics;
 pub mod requests;
@@ -50,6 +51,7 @@ pub use brokers::Brokers;
 pub use data::{TemporaryData, connection, log_dir};
 pub use dir::lock_dir;
 pub use marks::of_service as service_marks;
+pub use private::{keep_as_configured, keep_private};
 pub use shared::Shared;
 pub use topics::{check_topics, create_topics, ready_topics, topics};
 
@@ -60,7 +62,6 @@ use domain::Time;
 use domain::fault::{Fault, Result, StopName};
 use embedded::Embedded;
 use models::embedder::pool::{self, Pool};
-use std::collections::HashSet;
 use std::fs::File;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -136,15 +137,14 @@ impl Service {
         http::is_ready(&self.shared, &self.shards)
     }
 
-    /// Counts the memories of this process's shards and the users who have them, in the text
-    /// indexes, which hold each memory once and are smaller than the stores.
+    /// Counts the memories of this process's shards and the users who have them: in the text indexes,
+    /// which look up each user once and read no memory.
     pub fn memories_and_users(&self) -> Result<(usize, usize)> {
         let (mut memories, mut users) = (0, 0);
         for shard in self.shards.all() {
-            let ids = shard.index.text.ids()?;
-            memories += ids.len();
-            let keys = ids.iter().map(|(key, _)| key).filter(|key| !key.is_tenant());
-            users += keys.collect::<HashSet<_>>().len();
+            let counts = shard.index.text.counts()?;
+            memories += counts.values().sum::<usize>();
+            users += counts.keys().filter(|key| !key.is_tenant()).count();
         }
         Ok((memories, users))
     }

@@ -211,6 +211,14 @@ fn state_name(key: &[u8]) -> Option<String> {
     Some(format!("{user}/{}.{}", char::from(*tag), hex::encode(rest)))
 }
 
+/// Returns the session of a record that holds a turn of a context window, with its user.
+pub fn session_of(record: &Record) -> Option<(UserKey, String)> {
+    let key = named(record.key.clone()?).ok()?;
+    let user = keys::user_of(&key)?;
+    let ring = key.strip_prefix(&keys::all(&user, keys::TURN)[..])?;
+    Some((user, keys::session_of_ring(ring)?))
+}
+
 pub fn is_signing_key(name: &[u8]) -> bool {
     name.starts_with(SIGNING_KEY_PREFIX.as_bytes()) && !name.contains(&b'/')
 }

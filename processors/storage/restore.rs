@@ -39,10 +39,11 @@ pub use take_over::TakeOver;
 pub(crate) use write::change_of;
 
 use crate::store::{ChangelogPosition, Checkpoint, EncodedBatch, Store};
-use domain::Time;
 use domain::fault::{Fault, Result, StopName};
+use domain::{MemoryId, Time, UserKey};
 use log::broker::Log;
 use log::clock::Clock;
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -81,12 +82,21 @@ impl fmt::Debug for TombstonesGone {
 }
 
 /// The outcome of a restore.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Restored {
     /// Number of records read.
     pub records: u64,
     pub proof: Proof,
+    /// The changelog offset of the store before the restore. `None` for a new store.
+    pub behind: Option<i64>,
+    /// The memories that the restore wrote or removed. `None` if they are too many to be named.
+    pub changed: Option<ChangedMemories>,
 }
+
+pub type ChangedMemories = HashSet<(UserKey, MemoryId)>;
+
+/// About 10 MB of names. To look at every memory of the shard costs no more for so many.
+const CHANGED_MAX: usize = 65_536;
 
 /// The progress of one restore. Shared with the threads that show or cancel the restore.
 #[derive(Debug, Default)]
@@ -192,7 +202,7 @@ pub fn restore(
     }
     progress.begin(from, end);
     let began = clock.wall();
-    let is_new = store.changelog().is_none();
+    let behind = store.changelog().map(|place| place.offset);
     let begun = checkpoint_at_begin(store, from, began);
     // Order matters: records are written ahead of the checkpoint, so the checkpoint must already
     // state since when they may be there. Without that time their age would be unknown after a
@@ -201,8 +211,8 @@ pub fn restore(
         EncodedBatch::default(),
         Checkpoint { applied: store.applied(), changelog: Some(begun) },
     )?;
-    let begin = Begin { from, at: begun.at, is_new };
-    let (records, witness) = std::thread::scope(|scope| {
+    let begin = Begin { from, at: begun.at, is_new: behind.is_none() };
+    let (records, witness, changed) = std::thread::scope(|scope| {
         let writer = Writer::start(scope, store);
         let mut batch = Batch::new(store, begin, writer, options);
         let span = Span { partition, from, end, until: options.until };
@@ -217,7 +227,7 @@ pub fn restore(
         batch.finish(read, at)
     })?;
     if progress.is_cancelled() {
-        return Ok(Restored { records, proof: Proof::None });
+        return Ok(Restored { records, proof: Proof::None, behind, changed });
     }
     let found = store.establish_digest()?;
     let proof = witness.proof(found, options.until.is_some());
@@ -228,7 +238,7 @@ pub fn restore(
     if store.is_ahead() && !matches!(proof, Proof::Differs(_)) {
         store.caught_up()?;
     }
-    Ok(Restored { records, proof })
+    Ok(Restored { records, proof, behind, changed })
 }
 
 /// The position that the store already has; for a new store, the position before its first record,

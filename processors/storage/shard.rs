@@ -22,7 +22,7 @@ pub use open::{Opened, Restoring};
 pub use searched::document;
 pub use tail::Tail;
 
-use crate::index::{self, Index, VectorBlocks};
+use crate::index::{self, Index, Mark, VectorBlocks};
 use crate::store::{self, Checkpoint, Rewritten, Store, Upserted};
 use domain::fault::Result;
 use domain::{Closed, Decision, MemoryId, Position, Time, UserKey, Vector};
@@ -61,6 +61,8 @@ pub struct Shard {
     /// takes the lock only to apply a batch.
     view: RwLock<()>,
     applied: AtomicI64,
+    /// The position up to which the index has all of the store, set behind each batch.
+    indexed: Mutex<Mark>,
     /// Set once the next generation applies the further events.
     closed: RwLock<Option<Closed>>,
     /// The newest event offset known to be in the log.
@@ -92,6 +94,7 @@ impl Shard {
     fn of(partition: i32, store: Store, index: Index, recent_max: usize) -> Result<Shard> {
         let applied = store.applied();
         let epoch = store.epoch() + 1;
+        let indexed = Mutex::new(mark_of(&store));
         store.note_epoch(epoch);
         Ok(Shard {
             closed: RwLock::new(store.closed()?),
@@ -102,6 +105,7 @@ impl Shard {
             lost_store: None,
             view: RwLock::new(()),
             applied: AtomicI64::new(applied),
+            indexed,
             newest: AtomicI64::new(applied),
             oldest: Mutex::default(),
             reached_end: AtomicBool::new(false),
@@ -144,6 +148,7 @@ impl Shard {
             self.index.vectors.put(key, *id, vector);
         }
         *self.closed.write() = self.store.closed()?;
+        *self.indexed.lock() = mark_of(&self.store);
         self.applied.store(applied, Ordering::Release);
         self.newest.fetch_max(applied, Ordering::AcqRel);
         self.compare_with_end();
@@ -153,14 +158,14 @@ impl Shard {
     /// Flushes the in-memory segment of the text index, and returns whether there was anything to
     /// flush. Searches continue meanwhile.
     pub fn settle(&self) -> Result<bool> {
-        let applied = self.applied();
-        if self.index.text.pending() == 0 && self.index.text.mark() == Some(applied) {
+        let mark = *self.indexed.lock();
+        if self.index.text.pending() == 0 && self.index.text.mark() == Some(mark) {
             return Ok(false);
         }
         // Order matters: if the index were ahead of the store after a crash, opening the shard
         // would have to compare every memory.
         self.store.flush()?;
-        self.index.text.settle(applied)
+        self.index.text.settle(mark)
     }
 
     /// Removes the bytes of everything forgotten so far from the disk: from the index, by merging
@@ -297,6 +302,12 @@ impl Shard {
     pub fn forget_decisions(&self, forgotten: impl Fn(&Decision) -> bool) {
         self.recent.remove(forgotten);
     }
+}
+
+/// Returns the position of a store, which its index notes.
+pub fn mark_of(store: &Store) -> Mark {
+    let changelog = store.changelog().map(|place| place.offset);
+    Mark { applied: store.applied(), changelog }
 }
 
 /// The effects of one batch on a shard: encoded records for the store, and the changed memories

@@ -1,5 +1,6 @@
-//! Finds phrases of eight languages in a text: first person, small talk, wishes not to be
-//! remembered, and sensitive categories. The lists are data, in `config/languages/*.toml`.
+//! Finds phrases of eight languages in a text: first person, small talk, parts of wishes not to be
+//! remembered, and sensitive categories. The lists are data, in `config/languages/*.toml`. Dutch
+//! has the parts of wishes only.
 //!
 //! 1. Each list of each language file is assigned a meaning, for example [`PhraseKind::Greeting`].
 //! 2. One [Aho-Corasick](https://docs.rs/aho-corasick) automaton per group ([`SPEECH`], [`WISHES`],
@@ -19,7 +20,7 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 use unicode_normalization::UnicodeNormalization;
 
-const FILES: [(&str, &str); 8] = [
+const FILES: [(&str, &str); 9] = [
     ("en", include_str!("../../config/languages/en.toml")),
     ("de", include_str!("../../config/languages/de.toml")),
     ("es", include_str!("../../config/languages/es.toml")),
@@ -28,13 +29,15 @@ const FILES: [(&str, &str); 8] = [
     ("pt", include_str!("../../config/languages/pt.toml")),
     ("ja", include_str!("../../config/languages/ja.toml")),
     ("zh", include_str!("../../config/languages/zh.toml")),
+    ("nl", include_str!("../../config/languages/nl.toml")),
 ];
 
 /// A covered language, as an index into `FILES`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoveredLanguage(u8);
 
-pub const LANGUAGES: usize = FILES.len();
+/// Languages whose small talk is covered: all but Dutch, the last one.
+pub const LANGUAGES: usize = FILES.len() - 1;
 pub const ENGLISH: CoveredLanguage = CoveredLanguage(0);
 pub const JAPANESE: CoveredLanguage = CoveredLanguage(6);
 pub const CHINESE: CoveredLanguage = CoveredLanguage(7);
@@ -42,6 +45,11 @@ pub const CHINESE: CoveredLanguage = CoveredLanguage(7);
 impl CoveredLanguage {
     pub fn all() -> impl Iterator<Item = CoveredLanguage> {
         (0..LANGUAGES as u8).map(CoveredLanguage)
+    }
+
+    /// Lists the languages of wishes: all, and Dutch.
+    pub fn with_wishes() -> impl Iterator<Item = CoveredLanguage> {
+        (0..FILES.len() as u8).map(CoveredLanguage)
     }
 
     /// Looks up a language by the English name, for example "German".
@@ -71,8 +79,9 @@ struct Lists {
     spaced: bool,
     #[serde(flatten)]
     speech: BTreeMap<PhraseKind, Vec<String>>,
-    wishes: BTreeMap<Wish, Vec<String>>,
+    wishes: BTreeMap<WishPart, Vec<String>>,
     /// By the name of a [`Category`].
+    #[serde(default)]
     never: BTreeMap<String, Vec<String>>,
 }
 
@@ -100,15 +109,45 @@ pub enum PhraseKind {
     Filler,
 }
 
-/// A user's wish to keep something out of memory.
+/// A part of a clause that asks to keep something out of memory. `consent.rs` puts them together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
-pub enum Wish {
-    /// Do not remember this turn: "off the record".
-    #[serde(rename = "unsaid")]
-    SkipThisTurn,
-    /// Forget the previous turn: "forget what I just said".
-    #[serde(rename = "unsay")]
-    ForgetLastTurn,
+#[serde(rename_all = "snake_case")]
+pub enum WishPart {
+    /// A verb for removing from memory: "forget".
+    Forget,
+    /// A verb for removing anything: "delete".
+    Remove,
+    /// A phrase that asks for removal or only means "never mind": "forget it".
+    Idiom,
+    /// A verb for keeping in memory: "remember".
+    Remember,
+    /// A verb for keeping anything: "save".
+    Store,
+    /// A negation of the verb: "don't", "i'd rather you didn't".
+    Not,
+    /// "Off the record", "between us".
+    Secret,
+    /// A time after this turn: "afterwards".
+    Later,
+    /// A pronoun: "that".
+    It,
+    /// Names what was said, or the memory: "what i", "just said", "from your memory".
+    Said,
+    /// The reason for a wish: "private", "wrong window".
+    Excuse,
+    /// Makes the clause a request: "please", "could you".
+    Please,
+    /// Adds nothing: "ok", "sorry", "again".
+    Courtesy,
+    /// A conjunction, at which a wish may begin or end: "but".
+    Joins,
+    /// A verb of speech of somebody else: "she said".
+    Reported,
+    /// Introduces the subject of a wish: "about".
+    About,
+    /// The words of the list `first_person`, before which a wish without punctuation ends.
+    #[serde(skip)]
+    FirstPerson,
 }
 
 /// A match of a phrase, with the byte range in the folded text.
@@ -120,15 +159,26 @@ pub struct PhraseMatch<T> {
     pub end: usize,
 }
 
-pub static SPEECH: LazyLock<Finder<PhraseKind>> =
-    LazyLock::new(|| Finder::of(|lists| lists.speech.iter().map(|(kind, list)| (*kind, list))));
+pub static SPEECH: LazyLock<Finder<PhraseKind>> = LazyLock::new(|| {
+    Finder::of(|lists| {
+        let has_small_talk = lists.speech.contains_key(&PhraseKind::Greeting);
+        let phrases = lists.speech.iter().filter(move |_| has_small_talk);
+        phrases.map(|(kind, list)| (*kind, list))
+    })
+});
 
-pub static WISHES: LazyLock<Finder<Wish>> =
-    LazyLock::new(|| Finder::of(|lists| lists.wishes.iter().map(|(wish, list)| (*wish, list))));
+pub static WISHES: LazyLock<Finder<WishPart>> = LazyLock::new(|| {
+    Finder::of(|lists| {
+        let first_person = &lists.speech[&PhraseKind::FirstPerson];
+        let parts = lists.wishes.iter().map(|(part, list)| (*part, list));
+        parts.chain([(WishPart::FirstPerson, first_person)])
+    })
+});
 
 pub static NEVER: LazyLock<Finder<Category>> = LazyLock::new(|| {
     Finder::of(|lists| {
-        Category::ALL.into_iter().map(|category| (category, &lists.never[category.as_str()]))
+        let list = |category: Category| lists.never.get(category.as_str());
+        Category::ALL.into_iter().filter_map(move |category| Some((category, list(category)?)))
     })
 });
 
@@ -154,7 +204,7 @@ impl<T: Copy> Finder<T> {
         L: Iterator<Item = (T, &'static Vec<String>)>,
     {
         let (mut patterns, mut meanings) = (Vec::new(), Vec::new());
-        for (language, lists) in CoveredLanguage::all().zip(LISTS.iter()) {
+        for (language, lists) in CoveredLanguage::with_wishes().zip(LISTS.iter()) {
             for (what, wordings) in lists_of(lists) {
                 patterns.extend(wordings.iter().map(|wording| fold(wording)));
                 meanings.resize(patterns.len(), (language, what));
@@ -241,14 +291,21 @@ mod tests {
     fn every_language_has_every_list() {
         for (code, text) in FILES {
             let lists = parsed(code, text);
-            let counts = [lists.speech.len(), lists.wishes.len(), lists.never.len()];
-            assert_eq!(counts, [12, 2, Category::ALL.len()], "{code}");
+            assert_eq!(lists.wishes.len(), 16, "{code}");
+            assert!(lists.wishes.values().all(|list| !list.is_empty()), "{code}");
+            if code == "nl" {
+                continue;
+            }
+            assert_eq!(
+                [lists.speech.len(), lists.never.len()],
+                [12, Category::ALL.len()],
+                "{code}"
+            );
             let grammar = [PhraseKind::Phatic, PhraseKind::Question];
             assert!(code == "en" || grammar.iter().all(|kind| !lists.speech[kind].is_empty()));
             let speech = lists.speech.iter().filter(|(kind, _)| !grammar.contains(kind));
             let never = Category::ALL.map(|category| &lists.never[category.as_str()]);
-            let others = lists.wishes.values().chain(never);
-            for list in speech.map(|(_, list)| list).chain(others) {
+            for list in speech.map(|(_, list)| list).chain(never) {
                 assert!(list.len() >= 5, "{code}: {list:?}");
                 assert!(list.iter().all(|wording| !fold(wording).trim().is_empty()), "{code}");
             }

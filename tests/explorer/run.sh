@@ -85,7 +85,8 @@ serve keyed --set "gateway.keys=$scratch/keyed/keys.toml"
 KEEPSAKE_URL=$(address open)
 KEEPSAKE_KEYED_URL=$(address keyed)
 KEEPSAKE_MANY_URL=$(address many)
-export KEEPSAKE_KEY KEEPSAKE_READ_KEY KEEPSAKE_URL KEEPSAKE_KEYED_URL KEEPSAKE_MANY_URL EXPLORER_SHOTS="$shots" EXPLORER_FIGURES="$scratch/figures"
+KEEPSAKE_OPEN_DATA=$scratch/open/data
+export KEEPSAKE_OPEN_DATA KEEPSAKE_KEY KEEPSAKE_READ_KEY KEEPSAKE_URL KEEPSAKE_KEYED_URL KEEPSAKE_MANY_URL EXPLORER_SHOTS="$shots" EXPLORER_FIGURES="$scratch/figures"
 
 mkdir -p "$work/tests"
 cp "$here"/*.mjs "$work/tests/"

@@ -208,16 +208,25 @@ fn decisions_of_the_past_lead_to_the_event_and_to_the_fading_of_the_memory(broke
     let place = &running.place;
     let made = |arguments: &[&str]| new_key(place, &[&["--rights", "read"], arguments].concat()).1;
     let eve = made(&["--tenant", "default", "--user", "eve"]);
-    let (plain, other) = (made(&["--tenant", "default"]), made(&["--tenant", "other"]));
+    let plain = made(&["--tenant", "default"]);
+    let admin = ["--rights", "read,admin"];
+    let admin_of = |arguments: &[&str]| new_key(place, &[&admin, arguments].concat()).1;
+    let [admin, stranger, other] = [
+        &["--tenant", "default"][..],
+        &["--tenant", "default", "--user", "eve"],
+        &["--tenant", "other"],
+    ]
+    .map(admin_of);
     let gateway = Gateway::start(place, &[("gateway.keys", &keys_of(place))]);
     let status = |key: &str, path: &str| {
         let path = format!("/v1/keepsake/{path}");
         gateway.call_with("GET", &path, &[("x-api-key", key)], Value::Null).0
     };
-    for key in [&eve, &other] {
+    for key in [&stranger, &other] {
         assert_eq!(status(key, &path), 404, "the event is of another user or tenant");
     }
-    assert_eq!(status(&plain, &path), 200);
+    assert_eq!(status(&admin, &path), 200);
+    assert_eq!(status(&plain, &path), 403, "raw events are for administrators");
     assert_eq!(status(&plain, "decisions/past"), 403, "of all users");
     assert_eq!(status(&eve, "decisions/past?user=ada"), 403);
     for call in ["shards", "shards/answers", "dead-letters"] {

@@ -42,6 +42,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 use storage::home::{Home, MemoryHome};
+use storage::index::Mark;
+use storage::shard::mark_of;
 use text::Rarity;
 
 /// Immutable parts that all processes of one thread share: loaded once.
@@ -209,7 +211,11 @@ impl FlushInABatch {
             let Some((_, bug)) = planned.0.lock().take() else { return };
             interruptions.happened("flushed in the middle of a batch");
             let flushed = match bug {
-                Some(Bug::IndexIsMarkedAhead) => shard.index.text.settle(shard.applied() + 1),
+                Some(Bug::IndexIsMarkedAhead) => {
+                    let Mark { applied, changelog } = mark_of(&shard.store);
+                    let changelog = changelog.map(|offset| offset + 1);
+                    shard.index.text.settle(Mark { applied: applied + 1, changelog })
+                }
                 _ => shard.settle(),
             };
             flushed.expect("an index in memory can be flushed");

@@ -176,8 +176,10 @@ impl Client {
         acknowledged(&delivery)
     }
 
-    /// Sends a record without waiting. [`Client::flush`] waits.
+    /// Sends a record without waiting. [`Client::flush`] waits. Takes acknowledgements that have come,
+    /// because each fills a place of the queue until then.
     pub fn post(&self, message: &Message) -> Delivery {
+        self.producer.poll(Duration::ZERO);
         let delivery = Delivery::default();
         let mut record: BaseRecord<'_, [u8], [u8], Delivery> =
             BaseRecord::with_opaque_to(&message.topic, delivery.clone());

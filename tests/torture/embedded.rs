@@ -170,7 +170,9 @@ fn feed(client: &Client, stopped: &AtomicBool) -> u64 {
     deliveries.len() as u64
 }
 
-const TRANSACTION: usize = 20;
+/// Records of one transaction at most. With 20, a busy machine copied 190 numbers in a second of the 200
+/// that are written, and never caught up.
+const TRANSACTION: usize = 100;
 /// Longest wait for the broker, after which the copy begins anew.
 const WAIT: Duration = Duration::from_secs(20);
 

@@ -22,7 +22,7 @@ A redriven record has the original key, value and headers, without the headers o
 and with the header keepsake-redriven: the number of redrives. An event keeps its time, a request \
 gets a new one, and what its tenant signed is signed again if auth.tenants has the key. The dead \
 letter stays on its topic. If the reason still applies, the records \
-become dead letters again, and more than ingest.dead_letters_in_a_row_max of them stop the service; \
+become dead letters again, and more than ingest.dead_letters_in_a_row_max of them stop the service, if it is set; \
 the reason overloaded never does.
 
 A run with --yes and without --reason, --partition and --offset commits its progress: later runs \

@@ -2,19 +2,23 @@
 //!
 //! A receipt belongs here if its event is behind the end of the backup in its partition. The
 //! `forget` of everything is published as it was. Of a session or a query a receipt has no word, so
-//! the memories that it lists are forgotten one by one.
+//! the memories that it lists are forgotten one by one. The context windows that it cleared are found
+//! in the backup by the digests of their sessions, and cleared again.
 
 use super::Restore;
 use client::reading;
-use domain::UserKey;
 use domain::fault::{Fault, Result, StopName};
+use domain::{IdleSession, Salt, SigningKey, Time, UserKey};
 use log::broker::OutgoingRecord;
+use log::reply::{self, Proposal};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
+use storage::backup;
+use storage::changelog::session_of;
 
 /// The fields of a receipt that are needed.
 #[derive(Deserialize)]
@@ -27,6 +31,8 @@ struct Receipt {
     texts: Vec<Text>,
     #[serde(default)]
     unlisted: u64,
+    #[serde(default)]
+    sessions: BTreeSet<String>,
 }
 
 #[derive(Deserialize)]
@@ -83,6 +89,7 @@ pub fn forgets(
         for event in receipt.events() {
             all.push(restore.forget(&key, partition, &event));
         }
+        all.extend(restore.clear_windows(&key, partition, receipt)?);
         if receipt.unlisted > 0 {
             eprintln!(
                 "the receipt of the forget at {}:{} does not list {} texts: send that forget again",
@@ -120,6 +127,52 @@ impl Restore<'_> {
         if is_behind && *topic == self.manifest.events_topic {
             receipts.insert((*partition, *offset), receipt);
         }
+    }
+
+    /// Clears the context windows of the sessions whose digests the receipt has.
+    fn clear_windows(
+        &self,
+        key: &UserKey,
+        partition: i32,
+        receipt: &Receipt,
+    ) -> Result<Option<OutgoingRecord>> {
+        let shard = self.manifest.shards.get(partition as usize);
+        let (Some(shard), false) = (shard, receipt.sessions.is_empty()) else { return Ok(None) };
+        let Some(marks) = self.signing_key()? else { return Ok(None) };
+        let Event { topic, partition: at, offset } = &receipt.event;
+        let salt = Salt::of_forget(&marks, topic, *at, *offset);
+        let mut found = BTreeSet::new();
+        backup::live(self.dir, shard, &backup::fold(self.dir, shard)?, &mut |record| {
+            let session = session_of(&record).filter(|(user, _)| user == key);
+            found.extend(session.map(|(_, session)| session));
+            Ok(())
+        })?;
+        found.retain(|session| receipt.sessions.contains(&salt.digest_hex(session)));
+        if found.is_empty() {
+            return Ok(None);
+        }
+        let idle: Vec<IdleSession> =
+            found.into_iter().map(|session| IdleSession { session, last_at: None }).collect();
+        let proposal = Proposal {
+            topic: &self.config.topics.events(),
+            partition,
+            key,
+            id: &format!("restore-{at}-{offset}-windows"),
+            // The same at every attempt: an interrupted restore compares what it has published.
+            at: Time(0),
+            marks: &marks,
+        };
+        Ok(Some(reply::proposal_erase(&proposal, &[], &idle, "forgotten before the restore")))
+    }
+
+    /// The key of the backup's service. `None` if it is nowhere.
+    pub fn signing_key(&self) -> Result<Option<SigningKey>> {
+        let given = &self.config.topics.marks_key;
+        if !given.is_empty() {
+            return Ok(Some(SigningKey::of(given)));
+        }
+        let fold = backup::fold(self.dir, &self.manifest.shards[0])?;
+        Ok(fold.signing_key().map(SigningKey::of))
     }
 
     fn forget(&self, key: &UserKey, partition: i32, event: &Value) -> OutgoingRecord {

@@ -69,11 +69,7 @@ impl Restore<'_> {
         for shard in &self.manifest.shards {
             begins.push(self.begin(topic, &*log, shard)?);
         }
-        let key = if self.config.topics.marks_key.is_empty() {
-            fold(self.dir, &self.manifest.shards[0])?.signing_key().map(SigningKey::of)
-        } else {
-            Some(SigningKey::of(&self.config.topics.marks_key))
-        };
+        let key = self.signing_key()?;
         let mut mirror = Mirror {
             topic: topic.to_owned(),
             log,

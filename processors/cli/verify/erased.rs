@@ -252,20 +252,26 @@ fn has_words(value: &Value) -> bool {
 
 // ---------------------------------------------------------------- topics
 
+/// Searches each topic. Waits once for a broker that is gone, and not for each topic.
 fn topics(wanted: &Wanted, config: &Config) -> Vec<Row> {
-    let connection = client::connection(config);
-    run::topics(config)
-        .iter()
-        .map(|spec| match &connection {
-            Ok(connection) => {
-                let kept = spec.settings.iter().find(|(name, _)| *name == "retention.ms");
-                let kept_ms = kept.and_then(|(_, ms)| ms.parse::<i64>().ok());
-                topic(wanted, config, connection, &spec.name, kept_ms)
-                    .unwrap_or_else(|fault| Row::not_searched(&spec.name, fault.to_string()))
+    let mut connection = client::connection(config);
+    let mut rows = Vec::new();
+    for spec in run::topics(config) {
+        let kept = spec.settings.iter().find(|(name, _)| *name == "retention.ms");
+        let kept_ms = kept.and_then(|(_, ms)| ms.parse::<i64>().ok());
+        let searched = match &connection {
+            Ok(connection) => topic(wanted, config, connection, &spec.name, kept_ms),
+            Err(fault) => Err(fault.clone()),
+        };
+        rows.push(searched.unwrap_or_else(|fault| {
+            let row = Row::not_searched(&spec.name, fault.to_string());
+            if matches!(&fault, Fault::Stop(stop) if stop.name == StopName::BrokerUnreachable) {
+                connection = Err(fault);
             }
-            Err(fault) => Row::not_searched(&spec.name, fault.to_string()),
-        })
-        .collect()
+            row
+        }));
+    }
+    rows
 }
 
 /// The generation before that of the configuration.

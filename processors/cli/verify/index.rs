@@ -62,15 +62,19 @@ pub fn check(
     }
     let index =
         Index::open(dir, options, VectorBlocks::new(0), &home::generation(store.identity()))?;
-    let applied = store.applied();
+    let present = shard::mark_of(store);
     // Without a checkpoint, or with the checkpoint of a store that was set aside, the next start
     // indexes everything again.
-    let Some(checkpoint) = index.text.mark().filter(|mark| *mark <= applied) else {
+    let Some(checkpoint) = index
+        .text
+        .mark()
+        .filter(|mark| mark.applied <= present.applied && mark.changelog <= present.changelog)
+    else {
         return Ok(result);
     };
     // An interrupted restore has written to the store ahead of its checkpoint, and not to the
     // index.
-    let is_current = checkpoint == applied && !store.is_ahead();
+    let is_current = checkpoint == present && !store.is_ahead();
     result.state = if is_current { IndexState::Equal } else { IndexState::Behind };
     let mut only_in_index: HashSet<_> = index.text.ids()?.into_iter().collect();
     let mut after = None;
@@ -87,7 +91,8 @@ pub fn check(
                 words += u64::from(shard::document(memory).text().lengths().own);
                 let is_indexed = only_in_index.remove(&(key.clone(), id));
                 // The next start indexes memories that changed after the checkpoint.
-                if changed <= checkpoint && !is_indexed {
+                let is_due = is_current || changed <= checkpoint.applied;
+                if is_due && !is_indexed {
                     let difference =
                         format!("{key} memory {id} is in the store and not in the index");
                     result.add(difference, first_max);

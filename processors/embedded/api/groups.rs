@@ -255,118 +255,92 @@ fn commit_offsets(
     if offsets.is_empty() {
         return Ok(());
     }
-    if !core.state.groups.contains_key(group) && core.state.groups.len() >= GROUPS_MAX {
-        return Err(ResponseError::GroupMaxSizeReached);
-    }
+    has_place(&core, group)?;
     let committed = Change::OffsetsCommitted { group, offsets, producer_id: None };
     let entry = call.broker.change(&mut core, &committed)?;
     drop(core);
     call.broker.make_durable(entry)
 }
 
-/// An offset of a group as it is answered.
-struct Fetched {
-    topic: String,
-    partition: i32,
-    found: Result<Option<CommittedOffset>, ResponseError>,
+/// Refuses the offsets of a further group once as many as allowed have some.
+pub fn has_place(core: &Core, group: &str) -> Result<(), ResponseError> {
+    let groups = &core.state.groups;
+    if groups.len() >= GROUPS_MAX && !groups.contains_key(group) {
+        return Err(ResponseError::GroupMaxSizeReached);
+    }
+    Ok(())
 }
 
 pub fn fetch(call: &Call<'_>, request: OffsetFetchRequest) -> OffsetFetchResponse {
     let is_stable = request.require_stable;
-    if call.version < 8 {
-        let asked = request.topics.map(|topics| {
-            let topics =
-                topics.into_iter().map(|topic| (topic.name.to_string(), topic.partition_indexes));
-            topics.collect::<Vec<_>>()
-        });
-        let topics = by_topic(fetched(call, &request.group_id, asked, is_stable));
-        let topics = topics.into_iter().map(|(topic, fetched)| {
-            let partitions = fetched.into_iter().map(|fetched| {
-                let (committed, error) = shown(fetched.found);
-                OffsetFetchResponsePartition::default()
-                    .with_partition_index(fetched.partition)
-                    .with_committed_offset(committed.offset)
-                    .with_committed_leader_epoch(committed.leader_epoch)
-                    .with_metadata(Some(text(committed.metadata)))
-                    .with_error_code(error)
+    if call.version >= 8 {
+        let groups = request.groups.into_iter().map(|group| {
+            let asked = group.topics.map(|topics| {
+                topics.into_iter().map(|topic| (topic.name, topic.partition_indexes)).collect()
             });
-            let partitions = partitions.collect();
-            OffsetFetchResponseTopic::default()
-                .with_name(text(topic).into())
-                .with_partitions(partitions)
+            let topics = fetched(call, &group.group_id, asked, is_stable);
+            OffsetFetchResponseGroup::default().with_group_id(group.group_id).with_topics(topics)
         });
-        return OffsetFetchResponse::default().with_topics(topics.collect());
+        return OffsetFetchResponse::default().with_groups(groups.collect());
     }
-    let groups = request.groups.into_iter().map(|group| {
-        let asked = group.topics.map(|topics| {
-            let topics =
-                topics.into_iter().map(|topic| (topic.name.to_string(), topic.partition_indexes));
-            topics.collect::<Vec<_>>()
-        });
-        let topics = by_topic(fetched(call, &group.group_id, asked, is_stable));
-        let topics = topics.into_iter().map(|(topic, fetched)| {
-            let partitions = fetched.into_iter().map(|fetched| {
-                let (committed, error) = shown(fetched.found);
-                OffsetFetchResponsePartitions::default()
-                    .with_partition_index(fetched.partition)
-                    .with_committed_offset(committed.offset)
-                    .with_committed_leader_epoch(committed.leader_epoch)
-                    .with_metadata(Some(text(committed.metadata)))
-                    .with_error_code(error)
-            });
-            let partitions = partitions.collect();
-            OffsetFetchResponseTopics::default()
-                .with_name(text(topic).into())
-                .with_partitions(partitions)
-        });
-        OffsetFetchResponseGroup::default()
-            .with_group_id(group.group_id)
-            .with_topics(topics.collect())
+    let asked = request.topics.map(|topics| {
+        topics.into_iter().map(|topic| (topic.name, topic.partition_indexes)).collect()
     });
-    OffsetFetchResponse::default().with_groups(groups.collect())
+    let topics = fetched(call, &request.group_id, asked, is_stable).into_iter().map(|topic| {
+        let partitions = topic.partitions.into_iter().map(|partition| {
+            OffsetFetchResponsePartition::default()
+                .with_partition_index(partition.partition_index)
+                .with_committed_offset(partition.committed_offset)
+                .with_committed_leader_epoch(partition.committed_leader_epoch)
+                .with_metadata(partition.metadata)
+                .with_error_code(partition.error_code)
+        });
+        let partitions = partitions.collect();
+        OffsetFetchResponseTopic::default().with_name(topic.name).with_partitions(partitions)
+    });
+    OffsetFetchResponse::default().with_topics(topics.collect())
 }
 
-fn shown(found: Result<Option<CommittedOffset>, ResponseError>) -> (CommittedOffset, i16) {
-    let none = CommittedOffset { offset: -1, leader_epoch: -1, metadata: String::new(), at_ms: 0 };
-    match found {
-        Ok(found) => (found.unwrap_or(none), 0),
-        Err(error) => (none, error.code()),
-    }
-}
-
-fn by_topic(all: Vec<Fetched>) -> BTreeMap<String, Vec<Fetched>> {
-    let mut topics: BTreeMap<String, Vec<Fetched>> = BTreeMap::new();
-    for fetched in all {
-        topics.entry(fetched.topic.clone()).or_default().push(fetched);
-    }
-    topics
-}
-
-/// Without names, all offsets of the group. One inside an open transaction is not stable.
+/// Returns the offsets of a group, by topic; without names, all of them. One inside an open
+/// transaction is not stable.
 fn fetched(
     call: &Call<'_>,
     group: &str,
-    asked: Option<Vec<(String, Vec<i32>)>>,
+    asked: Option<Vec<(TopicName, Vec<i32>)>>,
     is_stable: bool,
-) -> Vec<Fetched> {
+) -> Vec<OffsetFetchResponseTopics> {
     let core = call.broker.core();
     let none = GroupOffsets::default();
     let offsets = core.state.groups.get(group).unwrap_or(&none);
     let places: Vec<(String, i32)> = match asked {
         Some(topics) => topics
             .into_iter()
-            .flat_map(|(topic, partitions)| partitions.into_iter().map(move |p| (topic.clone(), p)))
+            .flat_map(|(topic, partitions)| {
+                partitions.into_iter().map(move |partition| (topic.to_string(), partition))
+            })
             .collect(),
         None => offsets.committed.keys().cloned().collect(),
     };
-    let fetched = places.into_iter().map(|place| {
-        let found = match is_stable && offsets.is_pending(&place.0, place.1) {
-            true => Err(ResponseError::UnstableOffsetCommit),
-            false => Ok(offsets.committed.get(&place).cloned()),
-        };
-        Fetched { topic: place.0, partition: place.1, found }
+    let mut topics: BTreeMap<String, Vec<OffsetFetchResponsePartitions>> = BTreeMap::new();
+    for place in places {
+        let is_unstable = is_stable && offsets.is_pending(&place.0, place.1);
+        let error = if is_unstable { ResponseError::UnstableOffsetCommit.code() } else { 0 };
+        let found = offsets.committed.get(&place).filter(|_| !is_unstable);
+        let metadata = found.map_or(String::new(), |found| found.metadata.clone());
+        let answer = OffsetFetchResponsePartitions::default()
+            .with_partition_index(place.1)
+            .with_committed_offset(found.map_or(-1, |found| found.offset))
+            .with_committed_leader_epoch(found.map_or(-1, |found| found.leader_epoch))
+            .with_metadata(Some(text(metadata)))
+            .with_error_code(error);
+        topics.entry(place.0).or_default().push(answer);
+    }
+    let topics = topics.into_iter().map(|(topic, partitions)| {
+        OffsetFetchResponseTopics::default()
+            .with_name(text(topic).into())
+            .with_partitions(partitions)
     });
-    fetched.collect()
+    topics.collect()
 }
 
 pub fn delete_offsets(call: &Call<'_>, request: OffsetDeleteRequest) -> OffsetDeleteResponse {

@@ -1,5 +1,6 @@
 //! The requests that the broker answers: one table of names and versions, one file for each subject.
 
+mod announced;
 pub mod fetch;
 pub mod groups;
 pub mod offsets;
@@ -8,6 +9,7 @@ pub mod topics;
 pub mod transactions;
 
 use super::broker::Broker;
+use announced::decode;
 use bytes::{BufMut as _, Bytes, BytesMut};
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::{
@@ -159,7 +161,7 @@ impl Call<'_> {
         mut frame: Bytes,
         handle: impl FnOnce(&Self, Q) -> A,
     ) -> Result<Answer, Hangup> {
-        let request = Q::decode(&mut frame, self.version)?;
+        let request = decode(&mut frame, self.version)?;
         Ok(Answer::Now(self.encode(&handle(self, request))?))
     }
 
@@ -218,13 +220,17 @@ fn versions() -> ApiVersionsResponse {
     ApiVersionsResponse::default().with_api_keys(served.collect())
 }
 
+/// Length, correlation id and no tags.
+const ANSWER_HEADER_BYTES: usize = 9;
+
 /// Writes a response with its length.
 fn encode<A: Encodable + HeaderVersion>(
     correlation: i32,
     version: i16,
     answer: &A,
 ) -> Result<Bytes, Hangup> {
-    let mut bytes = BytesMut::new();
+    // Not grown while megabytes of records are copied.
+    let mut bytes = BytesMut::with_capacity(ANSWER_HEADER_BYTES + answer.compute_size(version)?);
     bytes.put_i32(0);
     let header = ResponseHeader::default().with_correlation_id(correlation);
     header.encode(&mut bytes, A::header_version(version))?;

@@ -1,5 +1,6 @@
 //! Produce: checks a batch, gives it its offset and journals it.
 
+use super::announced::decode;
 use super::{Answer, Call, Hangup, text};
 use crate::batch::{self, Header, Invalid};
 use crate::broker::Broker;
@@ -11,7 +12,6 @@ use bytes::Bytes;
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::produce_response::{PartitionProduceResponse, TopicProduceResponse};
 use kafka_protocol::messages::{ProduceRequest, ProduceResponse};
-use kafka_protocol::protocol::Decodable as _;
 
 /// Where a batch lies, and the entry of the journal to wait for.
 struct Placed {
@@ -26,7 +26,7 @@ struct Placed {
 type Refusal = (ResponseError, &'static str);
 
 pub fn answer(call: &Call<'_>, mut frame: Bytes) -> Result<Answer, Hangup> {
-    let request = ProduceRequest::decode(&mut frame, call.version)?;
+    let request: ProduceRequest = decode(&mut frame, call.version)?;
     let transactional = request.transactional_id.as_ref().map(|id| id.as_str());
     let mut last = None;
     let mut responses = Vec::with_capacity(request.topic_data.len());

@@ -309,6 +309,7 @@ fn commit(broker: &Broker, request: &TxnOffsetCommitRequest) -> Outcome<()> {
     if !is_part {
         return Err(ResponseError::InvalidTxnState);
     }
+    super::groups::has_place(&core, group)?;
     let producer_id = Some(request.producer_id.0);
     broker.change(&mut core, &Change::OffsetsCommitted { group, offsets, producer_id })?;
     Ok(())

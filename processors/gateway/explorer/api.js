@@ -17,7 +17,7 @@
  * @typedef {{outcome: string, reason: string, event: Place, tenant: string, user: string,
  *   session?: string, candidate?: string, kind?: string, surprise?: Surprise, threshold?: number,
  *   memory?: string, related?: string[], left?: number, salt?: string, profile: string, at: string,
- *   shadow?: boolean}} Decision
+ *   shadow?: boolean, withheld?: boolean}} Decision
  * @typedef {{memories: Memory[], match?: string, prompt: string, tokens: number,
  *   budget_used: number, took_us: number, stale: boolean, partial?: boolean,
  *   levels?: {floor?: number, good?: number}}} Recalled

@@ -94,6 +94,17 @@ export function marks(memory) {
   return found.map(([word, why]) => html`<span class="mark" title=${why}>${word}</span>`);
 }
 
+const INVISIBLE = /(\u{1F3F4}[\u{E0030}-\u{E0039}\u{E0061}-\u{E007A}]{2,6}\u{E007F})|([\u{E0000}-\u{E007F}\u202A-\u202E\u2066-\u2069]+)/u;
+
+/**
+ * A text with its invisible characters marked: a model reads tag characters, and no person does. Flags
+ * made of tags stay.
+ *
+ * @param {string} text
+ */
+export const inked = (text) => text.split(INVISIBLE).map((part, index) => index % 3 === 2 && part
+  ? html`<mark title="invisible characters, which reach no prompt unless they are balanced">${[...part].map((letter) => `U+${/** @type {number} */ (letter.codePointAt(0)).toString(16).toUpperCase().padStart(4, '0')}`).join(' ')}</mark>` : part ?? '');
+
 /**
  * One memory of a list, as a link to its page.
  *
@@ -103,7 +114,7 @@ export function marks(memory) {
  */
 export const memoryRow = (user, memory, more = nothing) => html`
   <li class=${memory.valid_to || memory.state === 'archived' || memory.enabled === false ? 'memory past' : 'memory'}>
-    <a class="words" href=${to('u', user, 'm', memory.id)}>${memory.content}</a>
+    <a class="words" href=${to('u', user, 'm', memory.id)}>${inked(memory.content)}</a>
     <span class="about">${kindChip(memory.kind)}${marks(memory)}${memory.session ? html`<span class="session">${memory.session}</span>` : nothing}
       ${time(memory.created_at)}</span>
     ${more}

@@ -14,6 +14,8 @@ const POLL: Duration = Duration::from_millis(50);
 pub struct Echo {
     consumer: Box<dyn Consumer>,
     producer: Box<dyn Producer>,
+    /// Sent instead of the request's own bytes.
+    answer: Option<Vec<u8>>,
 }
 
 impl Echo {
@@ -23,13 +25,19 @@ impl Echo {
         let starts: Vec<(i32, Start)> =
             (0..config.topics.partitions).map(|partition| (partition, Start::At(0))).collect();
         consumer.assign(&starts)?;
-        Ok(Echo { consumer, producer: connection.producer("keepsake-echo")? })
+        Ok(Echo { consumer, producer: connection.producer("keepsake-echo")?, answer: None })
+    }
+
+    /// Sends these bytes in each reply. A record of many bytes takes longer through two clients and
+    /// a broker than the request does.
+    pub fn answering(self, answer: Vec<u8>) -> Echo {
+        Echo { answer: Some(answer), ..self }
     }
 
     pub fn run(mut self, stop: &AtomicBool) -> Result<()> {
         while !stop.load(Ordering::Acquire) {
             if let Polled::Record(record) = self.consumer.poll(POLL)? {
-                self.producer.send(&reply(record))?;
+                self.producer.send(&reply(record, self.answer.as_ref()))?;
             }
             self.producer.outstanding()?;
         }
@@ -38,7 +46,7 @@ impl Echo {
     }
 }
 
-fn reply(record: Record) -> OutgoingRecord {
+fn reply(record: Record, answer: Option<&Vec<u8>>) -> OutgoingRecord {
     let topic = record.header("kafka_replyTopic").unwrap_or_default();
     let topic = String::from_utf8_lossy(topic).into_owned();
     let partition = record
@@ -51,7 +59,7 @@ fn reply(record: Record) -> OutgoingRecord {
         topic,
         partition,
         key: record.key,
-        value: record.value,
+        value: answer.cloned().or(record.value),
         headers,
         ..OutgoingRecord::default()
     }

@@ -9,8 +9,8 @@ use clap::Args;
 use domain::fault::{Fault, Result};
 use embedded::batch::Header;
 use embedded::{Embedded, Options};
-use kafka::{Connection, TopicSpec};
-use log::broker::{Broker, Membership, OutgoingRecord, Polled, RebalanceListener, Start};
+use kafka::{ChangelogWriter, Connection, TopicSpec};
+use log::broker::{Broker, Consumer, OutgoingRecord, Polled, RebalanceListener, Start, Transactor};
 use service::config::Config;
 use std::fs::File;
 use std::io::{Result as IoResult, Write as _};
@@ -96,7 +96,7 @@ impl LogBench {
         // On the same disk as the real log.
         let scratch = Scratch(config.data.dir.join(name));
         if self.transactions > 0 {
-            self.transactions(&scratch.0, report)?;
+            self.transactions(config, &scratch.0, report)?;
             self.concurrently(&scratch.0, report)?;
         }
         if self.records > 0 && self.rounds > 0 {
@@ -108,57 +108,44 @@ impl LogBench {
         Ok(())
     }
 
-    /// Measures blocks of transactions and of synced appends in alternation.
-    fn transactions(&self, dir: &Path, report: &mut BenchReport) -> Result<()> {
+    /// Measures blocks of transactions and of synced appends in alternation, and of transactions
+    /// that read nothing, which take the client's own time: it waits a millisecond before it joins
+    /// a partition to a transaction. With a Kafka, the same there.
+    fn transactions(&self, config: &Config, dir: &Path, report: &mut BenchReport) -> Result<()> {
         progress(format!("{} transactions and as many synced appends", self.transactions));
         let log = Embedded::start(options(dir.join("transactions")))?;
-        let connection = connection(&log);
-        connection.create_topics(&[topic("events", 1, &[]), topic("memories", 1, &[])])?;
-        let assigned = Arc::new(Assigned(AtomicBool::new(false)));
-        let mut consumer = connection.join("bench", "events", assigned.clone())?;
-        wait_until(TIMEOUT, "the group has a member", || {
-            consumer.poll(POLL)?;
-            Ok(assigned.0.load(Ordering::Acquire) && consumer.membership().is_some())
-        })?;
-        let mut transactor = connection.transactor("bench", "events", "memories")?;
-        transactor.renew()?;
+        let mut here = Transactions::new(connection(&log))?;
+        let mut there = of_kafka(config).map(Transactions::new).transpose()?;
         let mut synced = SyncedFile::open(&dir.join("appends")).map_err(on_disk)?;
-        let record = OutgoingRecord {
-            topic: "memories".into(),
-            partition: Some(0),
-            key: Some(b"key".to_vec()),
-            value: Some(vec![7; SYNCED_BYTES]),
-            ..OutgoingRecord::default()
-        };
-        let mut transact = |read: i64, member: &Membership| -> Result<Duration> {
-            let began = Instant::now();
-            let done = transactor.transact(std::slice::from_ref(&record), &[(0, read)], member);
-            done.map_err(|error| Fault::retry(format!("a transaction failed: {error:?}")))?;
-            Ok(began.elapsed())
-        };
-        let (mut transactions, mut appends) = (Vec::new(), Vec::new());
+        let mut appends = Vec::new();
         for block in 0..=self.transactions.div_ceil(BLOCK) {
-            consumer.poll(Duration::ZERO)?;
-            let member = consumer.membership();
-            let member = member.ok_or_else(|| Fault::retry("the member has left its group"))?;
-            for n in 0..BLOCK {
-                transactions.push(transact((block * BLOCK + n) as i64, &member)?);
-            }
+            here.block(block)?;
+            there.iter_mut().try_for_each(|there| there.block(block))?;
             for _ in 0..BLOCK {
                 appends.push(synced.append().map_err(on_disk)?);
             }
             if block == 0 {
-                // The first block warms up both sides.
-                transactions.clear();
+                // The first block warms up all sides.
                 appends.clear();
+                here.clear();
+                there.iter_mut().for_each(Transactions::clear);
             }
         }
-        consumer.close();
-        let (transaction, fsync) = (Distribution::of(transactions), Distribution::of(appends));
-        let ratio = transaction.percentile_us(50) / fsync.percentile_us(50);
-        report.ratio("transaction_fsync", ratio, RatioTarget::AtMost(3.0));
+        let fsync = Distribution::of(appends);
+        let (transaction, bare) = here.end()?;
+        let p50 = transaction.percentile_us(50);
+        let of_fsync = p50 / fsync.percentile_us(50);
+        report.ratio("transaction_fsync", of_fsync, RatioTarget::AtMost(3.0));
+        let of_bare = p50 / bare.percentile_us(50);
+        report.ratio("transaction_bare", of_bare, RatioTarget::AtMost(1.25));
         report.latency("transaction", &transaction);
+        report.latency("bare_transaction", &bare);
         report.latency("fsync", &fsync);
+        if let Some(there) = there {
+            let (transaction, bare) = there.end()?;
+            report.latency("kafka_transaction", &transaction);
+            report.latency("kafka_bare_transaction", &bare);
+        }
         Ok(())
     }
 
@@ -202,10 +189,7 @@ impl LogBench {
         let dir = dir.join("bulk");
         let log = Embedded::start(options(dir.clone()))?;
         let mut here = Bulk::new(connection(&log), Some(dir));
-        let mut there = (!config.kafka.is_embedded()).then(|| {
-            let servers = config.kafka.bootstrap_servers.clone();
-            Bulk::new(Connection { servers, options: config.kafka.client_options() }, None)
-        });
+        let mut there = of_kafka(config).map(|kafka| Bulk::new(kafka, None));
         for round in 0..self.rounds {
             progress(format!("round {round}: {} records of {BULK_BYTES} bytes", self.records));
             here.round(self.records)?;
@@ -282,6 +266,88 @@ impl LogBench {
     }
 }
 
+/// Transactions of one record on a broker: those of ingest, which mark an event as read, and bare
+/// ones.
+struct Transactions {
+    connection: Connection,
+    topics: [String; 2],
+    consumer: Box<dyn Consumer>,
+    transactor: Box<dyn Transactor>,
+    bare_writer: ChangelogWriter,
+    record: OutgoingRecord,
+    whole: Vec<Duration>,
+    bare: Vec<Duration>,
+}
+
+impl Transactions {
+    fn new(connection: Connection) -> Result<Transactions> {
+        let name = format!("keepsake-bench-{}", Uuid::new_v4().simple());
+        let topics = [format!("{name}.events"), format!("{name}.memories")];
+        let [events, memories] = &topics;
+        connection.create_topics(&[topic(events, 1, &[]), topic(memories, 1, &[])])?;
+        let assigned = Arc::new(Assigned(AtomicBool::new(false)));
+        let mut consumer = connection.join(&name, events, assigned.clone())?;
+        wait_until(TIMEOUT, "the group has a member", || {
+            consumer.poll(POLL)?;
+            Ok(assigned.0.load(Ordering::Acquire) && consumer.membership().is_some())
+        })?;
+        let mut transactor = connection.transactor(&name, events, memories)?;
+        transactor.renew()?;
+        let mut bare_writer = connection.changelog_writer(&format!("{name}-bare"), memories);
+        bare_writer.renew()?;
+        let record = OutgoingRecord {
+            topic: memories.clone(),
+            partition: Some(0),
+            key: Some(b"key".to_vec()),
+            value: Some(vec![7; SYNCED_BYTES]),
+            ..OutgoingRecord::default()
+        };
+        let (whole, bare) = (Vec::new(), Vec::new());
+        Ok(Transactions {
+            connection,
+            topics,
+            consumer,
+            transactor,
+            bare_writer,
+            record,
+            whole,
+            bare,
+        })
+    }
+
+    fn block(&mut self, block: usize) -> Result<()> {
+        let failed = |error| Fault::retry(format!("a transaction failed: {error:?}"));
+        let records = std::slice::from_ref(&self.record);
+        self.consumer.poll(Duration::ZERO)?;
+        let member = self.consumer.membership();
+        let member = member.ok_or_else(|| Fault::retry("the member has left its group"))?;
+        for n in 0..BLOCK {
+            let read = [(0, (block * BLOCK + n) as i64)];
+            let began = Instant::now();
+            self.transactor.transact(records, &read, &member).map_err(failed)?;
+            self.whole.push(began.elapsed());
+        }
+        for _ in 0..BLOCK {
+            let began = Instant::now();
+            self.bare_writer.write(records).map_err(failed)?;
+            self.bare.push(began.elapsed());
+        }
+        Ok(())
+    }
+
+    fn clear(&mut self) {
+        self.whole.clear();
+        self.bare.clear();
+    }
+
+    /// Removes the topics, and returns the times of both kinds.
+    fn end(self) -> Result<(Distribution, Distribution)> {
+        self.consumer.close();
+        self.connection.delete_topics(&self.topics)?;
+        Ok((Distribution::of(self.whole), Distribution::of(self.bare)))
+    }
+}
+
 impl Bulk {
     fn new(connection: Connection, dir: Option<PathBuf>) -> Bulk {
         Bulk { connection, dir, produce: Vec::new(), fetch: Vec::new(), batch_bytes: Vec::new() }
@@ -329,6 +395,13 @@ fn started(options: Options) -> Result<(Embedded, Duration)> {
 
 fn options(dir: PathBuf) -> Options {
     Options::new(dir, (Ipv4Addr::LOCALHOST, 0).into())
+}
+
+/// The Kafka to compare with, if there is one.
+fn of_kafka(config: &Config) -> Option<Connection> {
+    let servers = config.kafka.bootstrap_servers.clone();
+    let options = config.kafka.client_options();
+    (!config.kafka.is_embedded()).then_some(Connection { servers, options })
 }
 
 fn connection(log: &Embedded) -> Connection {

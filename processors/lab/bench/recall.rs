@@ -1,8 +1,8 @@
 //! `keepsake bench recall`: compares a recall with its bare parts, and measures how long a turn
 //! takes to become recallable.
 //!
-//! Recalls and their bare parts (encode the question, one bare round trip) run in alternating
-//! blocks, so that a change of the machine's load hits both sides.
+//! Recalls and their bare parts (encode the question, one bare round trip with a reply of as many
+//! bytes) run in alternating blocks, so that a change of the machine's load hits both sides.
 
 use super::distribution::Distribution;
 use super::echo::Echo;
@@ -93,7 +93,7 @@ impl RecallBench {
                 "{} blocks of {} recalls, and as many of their bare parts",
                 self.blocks, self.requests
             ));
-            let samples = self.alternate(&trial, &mut client)?;
+            let samples = self.alternate(&trial, &mut client, report)?;
             let idle = report_sides(samples, report);
             if self.loaded {
                 self.under_load(service, &mut client, &idle, report)?;
@@ -104,11 +104,18 @@ impl RecallBench {
     }
 
     /// Measures blocks of recalls and blocks of their bare parts in alternation.
-    fn alternate(&self, trial: &Trial, client: &mut Client) -> Result<Samples> {
+    fn alternate(
+        &self,
+        trial: &Trial,
+        client: &mut Client,
+        report: &mut BenchReport,
+    ) -> Result<Samples> {
         let session = Model::open(&run::options::embedder(&trial.config)?)?.session()?;
-        let echo = Echo::open(&trial.connection, &trial.bare)?;
+        let mut speech = ChatGenerator::new(2);
+        let answer = client.ask(&recall(USER, &speech.question()), TIMEOUT)?.bytes;
+        report.figure("reply_bytes", answer.len() as f64);
+        let echo = Echo::open(&trial.connection, &trial.bare)?.answering(answer);
         let bare_client = trial.bare_client()?;
-        let speech = ChatGenerator::new(2);
         let mut sides = Sides { client, bare_client, session, speech, samples: Samples::default() };
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {

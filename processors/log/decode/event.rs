@@ -6,18 +6,21 @@
 
 use super::envelope::{self, Envelope};
 use super::fields::{
-    check_count, checked_metadata, content, kind, not_a_name, read as fields, required, share,
-    time, unknown_type, variant, word,
+    self, check_count, checked_metadata, content, kind, not_a_name, required, share, time,
+    unknown_type, variant, word,
 };
 use super::{Hop, Options, headers};
 use crate::broker::Record;
-use crate::wire;
+use crate::wire::{self, Moment};
 use domain::fault::{Reject, RejectCode};
 use domain::{
-    Action, Event, Extracted, Fact, Forget, Made, MemoryId, MemoryVersion, Position, Remember,
-    Rest, Revise, Scope, Signal, Time, Turn, Update, UserKey,
+    Action, Event, Extracted, Fact, Forget, IdleSession, Made, MemoryId, MemoryVersion, Position,
+    Remember, Rest, Revise, SENDER_LIMITS, Scope, SenderLimits, Signal, Time, Turn, Update,
+    UserKey,
 };
+use serde::de::DeserializeOwned;
 use serde_json::Value;
+use std::cell::Cell;
 use std::collections::HashSet;
 
 /// Decodes an event. The id is that of the body or else of the envelope, and the time that of the
@@ -31,7 +34,7 @@ pub fn read(record: &Record, hop: Option<&Hop>, options: &Options) -> Result<Eve
             format!("only the compaction worker may send a {name}"),
         ));
     }
-    let common: wire::Common = fields(&body)?;
+    let common: wire::Common = fields::read(&body)?;
     let key = key(&name, &common)?;
     headers::from_tenant(key.tenant(), record, options)?;
     let message = EventBody {
@@ -40,16 +43,23 @@ pub fn read(record: &Record, hop: Option<&Hop>, options: &Options) -> Result<Eve
         session: word("session", common.session.clone())?,
         is_own: options.trust_proposals || headers::is_own(record, options),
         options,
+        known: Cell::default(),
     };
     let metadata =
         checked_metadata("metadata", common.metadata.clone().unwrap_or_default(), options)?;
     let action = action(&message)?;
+    let known = [fields::names::<wire::Common>(), message.known.get()];
+    let mut warnings = fields::unknown_fields(&body, &known);
+    let (at, too_late) = time_of(common.at.or(at), record, options);
+    warnings.extend(too_late);
     Ok(Event {
         key,
         id: word("id", common.id.clone().or(id))?,
-        at: common.at.or(at).map_or(Time(record.timestamp_ms), time),
+        at,
+        warnings,
         metadata,
         source: hop.map_or_else(|| position(record), |hop| hop.origin.clone()),
+        limits: SenderLimits::parsed(record.header(SENDER_LIMITS)),
         action,
         session: message.session,
     })
@@ -63,6 +73,27 @@ struct EventBody<'a> {
     /// Written by Keepsake itself.
     is_own: bool,
     options: &'a Options,
+    /// Names of the fields that were last read.
+    known: Cell<&'static [&'static str]>,
+}
+
+impl EventBody<'_> {
+    fn fields<T: DeserializeOwned>(&self) -> Result<T, Reject> {
+        self.known.set(fields::names::<T>());
+        fields::read(self.body)
+    }
+}
+
+/// Returns the time of the event. A time too far after the record's own would close every later
+/// statement of the same fact, and outlive every retention: the record's time counts instead, with a
+/// warning. A record without a time of its own has nothing to compare with.
+fn time_of(given: Option<Moment>, record: &Record, options: &Options) -> (Time, Option<String>) {
+    let recorded = Time(record.timestamp_ms);
+    let Some(given) = given.map(time) else { return (recorded, None) };
+    if recorded.0 <= 0 || given.ms_since(recorded) <= options.at_ahead_ms_max {
+        return (given, None);
+    }
+    (recorded, Some("at: more than a day after the record, whose time counts instead".to_owned()))
 }
 
 type ReadAction = fn(&EventBody<'_>) -> Result<Action, Reject>;
@@ -111,7 +142,7 @@ fn position(record: &Record) -> Position {
 }
 
 fn turn(message: &EventBody<'_>) -> Result<Action, Reject> {
-    let turn: wire::Turn = fields(message.body)?;
+    let turn: wire::Turn = message.fields()?;
     Ok(Action::Turn(Turn {
         role: variant("role", turn.role)?.unwrap_or_default(),
         speaker: word("speaker", turn.speaker)?,
@@ -122,7 +153,7 @@ fn turn(message: &EventBody<'_>) -> Result<Action, Reject> {
 }
 
 fn remember(message: &EventBody<'_>) -> Result<Action, Reject> {
-    let remember: wire::Remember = fields(message.body)?;
+    let remember: wire::Remember = message.fields()?;
     let scope: Scope = variant("scope", remember.scope)?.unwrap_or_default();
     if scope == Scope::Session && message.session.is_none() {
         return Err(Reject::of_field(
@@ -142,7 +173,7 @@ fn remember(message: &EventBody<'_>) -> Result<Action, Reject> {
 }
 
 fn update(message: &EventBody<'_>) -> Result<Action, Reject> {
-    let update: wire::Update = fields(message.body)?;
+    let update: wire::Update = message.fields()?;
     let update = Update {
         memory: memory(required("memory", update.memory)?),
         content: update
@@ -190,7 +221,7 @@ fn forget(message: &EventBody<'_>) -> Result<Action, Reject> {
     {
         return Ok(Action::Forget(Forget::Rest(rest)));
     }
-    let forget: wire::Forget = fields(message.body)?;
+    let forget: wire::Forget = message.fields()?;
     let query = match forget.query.filter(|query| !query.is_empty()) {
         Some(query) => Some(Forget::Query(content("query", query, message.options)?)),
         None => None,
@@ -216,7 +247,7 @@ fn forget(message: &EventBody<'_>) -> Result<Action, Reject> {
 
 /// Decodes the rest of a forget. From others, `memories` is an unknown field.
 fn rest(message: &EventBody<'_>) -> Result<Option<Rest>, Reject> {
-    let wire::Rest { memories, left, continues } = fields(message.body)?;
+    let wire::Rest { memories, left, continues } = message.fields()?;
     let (Some(memories), Some(first)) = (memories, continues) else { return Ok(None) };
     Ok(Some(Rest {
         continues: Position {
@@ -230,7 +261,7 @@ fn rest(message: &EventBody<'_>) -> Result<Option<Rest>, Reject> {
 }
 
 fn feedback(message: &EventBody<'_>) -> Result<Action, Reject> {
-    let feedback: wire::Feedback = fields(message.body)?;
+    let feedback: wire::Feedback = message.fields()?;
     let several = match feedback.memories {
         Some(several) if several.is_empty() => {
             return Err(Reject::of_field("memories", "is empty"));
@@ -254,14 +285,23 @@ fn feedback(message: &EventBody<'_>) -> Result<Action, Reject> {
 }
 
 fn prune(message: &EventBody<'_>) -> Result<Action, Reject> {
-    let prune: wire::Prune = fields(message.body)?;
+    let prune: wire::Prune = message.fields()?;
     let reason = required("reason", prune.reason)?;
-    let memories = seen("memories", prune.memories)?;
-    Ok(Action::Prune { memories, reason, erases: prune.erase.unwrap_or(false) })
+    let idle = prune
+        .idle
+        .into_iter()
+        .flatten()
+        .map(|one| IdleSession { session: one.session, last_at: one.last_at.map(Time) });
+    let idle: Vec<IdleSession> = idle.collect();
+    let memories = match idle.is_empty() {
+        true => seen("memories", prune.memories)?,
+        false => prune.memories.into_iter().flatten().map(version).collect(),
+    };
+    Ok(Action::Prune { memories, reason, erases: prune.erase.unwrap_or(false), idle })
 }
 
 fn summary(message: &EventBody<'_>) -> Result<Action, Reject> {
-    let summary: wire::Summary = fields(message.body)?;
+    let summary: wire::Summary = message.fields()?;
     required("session", message.session.as_ref())?;
     let text = content("content", required("content", summary.content)?, message.options)?;
     let made = match variant("by", summary.by)? {
@@ -277,7 +317,7 @@ fn summary(message: &EventBody<'_>) -> Result<Action, Reject> {
 }
 
 fn revise(message: &EventBody<'_>) -> Result<Action, Reject> {
-    let revise: wire::Revise = fields(message.body)?;
+    let revise: wire::Revise = message.fields()?;
     let newer = required("memory", revise.memory)?;
     Ok(Action::Revise(Revise {
         memory: MemoryVersion { id: memory(newer.id), version: newer.version },
@@ -291,7 +331,7 @@ fn revise(message: &EventBody<'_>) -> Result<Action, Reject> {
 const FACTS_MAX: usize = 64;
 
 fn extracted(message: &EventBody<'_>) -> Result<Action, Reject> {
-    let extracted: wire::Extracted = fields(message.body)?;
+    let extracted: wire::Extracted = message.fields()?;
     required("session", message.session.as_ref())?;
     let facts = required("facts", extracted.facts)?;
     check_count("facts", facts.len(), FACTS_MAX)?;

@@ -4,7 +4,8 @@ use super::Options;
 use crate::wire::Moment;
 use domain::fault::{Reject, RejectCode};
 use domain::{InvalidName, Kind, Metadata, Time};
-use serde::Deserialize;
+use serde::de::Visitor;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use std::str::FromStr;
 use strum::VariantNames;
@@ -33,7 +34,7 @@ pub fn read<'a, T: Deserialize<'a>>(body: &'a Value) -> Result<T, Reject> {
 
 /// Rewrites a message of serde in words of JSON: "invalid type: string \"x\", expected i64" becomes
 /// "is string \"x\", expected a whole number".
-fn plain(message: &str) -> String {
+pub fn plain(message: &str) -> String {
     const KINDS: [(&str, &str); 2] = [("invalid type: ", "is "), ("invalid value: ", "is ")];
     let message = KINDS
         .iter()
@@ -50,6 +51,63 @@ fn plain(message: &str) -> String {
         other => other,
     };
     format!("{found}, expected {expected}")
+}
+
+/// Unknown fields that a warning names. The others are counted.
+const NAMED_MAX: usize = 4;
+/// Longest name that a warning quotes, in characters: a longer one is rather a text.
+const NAME_CHARS_MAX: usize = 32;
+
+/// Warns of the fields of a body that are in none of these lists. Such a field is often misspelt, and
+/// the default counts in its place.
+pub fn unknown_fields(body: &Value, known: &[&[&str]]) -> Vec<String> {
+    let is_known = |name: &str| name == "type" || known.iter().any(|list| list.contains(&name));
+    let unknown = body.as_object().into_iter().flatten().map(|(name, _)| name.as_str());
+    let unknown: Vec<&str> = unknown.filter(|name| !is_known(name)).collect();
+    let named = unknown.iter().take(NAMED_MAX).map(|name| {
+        let is_word = |c: char| c.is_alphanumeric() || "_-.$".contains(c);
+        if name.chars().count() <= NAME_CHARS_MAX && name.chars().all(is_word) {
+            format!("{name}: unknown field, ignored")
+        } else {
+            "unknown field whose name is no word, ignored".to_owned()
+        }
+    });
+    let more = unknown.len().saturating_sub(NAMED_MAX);
+    let more = (more > 0).then(|| format!("{more} further unknown fields, ignored"));
+    named.chain(more).collect()
+}
+
+/// Returns the names of the fields of `T`, which its `Deserialize` gives to the format.
+pub fn names<T: Deserialize<'static>>() -> &'static [&'static str] {
+    let mut names: &[&str] = &[];
+    // The error is the only way to end without a value.
+    let _ = T::deserialize(FieldNames(&mut names));
+    names
+}
+
+struct FieldNames<'n>(&'n mut &'static [&'static str]);
+
+impl<'de> Deserializer<'de> for FieldNames<'_> {
+    type Error = serde::de::value::Error;
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Self::Error> {
+        *self.0 = fields;
+        self.deserialize_any(visitor)
+    }
+
+    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Self::Error> {
+        Err(serde::de::Error::custom("only the names are read"))
+    }
+
+    serde::forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf option unit
+        unit_struct newtype_struct seq tuple tuple_struct map enum identifier ignored_any
+    }
 }
 
 pub fn required<T>(field: &str, value: Option<T>) -> Result<T, Reject> {

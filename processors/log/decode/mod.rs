@@ -17,6 +17,7 @@ mod headers;
 mod request;
 
 pub use envelope::Schemas;
+pub use fields::plain;
 pub use headers::{
     AllowedTopics, REPLY_PARTITION, VIA, forwarded, generation_mark, is_repetition,
     may_be_forwarded, signed_at,
@@ -59,6 +60,9 @@ pub struct Options {
     pub conditions_depth_max: usize,
     /// Latest deadline, in milliseconds after the timestamp of the request.
     pub deadline_ms_max: i64,
+    /// Milliseconds by which `at` may be after the record's own time. A later one is a mistake, such
+    /// as seconds for milliseconds, and the record's time counts.
+    pub at_ahead_ms_max: i64,
     /// Memories that one feedback event may name.
     pub feedback_max: usize,
     /// Turns read of a request's history, counted from the end.

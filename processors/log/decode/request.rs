@@ -5,8 +5,8 @@
 
 use super::envelope::{self, Envelope};
 use super::fields::{
-    check_count, content, count, kinds, not_a_name, read as fields, required, share, time,
-    unknown_type, variant, word,
+    self, check_count, content, count, kinds, not_a_name, required, share, time, unknown_type,
+    variant, word,
 };
 use super::filter::filter;
 use super::{Options, headers};
@@ -17,27 +17,41 @@ use domain::{
     Cursor, Duplicates, Explain, List, MemoryId, Position, Recall, Request, RequestKind, Role,
     Time, UnsetFields, UserKey,
 };
+use serde::de::DeserializeOwned;
 use serde_json::Value;
+use std::cell::Cell;
 
 pub fn read(record: &Record, options: &Options) -> Result<Request, Reject> {
     let deadline = headers::deadline(record, options)?;
     let min_offset = headers::min_offset(record)?;
     let Envelope { name, body, .. } = envelope::open(record, options)?;
     let ask = ask_named(&name)?;
-    let asker: wire::Asker = fields(&body)?;
+    let asker: wire::Asker = fields::read(&body)?;
     let user = required("user", asker.user)?;
     let key =
         UserKey::new(asker.tenant.as_deref().unwrap_or("default"), &user).map_err(not_a_name)?;
     headers::from_tenant(key.tenant(), record, options)?;
     let session = word("session", asker.session)?;
-    let ask = ask(&RequestBody { body: &body, session, options })?;
-    Ok(Request { key, deadline, min_offset, ask })
+    let message = RequestBody { body: &body, session, options, known: Cell::default() };
+    let ask = ask(&message)?;
+    let known = [fields::names::<wire::Asker>(), message.known.get()];
+    let warnings = fields::unknown_fields(&body, &known);
+    Ok(Request { key, deadline, min_offset, warnings, ask })
 }
 
 struct RequestBody<'a> {
     body: &'a Value,
     session: Option<String>,
     options: &'a Options,
+    /// Names of the fields of the request's type.
+    known: Cell<&'static [&'static str]>,
+}
+
+impl RequestBody<'_> {
+    fn fields<T: DeserializeOwned>(&self) -> Result<T, Reject> {
+        self.known.set(fields::names::<T>());
+        fields::read(self.body)
+    }
 }
 
 type ReadAsk = fn(&RequestBody<'_>) -> Result<RequestKind, Reject>;
@@ -59,7 +73,7 @@ fn ask_named(name: &str) -> Result<ReadAsk, Reject> {
 
 fn recall(message: &RequestBody<'_>) -> Result<RequestKind, Reject> {
     let options = message.options;
-    let recall: wire::Recall = fields(message.body)?;
+    let recall: wire::Recall = message.fields()?;
     let queries = queries(recall.query, recall.queries, options)?;
     if recall.as_of_offset.is_some_and(|offset| offset < 0) {
         return Err(Reject::of_field("as_of_offset", "is less than 0"));
@@ -114,7 +128,7 @@ fn history(turns: Vec<wire::Said>, options: &Options) -> Result<Vec<String>, Rej
 }
 
 fn list(message: &RequestBody<'_>) -> Result<RequestKind, Reject> {
-    let list: wire::List = fields(message.body)?;
+    let list: wire::List = message.fields()?;
     Ok(RequestKind::List(List {
         session: message.session.clone(),
         kinds: kinds(list.kinds, message.options)?,
@@ -129,7 +143,7 @@ fn list(message: &RequestBody<'_>) -> Result<RequestKind, Reject> {
 }
 
 fn duplicates(message: &RequestBody<'_>) -> Result<RequestKind, Reject> {
-    let duplicates: wire::Duplicates = fields(message.body)?;
+    let duplicates: wire::Duplicates = message.fields()?;
     Ok(RequestKind::Duplicates(Duplicates {
         limit: count("limit", duplicates.limit, 1, message.options.list_limit)?
             .min(message.options.limit_max),
@@ -152,13 +166,13 @@ fn cursor(text: &str) -> Option<Cursor> {
 }
 
 fn get(message: &RequestBody<'_>) -> Result<RequestKind, Reject> {
-    let get: wire::Get = fields(message.body)?;
+    let get: wire::Get = message.fields()?;
     let memory = MemoryId(required("memory", get.memory)?.0);
     Ok(RequestKind::Get { memory, history: get.history.unwrap_or(false) })
 }
 
 fn explain(message: &RequestBody<'_>) -> Result<RequestKind, Reject> {
-    let explain: wire::Explain = fields(message.body)?;
+    let explain: wire::Explain = message.fields()?;
     match (explain.memory, explain.event) {
         (Some(memory), None) => Ok(RequestKind::Explain(Explain::Memory(MemoryId(memory.0)))),
         (None, Some(wire::Position { topic, partition, offset })) => {

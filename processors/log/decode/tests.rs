@@ -38,6 +38,7 @@ impl Options {
             conditions_max: 8,
             conditions_depth_max: 3,
             deadline_ms_max: 60_000,
+            at_ahead_ms_max: 86_400_000,
             feedback_max: 3,
             history_turns_max: 8,
             schemas: None,
@@ -928,8 +929,8 @@ fn every_good_sample_is_accepted_and_every_bad_one_rejected() {
                 };
                 let record =
                     record(std::fs::read(&path).expect("a readable file"), &[content_type]);
-                let as_event = event(&record, &options).outcome.map(|_| ());
-                let as_request = request(&record, &options).outcome.map(|_| ());
+                let as_event = event(&record, &options).outcome.map(|event| event.warnings);
+                let as_request = request(&record, &options).outcome.map(|asked| asked.warnings);
                 let outcome = match kind_name.as_str() {
                     "turn" | "remember" | "update" | "forget" | "feedback" | "tick" | "prune"
                     | "summary" | "revise" | "extracted" => as_event,
@@ -937,7 +938,9 @@ fn every_good_sample_is_accepted_and_every_bad_one_rejected() {
                     "cloudevents" => as_event.or(as_request),
                     _ => continue,
                 };
-                if outcome.is_ok() != is_good {
+                let unknown = outcome.iter().flatten().any(|one| one.contains("unknown"));
+                let is_planted = path.ends_with("unknown-field.json");
+                if outcome.is_ok() != is_good || unknown != is_planted {
                     wrong.push(format!("{}: {outcome:?}", path.display()));
                 }
                 seen += 1;
@@ -946,6 +949,58 @@ fn every_good_sample_is_accepted_and_every_bad_one_rejected() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(seen > 100, "too few samples to mean anything: {seen}");
+}
+
+#[test]
+fn unknown_fields_are_named_few_and_short() {
+    fn check(value: Value, expected: &[&str]) {
+        let as_event = event(&record(value.to_string(), &[]), &Options::for_tests());
+        let as_request = request(&record(value.to_string(), &[]), &Options::for_tests());
+        let warnings = as_event.outcome.map(|event| event.warnings);
+        let warnings = warnings.or_else(|_| as_request.outcome.map(|request| request.warnings));
+        assert_eq!(warnings.expect("unknown fields are ignored"), expected);
+    }
+    let turn = json!({"type": "turn", "user": "zoe", "content": "x", "role": "user", "at": null});
+    check(turn, &[]);
+    check(
+        json!({"type": "turn", "user": "zoe", "content": "x", "rol": "assistant"}),
+        &["rol: unknown field, ignored"],
+    );
+    // A field of another type of event is unknown to this one.
+    check(
+        json!({"type": "remember", "user": "zoe", "content": "x", "role": "user"}),
+        &["role: unknown field, ignored"],
+    );
+    check(json!({"type": "tick", "why": 1}), &["why: unknown field, ignored"]);
+    check(
+        json!({"type": "recall", "user": "zoe", "query": "x", "top_k": 3}),
+        &["top_k: unknown field, ignored"],
+    );
+    check(json!({"type": "stats", "user": "zoe", "limit": 3}), &["limit: unknown field, ignored"]);
+    let spoken = "I told nobody that my number is 5";
+    check(
+        json!({"type": "stats", "user": "zoe", spoken: 1}),
+        &["unknown field whose name is no word, ignored"],
+    );
+    let mut many = json!({"type": "stats", "user": "zoe"});
+    for n in 1_000..2_000 {
+        many[format!("f{n}")] = n.into();
+    }
+    let named =
+        ["f1000", "f1001", "f1002", "f1003"].map(|name| format!("{name}: unknown field, ignored"));
+    let mut expected: Vec<&str> = named.iter().map(String::as_str).collect();
+    expected.push("996 further unknown fields, ignored");
+    check(many, &expected);
+}
+
+#[test]
+fn a_record_without_a_time_of_its_own_leaves_the_time_of_its_event() {
+    let body = json!({"type": "turn", "user": "zoe", "content": "x", "at": "2090-01-01T00:00:00Z"});
+    let mut sent = record(body.to_string(), &[]);
+    let read = |sent: &Record| event(sent, &Options::for_tests()).outcome.expect("a good event");
+    assert_eq!((read(&sent).at, read(&sent).warnings.len()), (Time(1_000_000), 1));
+    sent.timestamp_ms = -1;
+    assert_eq!(read(&sent).at, Time(3_786_912_000_000));
 }
 
 fn any_header() -> impl Strategy<Value = (String, Vec<u8>)> {

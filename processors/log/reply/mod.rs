@@ -15,7 +15,10 @@ pub use proposal::{
     NewSummary, Proposal, feedback_returned, forget_rest, proposal_erase, proposal_extracted,
     proposal_prune, proposal_revise, proposal_summary,
 };
-pub use record::{DeadLetters, TRUNCATED, dead_letter, decision, erasure, shadow};
+pub use record::{
+    DeadLetters, REQUEST_HEAD, TRUNCATED, dead_letter, dead_request, decision, erasure, shadow,
+    tenant_of,
+};
 
 use crate::broker::{Headers, OutgoingRecord};
 use crate::wire::{self, ECHOED};
@@ -36,11 +39,20 @@ pub struct Freshness {
     pub partial: bool,
     /// The record came to a partition that is not its user's.
     pub misrouted: bool,
+    /// Warnings for the sender: fields that were ignored, values that were corrected.
+    pub warnings: Vec<String>,
 }
 
 impl Default for Freshness {
     fn default() -> Freshness {
-        Freshness { applied_offset: -1, stale: false, took_us: 0, partial: false, misrouted: false }
+        Freshness {
+            applied_offset: -1,
+            stale: false,
+            took_us: 0,
+            partial: false,
+            misrouted: false,
+            warnings: Vec::new(),
+        }
     }
 }
 
@@ -216,11 +228,12 @@ pub fn refusal(to: &ReplyTo, reject: &Reject, freshness: Option<&Freshness>) -> 
         message: &reject.message,
         field: reject.field.as_deref(),
     };
+    let nothing_read = Freshness::default();
     let reply = wire::Reply {
         name: "error",
         status: reject.code.status(),
         body: wire::ErrorBody { error },
-        freshness: view::freshness(freshness.unwrap_or(&Freshness::default())),
+        freshness: view::freshness(freshness.unwrap_or(&nothing_read)),
     };
     published_to(to, &reply)
 }
@@ -249,7 +262,7 @@ fn ok(
     published_to(to, &wire::Reply { name, status: "ok", body, freshness })
 }
 
-fn published_to(to: &ReplyTo, reply: &wire::Reply<impl Serialize>) -> OutgoingRecord {
+fn published_to(to: &ReplyTo, reply: &wire::Reply<'_, impl Serialize>) -> OutgoingRecord {
     let mut headers: Headers = to.echo.clone();
     for (name, value) in [
         ("content-type", JSON.to_owned()),

@@ -8,8 +8,8 @@ use super::{JSON, json, view};
 use crate::broker::OutgoingRecord;
 use crate::wire;
 use domain::{
-    Extracted, MARK, Made, MemoryId, MemoryVersion, Rest, Revise, Signal, SignedParts, SigningKey,
-    Time, UserKey,
+    Extracted, IdleSession, MARK, Made, MemoryId, MemoryVersion, Rest, Revise, Signal, SignedParts,
+    SigningKey, Time, UserKey,
 };
 
 /// The common fields of these events. The id is derived from the content, so that an equal second
@@ -38,16 +38,23 @@ pub fn proposal_prune(
     published(proposal, &event)
 }
 
-/// A prune that erases. A program that does not know the field archives the memories instead.
+/// A prune that erases memories, and clears the context windows of idle sessions. A program that does
+/// not know the field archives the memories instead.
 pub fn proposal_erase(
     proposal: &Proposal<'_>,
     memories: &[MemoryVersion],
+    idle: &[IdleSession],
     reason: &str,
 ) -> OutgoingRecord {
+    let idle = idle.iter().map(|one| wire::Idle {
+        session: one.session.clone(),
+        last_at: one.last_at.map(|at| at.0),
+    });
     let event = wire::OwnEvent {
         memories: Some(wire::Listing::Seen(view::seen(memories))),
         reason: Some(reason),
         erase: true,
+        idle: idle.collect(),
         ..common("prune", proposal)
     };
     published(proposal, &event)

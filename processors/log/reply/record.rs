@@ -6,6 +6,7 @@ use crate::broker::{Headers, OutgoingRecord, Record, headers_bytes};
 use crate::wire;
 use domain::fault::Reject;
 use domain::{Decision, Erasure};
+use serde_json::Value;
 use text::shortened;
 
 /// Header of a dead letter that is written without the record, with the length of the record.
@@ -56,6 +57,54 @@ pub fn erasure(erasure: &Erasure, places: &[wire::Place], topic: &str) -> Outgoi
         value: Some(json(&view::erasure(erasure, places))),
         headers: vec![("content-type".to_owned(), JSON.into())],
     }
+}
+
+/// Longest value of a request in a dead letter. Whoever asked has had the error, so the head is for a
+/// person who looks for the sender, and refused requests cannot fill the topic.
+pub const REQUEST_HEAD: usize = 4 << 10;
+
+/// Builds the dead letter of a request: no more than the head of its value, and of key and headers
+/// together no more than that either.
+pub fn dead_request(
+    record: &Record,
+    reject: &Reject,
+    dead_letters: &DeadLetters,
+) -> OutgoingRecord {
+    let value_bytes = record.value.as_ref().map_or(0, Vec::len);
+    let rest = record.bytes() - value_bytes;
+    if value_bytes <= REQUEST_HEAD && rest <= REQUEST_HEAD {
+        return dead_letter(record, reject, "recall", dead_letters);
+    }
+    let mut headers = vec![(TRUNCATED.to_owned(), record.bytes().to_string().into_bytes())];
+    if rest <= REQUEST_HEAD {
+        headers.extend(record.headers.iter().cloned());
+    }
+    headers.extend(connect_headers(record, reject, "recall"));
+    headers.extend(spring_headers(record, reject));
+    let value = record.value.as_ref();
+    OutgoingRecord {
+        topic: dead_letters.topic.clone(),
+        partition: None,
+        timestamp_ms: None,
+        key: record.key.clone().filter(|key| key.len() <= REQUEST_HEAD),
+        value: value.map(|value| value[..value_bytes.min(REQUEST_HEAD)].to_vec()),
+        headers,
+    }
+}
+
+/// Returns the tenant that a record is of: the one that its value names or, if the value cannot be
+/// read, its key.
+pub fn tenant_of(record: &Record) -> Option<String> {
+    let value = record.value.as_deref().unwrap_or_default();
+    if let Ok(Value::Object(fields)) = serde_json::from_slice(value) {
+        match (fields.get("tenant").and_then(Value::as_str), fields.contains_key("user")) {
+            (Some(tenant), _) => return Some(tenant.to_owned()),
+            (None, true) => return Some("default".to_owned()),
+            (None, false) => {}
+        }
+    }
+    let key = std::str::from_utf8(record.key.as_deref()?).ok()?;
+    Some(key.split_once('/')?.0.to_owned())
 }
 
 /// Builds a dead letter: the record unchanged, with the reason in the headers of Kafka Connect and

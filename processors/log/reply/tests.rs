@@ -93,10 +93,13 @@ fn a_decision() -> Decision {
         memory: Some(memory_id(0)),
         related: vec![],
         left: None,
+        of_other_event: false,
         salt: None,
         profile: "keepsake".into(),
         at: Time(1_767_323_045_678),
         misrouted: false,
+        warnings: vec![],
+        withheld: false,
     }
 }
 
@@ -396,6 +399,30 @@ fn a_dead_letter_that_would_not_fit_names_the_place_of_its_record() {
 }
 
 #[test]
+fn the_dead_letter_of_a_request_has_no_more_than_the_head_of_its_value() {
+    let reject = Reject::new(RejectCode::TooLarge, "is too long");
+    let bytes = [100, REQUEST_HEAD, REQUEST_HEAD + 1, 1_000_000];
+    for (record, value, has_header, has_key) in [
+        (long(10, bytes[0], 10), bytes[0], true, true),
+        (long(10, bytes[1], 10), REQUEST_HEAD, true, true),
+        (long(10, bytes[2], 10), REQUEST_HEAD, true, true),
+        (long(10, bytes[3], 10), REQUEST_HEAD, true, true),
+        (long(10, 100, 1_000_000), 100, false, true),
+        (long(1_000_000, 100, 10), 100, false, false),
+    ] {
+        let letter = dead_request(&record, &reject, &dead_letters());
+        let found = letter.value.as_deref().unwrap_or_default();
+        assert_eq!((found.len(), letter.bytes() < 20_000), (value, true));
+        assert_eq!(found, &record.value.as_deref().expect("one")[..value]);
+        assert_eq!(header(&letter.headers, "h").is_some(), has_header);
+        assert_eq!(letter.key.is_some(), has_key);
+        let is_whole = value == record.value.as_ref().map_or(0, Vec::len) && has_header;
+        assert_eq!(header(&letter.headers, TRUNCATED).is_none(), is_whole);
+        assert_eq!(header(&letter.headers, "__connect.errors.stage"), Some(&b"recall"[..]));
+    }
+}
+
+#[test]
 fn a_dead_letter_is_the_record_and_two_sets_of_headers() {
     let record = Record {
         topic: "keepsake.events".into(),
@@ -471,7 +498,7 @@ fn proposals_carry_a_valid_signature_and_their_id() {
             json!({"type": "prune", "memories": [{"id": id, "version": 4}], "reason": "faded"}),
         ),
         (
-            proposal_erase(&proposal, &seen, "expired"),
+            proposal_erase(&proposal, &seen, &[], "expired"),
             json!({
                 "type": "prune", "memories": [{"id": id, "version": 4}], "erase": true,
                 "reason": "expired"

@@ -13,6 +13,8 @@ const UNQUOTED: &str = "left out, because it quotes what was said";
 /// Texts that one receipt lists: 7 MB at 140 bytes each, and the largest message of the topic is
 /// 12 MB.
 const RECEIPT_TEXTS_MAX: usize = 50_000;
+/// At most 20 bytes each.
+const RECEIPT_TURNS_MAX: usize = 50_000;
 
 pub fn decision(decision: &Decision, with_text: bool) -> wire::Decision<'_> {
     wire::Decision {
@@ -34,6 +36,9 @@ pub fn decision(decision: &Decision, with_text: bool) -> wire::Decision<'_> {
         profile: &decision.profile,
         at: moment(decision.at),
         misrouted: decision.misrouted,
+        warnings: &decision.warnings,
+        of_other_event: decision.of_other_event,
+        withheld: decision.withheld,
         shadow: false,
     }
 }
@@ -52,7 +57,19 @@ pub fn own_decision(decision: &Decision) -> wire::Decision<'_> {
 
 pub fn erasure<'a>(erasure: &'a Erasure, places: &'a [wire::Place]) -> wire::Erasure<'a> {
     let listed = erasure.texts.iter().take(RECEIPT_TEXTS_MAX);
+    let mut turns: Vec<wire::ErasedTurns<'_>> = Vec::new();
+    for Position { topic, partition, offset } in erasure.turns.iter().take(RECEIPT_TURNS_MAX) {
+        match turns.last_mut().filter(|it| it.topic == &**topic && it.partition == *partition) {
+            Some(same) => same.offsets.push(*offset),
+            None => turns.push(wire::ErasedTurns {
+                topic,
+                partition: *partition,
+                offsets: vec![*offset],
+            }),
+        }
+    }
     wire::Erasure {
+        turns,
         name: "erasure",
         event: event_position(&erasure.event, erasure.event_id.as_deref()),
         continues: erasure.continues.as_ref().map(|first| event_position(first, None)),
@@ -64,7 +81,9 @@ pub fn erasure<'a>(erasure: &'a Erasure, places: &'a [wire::Place]) -> wire::Era
         texts: listed
             .map(|text| wire::ErasedText { memory: id(text.memory), digest: text.digest_hex() })
             .collect(),
-        unlisted: erasure.texts.len().saturating_sub(RECEIPT_TEXTS_MAX),
+        unlisted: erasure.texts.len().saturating_sub(RECEIPT_TEXTS_MAX)
+            + erasure.turns.len().saturating_sub(RECEIPT_TURNS_MAX),
+        sessions: &erasure.sessions,
         places,
         at: moment(erasure.at),
     }
@@ -223,13 +242,14 @@ pub fn stats(stats: &Stats) -> wire::Stats<'_> {
     }
 }
 
-pub fn freshness(freshness: &Freshness) -> wire::Freshness {
+pub fn freshness(freshness: &Freshness) -> wire::Freshness<'_> {
     wire::Freshness {
         applied_offset: freshness.applied_offset,
         stale: freshness.stale,
         took_us: freshness.took_us,
         partial: freshness.partial,
         misrouted: freshness.misrouted,
+        warnings: &freshness.warnings,
     }
 }
 

@@ -5,11 +5,12 @@
 //! 1. Refuse a fact that names no turn of those that were sent, or one that is gone: forgotten, taken
 //!    back, or changed since the worker read it.
 //! 2. Refuse facts that a `forget` covers, if it was sent after the worker read the turns.
-//! 3. Drop facts that the profile never keeps.
-//! 4. Merge a fact that an open memory states already. That memory stays as it is.
-//! 5. Refuse a fact whose slot a memory of a later turn has given another value.
-//! 6. Store the fact beside all other memories, with its turns as sources and the time of its newest
-//!    turn.
+//! 3. Refuse a preference or an instruction that rests on a turn of somebody else than the user.
+//! 4. Drop facts that the profile never keeps.
+//! 5. Merge a fact that an open memory states already. That memory stays as it is.
+//! 6. Refuse a fact whose slot a memory of a later turn has given another value.
+//! 7. Store the fact beside all other memories, with its turns as sources, the time of its newest
+//!    turn and the role of the least trusted one.
 //!
 //! Invariant: nothing is closed, changed or linked, because a model's sentence must not outweigh what
 //! the user said. The fact goes when one of its turns is forgotten or given another value.
@@ -36,8 +37,8 @@ const IMPORTANCE: f32 = 0.5;
 
 /// The turns that are still there as the worker read them.
 struct Present {
-    /// Their times, by source.
-    turns: BTreeMap<Position, Time>,
+    /// Their times and roles, by source.
+    turns: BTreeMap<Position, (Time, Role)>,
     memories: Vec<Memory>,
     /// The extractor, for the reason of a memory.
     made: String,
@@ -55,7 +56,7 @@ pub fn extracted(
     for (place, (fact, vector)) in extracted.facts.iter().zip(vectors).enumerate() {
         let span = u32::try_from(place).unwrap_or(u32::MAX);
         let decision = if newer.cover_all() || newer.cover(&fact.content) {
-            cx.decision(Outcome::Refused, straggler::REASON)
+            cx.withholding(Outcome::Refused, straggler::REASON)
         } else {
             match sources(extracted, fact, &present) {
                 Ok(sources) => {
@@ -83,14 +84,14 @@ fn present(cx: &Context<'_>, staged: &Staged<'_>, extracted: &Extracted) -> Resu
     let window = staged.window(cx.key(), cx.session())?;
     for said in &window.said {
         if let Some(source) = &said.source {
-            turns.insert(source.clone(), last_at.unwrap_or(cx.event.at));
+            turns.insert(source.clone(), (last_at.unwrap_or(cx.event.at), said.role));
         }
     }
     let mut memories = Vec::new();
     for seen in &extracted.seen {
         let memory = staged.memory(cx.key(), seen.id)?;
         if let Some(memory) = memory.filter(|memory| memory.version == seen.version) {
-            turns.insert(memory.source.clone(), memory.created_at);
+            turns.insert(memory.source.clone(), (memory.created_at, memory.role));
             memories.push(memory);
         }
     }
@@ -132,9 +133,11 @@ fn memory(
     sources: Vec<Position>,
     present: &Present,
 ) -> Memory {
-    let at = sources.iter().filter_map(|turn| present.turns.get(turn)).max();
-    let at = at.copied().unwrap_or(cx.event.at);
+    let turns = || sources.iter().filter_map(|turn| present.turns.get(turn));
+    let at = turns().map(|(at, _)| *at).max().unwrap_or(cx.event.at);
+    let role = turns().map(|(_, role)| *role).max_by_key(|role| distance(*role));
     Memory {
+        role: role.unwrap_or(Role::Tool),
         scope: Scope::User,
         importance: IMPORTANCE,
         // A conclusion about the user.
@@ -147,6 +150,16 @@ fn memory(
     }
 }
 
+/// How far a role is from the user: the words of a tool may be those of any web page.
+fn distance(role: Role) -> u8 {
+    match role {
+        Role::User => 0,
+        Role::System => 1,
+        Role::Assistant => 2,
+        Role::Tool => 3,
+    }
+}
+
 fn decide(
     cx: &Context<'_>,
     staged: &mut Staged<'_>,
@@ -154,6 +167,11 @@ fn decide(
     present: &Present,
     (mut memory, vector): (Memory, &Vector),
 ) -> Result<Decision> {
+    let is_wish = cx.rules.policy.ruling_kinds().contains(&memory.kind.as_str());
+    if is_wish && memory.role != Role::User {
+        let why = format!("a {} needs the user's own words", memory.kind.as_str());
+        return Ok(about(cx.decision(Outcome::Refused, why), &memory));
+    }
     if let Some(category) = withheld::never(&memory.content, cx.rules) {
         return Ok(cx.decision(Outcome::Dropped, withheld::never_reason(category)));
     }

@@ -26,6 +26,9 @@ pub fn feedback(
         // Several recalls that one event reports name a memory once for each.
         let is_first = once.insert(*id);
         let Some(mut memory) = cx.named(staged, *id)? else { continue };
+        if memory.key.is_tenant() && cx.event.limits.one_user {
+            continue;
+        }
         if is_first {
             known.push(*id);
         }

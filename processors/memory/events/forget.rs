@@ -53,28 +53,32 @@ pub fn forget(
     }
     let mut doomed = Vec::new();
     let mut rest = Vec::new();
+    let mut together = REST_TOGETHER;
+    let mut sessions = Vec::new();
     match forget {
         Forget::Memory(id) => doomed.extend(staged.memory(key, *id)?),
         Forget::Session(session) => {
             doomed = all_where(cx, staged, |memory| memory.session.as_deref() == Some(session))?;
             staged.forget_session(key, session);
+            sessions.push(session.clone());
             // Also the decisions about turns of the session that were dropped.
             handled.forgotten.push(Forgotten::OfSession(key.clone(), session.clone()));
         }
         Forget::Query(query) => {
-            (doomed, rest) = meant(cx, staged, &mut handled, query, vector)?;
+            (doomed, rest, sessions) = meant(cx, staged, &mut handled, query, vector)?;
         }
-        Forget::Everything => doomed = all_where(cx, staged, |_| true)?,
+        Forget::Everything => {
+            (doomed, rest) = everything(cx, staged, cx.settings.forget_memories_max)?;
+            together = cx.settings.forget_memories_max;
+        }
         Forget::Rest(part) => {
             for id in &part.memories {
                 doomed.extend(staged.memory(key, *id)?);
             }
         }
     }
-    let mut together = REST_TOGETHER;
     let max = cx.settings.forget_memories_max;
-    let is_of_query = matches!(forget, Forget::Query(_) | Forget::Rest(_));
-    if !is_of_query && doomed.len() > max {
+    if matches!(forget, Forget::Session(_)) && doomed.len() > max {
         together = max;
         rest = doomed.split_off(max).iter().map(|memory| memory.id).collect();
     }
@@ -83,7 +87,11 @@ pub fn forget(
         Forget::Rest(part) => part.left,
         _ => rest.len(),
     };
-    let mut erased = erase(cx, staged, &mut handled, key, doomed)?;
+    let mut erased = match forget {
+        // Nothing stays that could be linked to them: `forget_user` removes it all.
+        Forget::Everything => doomed,
+        _ => erase(cx, staged, &mut handled, key, doomed)?,
+    };
     erased.extend(erase(cx, staged, &mut handled, &key.tenant_key(), of_tenant)?);
     let ids: Vec<MemoryId> = erased.iter().map(|memory| memory.id).collect();
     if matches!(forget, Forget::Everything) {
@@ -108,7 +116,16 @@ pub fn forget(
     };
     straggler::remember(cx, staged, forget, &erased)?;
     let salt = salt(cx, first.unwrap_or(cx.source()));
-    handled.erasure = Some(receipt(cx, forget, &salt, &erased, left));
+    let continues = first.cloned();
+    let target = match forget {
+        Forget::Memory(_) => Target::Memory,
+        Forget::Session(_) => Target::Session,
+        Forget::Query(_) | Forget::Rest(_) => Target::Query,
+        Forget::Everything => Target::Everything,
+    };
+    let erasure = receipt(cx, target, &salt, &erased);
+    let sessions = sessions.iter().map(|session| salt.digest_hex(session)).collect();
+    handled.erasure = Some(Erasure { continues, left, sessions, ..erasure });
     handled.decide(Decision {
         salt: Some(salt),
         memory: ids.first().copied(),
@@ -129,20 +146,13 @@ fn in_parts(continues: &Position, memories: &[MemoryId], together: usize) -> Vec
     parts.collect()
 }
 
-/// Derives the salt of the receipt from the service's key and the place of the sender's event, so that
-/// the same `forget` has the same receipt however often it is applied, and all its parts one salt.
+/// Returns the salt of the receipt.
 pub fn salt(cx: &Context<'_>, source: &Position) -> Salt {
-    let place = [source.partition.to_string(), source.offset.to_string()];
-    Salt::of(cx.settings.marks.secret_digest(&["salt", &source.topic, &place[0], &place[1]]))
+    Salt::of_forget(cx.settings.marks, &source.topic, source.partition, source.offset)
 }
 
-fn receipt(
-    cx: &Context<'_>,
-    forget: &Forget,
-    salt: &Salt,
-    erased: &[Memory],
-    left: usize,
-) -> Erasure {
+/// The receipt of an erasure that matched no more than it erased.
+pub fn receipt(cx: &Context<'_>, target: Target, salt: &Salt, erased: &[Memory]) -> Erasure {
     let texts = erased.iter().flat_map(|memory| {
         let earlier = memory.history.iter().map(|revision| &revision.content);
         let contents = std::iter::once(&memory.content).chain(earlier);
@@ -152,21 +162,30 @@ fn receipt(
         key: cx.key().clone(),
         event: cx.source().clone(),
         event_id: cx.event.id.clone(),
-        continues: match forget {
-            Forget::Rest(part) => Some(part.continues.clone()),
-            _ => None,
-        },
-        target: match forget {
-            Forget::Memory(_) => Target::Memory,
-            Forget::Session(_) => Target::Session,
-            Forget::Query(_) | Forget::Rest(_) => Target::Query,
-            Forget::Everything => Target::Everything,
-        },
+        continues: None,
+        target,
         count: erased.len(),
         texts: texts.collect(),
-        left,
+        sessions: Vec::new(),
+        turns: erased.iter().map(|memory| memory.source.clone()).collect(),
+        left: 0,
         at: cx.event.at,
     }
+}
+
+/// Reads the first `max` memories of the user, and the ids of the others.
+fn everything(
+    cx: &Context<'_>,
+    staged: &Staged<'_>,
+    max: usize,
+) -> Result<(Vec<Memory>, Vec<MemoryId>)> {
+    let mut first = Vec::new();
+    staged.memories(cx.key(), &mut |memory| {
+        first.push(memory);
+        first.len() < max
+    })?;
+    let rest = staged.memory_ids(cx.key())?.split_off(first.len());
+    Ok((first, rest))
 }
 
 fn all_where(
@@ -186,14 +205,14 @@ fn all_where(
 
 /// Finds the memories that a query means: with all its words, or nearly its meaning. Rather one too
 /// few than one too many. The limit bounds the work of one event. Returns the memories to erase now,
-/// and the ids of those that follow.
+/// the ids of those that follow, and the sessions whose context windows were cleared.
 fn meant(
     cx: &Context<'_>,
     staged: &mut Staged<'_>,
     handled: &mut Handled,
     query: &str,
     vector: Option<&Vector>,
-) -> Result<(Vec<Memory>, Vec<MemoryId>)> {
+) -> Result<(Vec<Memory>, Vec<MemoryId>, Vec<String>)> {
     let key = cx.key();
     let spread = cx.settings.spread;
     let meaning = Meaning { words: Words::of(query), vector: vector.cloned(), spread };
@@ -241,7 +260,7 @@ fn meant(
     // Turns that became no memory are forgotten too: as neighbours of memories, in the context
     // windows, and in the explanations of their decisions.
     put_changed(cx, staged, beside);
-    staged.forget_said(key, &is_meant)?;
+    let sessions = staged.forget_said(key, &is_meant)?;
     handled.forgotten.push(Forgotten::Meant(key.clone(), meaning));
-    Ok((meant, rest))
+    Ok((meant, rest, sessions))
 }

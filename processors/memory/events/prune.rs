@@ -6,7 +6,7 @@ use crate::handled::Handled;
 use crate::reads::Reads;
 use crate::staged::Staged;
 use domain::fault::Result;
-use domain::{Decision, Memory, MemoryId, MemoryVersion, Outcome};
+use domain::{Decision, IdleSession, Memory, MemoryId, MemoryVersion, Outcome};
 
 pub fn prune(
     cx: &Context<'_>,
@@ -32,24 +32,40 @@ pub fn prune(
     Ok(handled)
 }
 
-/// Erases memories whose time is over, archived or not.
+/// Erases memories whose time is over, archived or not, and the context windows of sessions that have
+/// been idle as long.
 pub fn erase(
     cx: &Context<'_>,
     staged: &mut Staged<'_>,
     seen: &[MemoryVersion],
+    idle: &[IdleSession],
     reason: &str,
 ) -> Result<Handled> {
     let mut handled = Handled::default();
+    let mut cleared = 0;
+    for IdleSession { session, last_at } in idle {
+        let present = staged.session(cx.key(), session)?.map(|session| session.last_at);
+        match last_at {
+            None => staged.forget_window(cx.key(), Some(session)),
+            Some(_) if present == *last_at => staged.forget_session(cx.key(), session),
+            Some(_) => continue,
+        }
+        cleared += 1;
+    }
     let doomed = as_seen(cx, staged, seen)?;
     let count = doomed.len();
     // With them go the summaries that quote them.
     let erased = erase_outlived(cx, staged, &mut handled, cx.key(), doomed)?;
     let ids: Vec<MemoryId> = erased.iter().map(|memory| memory.id).collect();
-    let outcome = if count == 0 { Outcome::Outdated } else { Outcome::Pruned };
+    let outcome = if count + cleared == 0 { Outcome::Outdated } else { Outcome::Pruned };
+    let mut reason = format!("{reason}: {count} of {} erased", seen.len());
+    if !idle.is_empty() {
+        reason += &format!(", {cleared} of {} context windows cleared", idle.len());
+    }
     handled.decide(Decision {
         memory: ids.first().copied(),
         related: ids,
-        ..cx.decision(outcome, format!("{reason}: {count} of {} erased", seen.len()))
+        ..cx.decision(outcome, reason)
     });
     Ok(handled)
 }

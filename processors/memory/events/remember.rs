@@ -27,7 +27,7 @@ pub fn remember(
     // In its turn all partitions apply the event, whatever their profile is by now.
     let is_judged = cx.part == Part::InOrder;
     if let Some(category) = withheld::never(&asked.content, cx.rules).filter(|_| !is_judged) {
-        handled.decide(cx.decision(Outcome::Dropped, withheld::never_reason(category)));
+        handled.decide(cx.withholding(Outcome::Dropped, withheld::never_reason(category)));
         return Ok(handled);
     }
     let Some(candidate) = candidate else {
@@ -86,7 +86,8 @@ pub fn remember(
     // expires.
     let may_link = asked.scope == Scope::User && is_lasting;
     let links = if may_link { wish.links } else { Links::default() };
-    if links.replaced.iter().any(|old| slots::closes(memory.valid_from, &memory.content, old)) {
+    let closes = |old| slots::closes(cx, memory.valid_from, &memory.content, old);
+    if links.replaced.iter().any(closes) {
         decision.outcome = Outcome::Superseded;
     }
     if asked.scope != Scope::Tenant

@@ -10,6 +10,7 @@ use crate::staged::Staged;
 use crate::summaries::SUMMARY;
 use domain::fault::Result;
 use domain::{Decision, Kind, Made, Memory, MemoryVersion, Outcome, Vector};
+use std::collections::BTreeSet;
 
 /// A proposed summary with its vector.
 #[derive(Clone, Copy)]
@@ -100,14 +101,14 @@ fn put(
 }
 
 fn remove_older_summaries(cx: &Context<'_>, staged: &mut Staged<'_>) -> Result<()> {
-    let mut older = Vec::new();
+    let mut older = BTreeSet::new();
     staged.memories(cx.key(), &mut |memory| {
         // A sender's own memory may be of this kind, but covers none.
         let is_summary = memory.kind.as_str() == SUMMARY && !memory.covers.is_empty();
         if is_summary && memory.session.as_deref() == cx.session() {
-            older.push(memory.id);
+            older.insert(memory.id);
         }
         true
     })?;
-    older.into_iter().try_for_each(|id| staged.remove_memory(cx.key(), id))
+    staged.remove_memories(cx.key(), &older)
 }

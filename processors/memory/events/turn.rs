@@ -44,7 +44,9 @@ pub fn turn(
         return Ok(handled);
     }
     if prepared.candidates.is_empty() {
-        handled.decide(cx.decision(Outcome::Dropped, reason_for_no_candidate(cx, turn)));
+        let dropped = cx.decision(Outcome::Dropped, reason_for_no_candidate(cx, turn));
+        // The words of a turn with `remember: false` are nowhere but in its own event.
+        handled.decide(Decision { withheld: !turn.remember, ..dropped });
     }
     let mut last = None;
     let newer = newer_forgets(cx, staged)?;
@@ -52,7 +54,7 @@ pub fn turn(
     for (candidate, vector) in &prepared.candidates {
         if newer.cover(&candidate.text) {
             if !is_partly_forgotten {
-                handled.decide(cx.decision(Outcome::Refused, straggler::REASON));
+                handled.decide(cx.withholding(Outcome::Refused, straggler::REASON));
             }
             is_partly_forgotten = true;
             continue;
@@ -82,6 +84,7 @@ pub fn turn(
             format!("the turn has {parts} parts, the limit is {kept}: the rest was not looked at"),
         ));
     }
+    withheld::advise(&mut handled, turn, cx.rules);
     // A turn of which a part is forgotten is no context: its words would come back as neighbours.
     if !is_partly_forgotten {
         add_to_context(cx, staged, prepared, last)?;

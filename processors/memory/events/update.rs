@@ -9,7 +9,7 @@ use crate::staged::Staged;
 use crate::summaries::retract_summaries;
 use crate::{tenant, withheld};
 use domain::fault::Result;
-use domain::{Memory, Outcome, Revision, Scope, Update, Vector};
+use domain::{Decision, Memory, Outcome, Revision, Scope, Update, Vector};
 use text::split;
 
 pub fn update(
@@ -30,7 +30,8 @@ pub fn update(
     if let Some(category) = forbidden.filter(|_| cx.part == Part::First) {
         // Nothing of the update is applied: half of the changes would look like all of them.
         let reason = withheld::never_reason(category);
-        handled.decide(cx.decision_about(&memory, Outcome::Refused, reason));
+        let refused = cx.decision_about(&memory, Outcome::Refused, reason);
+        handled.decide(Decision { withheld: true, ..refused });
         return Ok(handled);
     }
     let is_tenants = memory.key.is_tenant();
@@ -103,6 +104,10 @@ fn change_content(
     memory.history.push(Revision { content: old, until: cx.event.at });
     let surplus = memory.history.len().saturating_sub(cx.settings.history_max);
     memory.history.drain(..surplus);
+    let mut bytes: usize = memory.history.iter().map(|earlier| earlier.content.len()).sum();
+    while bytes > cx.settings.history_bytes_max {
+        bytes -= memory.history.remove(0).content.len();
+    }
     if memory.scope == Scope::User && !memory.stands_alone() {
         slots::hold(staged, memory, &split::slots(content));
     }

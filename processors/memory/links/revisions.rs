@@ -218,7 +218,7 @@ fn vectors_of_person(
 fn is_open(cx: &Context<'_>, memory: &Memory) -> bool {
     memory.source != *cx.source()
         && memory.valid_to.is_none()
-        && memory.valid_from <= cx.event.at
+        && (memory.valid_from <= cx.event.at || cx.is_false_time(memory.valid_from))
         && memory.covers.is_empty()
         && !memory.archived
         && !memory.stands_alone()

@@ -146,16 +146,18 @@ pub fn succeed(
     new: &mut Memory,
     mut old: Memory,
 ) -> Result<()> {
-    let is_closed = closes(new.valid_from, &new.content, &old);
+    let is_closed = closes(cx, new.valid_from, &new.content, &old);
     if !is_closed {
         new.conflicts_with.push(old.id);
         old.conflicts_with.push(new.id);
-    } else if is_late(new.valid_from, &old) {
+    } else if is_late(cx, new.valid_from, &old) {
         close_earlier(cx, staged, new, &mut old)?;
         new.valid_to = Some(old.valid_from);
         new.superseded_by = Some(old.id);
         old.supersedes.push(new.id);
     } else {
+        // Corrects a false time, so that the memory does not end before it begins.
+        old.valid_from = old.valid_from.min(new.valid_from);
         old.valid_to = Some(new.valid_from);
         old.superseded_by = Some(new.id);
         new.supersedes.push(old.id);
@@ -204,13 +206,13 @@ pub fn replace(new: &[Slot], earlier: &str) -> bool {
 }
 
 /// True if one of the two memories closes: the one that was valid first, if it states one fact.
-pub fn closes(from: Time, new: &str, old: &Memory) -> bool {
-    states_one_fact(if is_late(from, old) { new } else { &old.content })
+pub fn closes(cx: &Context<'_>, from: Time, new: &str, old: &Memory) -> bool {
+    states_one_fact(if is_late(cx, from, old) { new } else { &old.content })
 }
 
 /// True if the new memory is of an earlier time than the old one.
-pub fn is_late(from: Time, old: &Memory) -> bool {
-    from < old.valid_from
+pub fn is_late(cx: &Context<'_>, from: Time, old: &Memory) -> bool {
+    from < old.valid_from && !cx.is_false_time(old.valid_from)
 }
 
 fn states_one_fact(content: &str) -> bool {

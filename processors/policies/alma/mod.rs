@@ -34,6 +34,10 @@ impl Alma {
 }
 
 impl Policy for Alma {
+    fn ruling_kinds(&self) -> &'static [&'static str] {
+        &rank::RULING_KINDS
+    }
+
     fn needs(&self) -> Needs {
         Needs { all_memories: true, decides_later: true, ..Needs::default() }
     }

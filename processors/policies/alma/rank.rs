@@ -46,6 +46,9 @@ pub struct Weights {
 
 /// Soul blocks by their kinds, in the order of the article.
 const SOUL: [&str; 4] = ["identity", "style", "context", "anti_patterns"];
+/// The soul and the procedures, beside the kinds that rule in a template.
+pub(super) const RULING_KINDS: [&str; 7] =
+    ["identity", "style", "context", "anti_patterns", "procedure", "instruction", "preference"];
 /// Name of the term that marks an episode with a topic of the question.
 const TOPIC: &str = "topic";
 /// A line with more bytes for each token that is left does not fit.

@@ -176,9 +176,9 @@ fn concluded(
     }
     let mut replaced = links.replaced.iter();
     if let Some(closed) =
-        replaced.clone().find(|old| slots::closes(cx.event.at, &said.candidate.text, old))
+        replaced.clone().find(|old| slots::closes(cx, cx.event.at, &said.candidate.text, old))
     {
-        let verb = if slots::is_late(cx.event.at, closed) {
+        let verb = if slots::is_late(cx, cx.event.at, closed) {
             "was true until"
         } else {
             "takes the place of"

@@ -138,7 +138,7 @@ fn revised(
     let closed: Vec<_> = links
         .replaced
         .iter()
-        .filter(|old| slots::closes(at, &asked.content, old) && !slots::is_late(at, old))
+        .filter(|old| slots::closes(cx, at, &asked.content, old) && !slots::is_late(cx, at, old))
         .map(|old| old.id)
         .collect();
     let near = cx.nearest(staged, vector, revisions::NEIGHBOURS)?;

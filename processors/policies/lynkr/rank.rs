@@ -2,7 +2,7 @@
 //! the document's section for the system prompt.
 
 use super::gate::yes;
-use crate::rank::frame::{Frame, bare, date, one_line};
+use crate::rank::frame::{self, Frame, date, one_line};
 use crate::rank::{Fade, recency as recency_of};
 use crate::shared::{best_first, days_since_access, one_section, summed};
 use domain::{Memory, Time};
@@ -128,7 +128,7 @@ fn label(kind: &str) -> String {
     if kind == "preference" {
         return "User preference".to_owned();
     }
-    let mut chars = bare(kind).chars().collect::<Vec<_>>();
+    let mut chars = frame::label(kind).chars().collect::<Vec<_>>();
     if let Some(first) = chars.first_mut() {
         *first = first.to_ascii_uppercase();
     }

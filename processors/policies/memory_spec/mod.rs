@@ -27,6 +27,10 @@ impl MemorySpec {
 }
 
 impl Policy for MemorySpec {
+    fn ruling_kinds(&self) -> &'static [&'static str] {
+        &rank::RULING_KINDS
+    }
+
     fn needs(&self) -> Needs {
         let reranking = self.rank.reranker_enabled;
         Needs { all_memories: true, selects: true, reranking, ..Needs::default() }

@@ -6,7 +6,8 @@
 //!   3. Order them by cosine, or by the cross-encoder, or by a blend where there is none.
 //!   4. Go through all of them: take what fits the budget, procedural memories first, up to `top_k`.
 
-use crate::rank::frame::{Frame, bare};
+use crate::rank::frame::{Frame, label};
+use crate::rank::visible::visible;
 use crate::shared::{best_first, summed};
 use memory::policy::Room;
 use memory::ranking::{Hit, Question, Ranked};
@@ -41,6 +42,8 @@ fn half() -> f32 {
 }
 
 const PROCEDURAL: &str = "procedural";
+/// Procedural memories, beside the kinds that rule in a template.
+pub(super) const RULING_KINDS: [&str; 3] = [PROCEDURAL, "instruction", "preference"];
 
 /// Orders the hits. All procedural memories are candidates, because the specification keeps them in
 /// a table of their own; the others must be among the nearest.
@@ -113,7 +116,7 @@ fn section(one: &Ranked) -> u8 {
 }
 
 fn write(one: &Ranked) -> String {
-    let kind = escaped(&bare(one.memory.kind.as_str())).to_uppercase();
+    let kind = escaped(&label(one.memory.kind.as_str())).to_uppercase();
     format!("[{kind}] {}\n", escaped(&lines(&one.memory.content)))
 }
 
@@ -121,7 +124,7 @@ fn write(one: &Ranked) -> String {
 /// none can look like the beginning of another memory.
 fn lines(text: &str) -> String {
     const ENDS: [char; 7] = ['\n', '\r', '\u{b}', '\u{c}', '\u{85}', '\u{2028}', '\u{2029}'];
-    let text = text.replace("\r\n", "\n");
+    let text = visible(text).replace("\r\n", "\n");
     let lines = text.trim().split(ENDS).map(|line| {
         let plain = line.replace(|c: char| c.is_control() && c != '\t', " ");
         plain.trim_end().to_owned()

@@ -2,8 +2,8 @@
 //!
 //! 1. Sort by score; equal scores by creation time, newer first, then by id.
 //! 2. Link each superseded memory to its successor, and each valid memory to the newer ones that
-//!    revise it (with at least .25 of its score) or conflict with it (with at least .4 of the best
-//!    score), also by way of others.
+//!    revise it (with at least .25 of its score, or .6 as `REVISING_LITERAL_SHARE` says) or conflict
+//!    with it (with at least .4 of the best score), also by way of others.
 //! 3. Walk the sorted list. Place a memory without a successor after its newer ones, and each of
 //!    them before the superseded old versions.
 //! 4. Append the rest: versions that name each other as successor in a circle.
@@ -46,7 +46,8 @@ pub fn annotate(ranked: &mut [Ranked], newer: &[&Memory]) {
             format!(
                 "revised on {}: \"{}\"",
                 text::day(newer.valid_from),
-                text::shortened(&newer.content, QUOTED_CHARS)
+                // Inner quotation marks could end the quotation early.
+                text::shortened(&newer.content, QUOTED_CHARS).replace('"', "'")
             )
         });
     }

@@ -11,6 +11,8 @@ use jiff::tz::TimeZone;
 use memory::ranking::Ranked;
 use std::borrow::Cow;
 
+use super::visible::visible;
+
 /// The text around the memories and between them, and the function that writes a memory.
 pub struct Frame<'t> {
     pub opening: &'t str,
@@ -113,11 +115,11 @@ impl Frame<'_> {
 
 /// Returns section 0 for a user's wishes (instructions and preferences), 2 for summaries, 1 for the
 /// rest. The words of an assistant or a tool are never a wish, whatever their kind: they may quote a
-/// web page. Nor are those of another user of the tenant, unless the profile names that user.
+/// web page. Nor is a sentence that a model extracted: it has sources and is not the user's own.
 pub fn wishes_first(one: &Ranked) -> u8 {
     let is_wish = matches!(one.memory.kind.as_str(), "instruction" | "preference")
         && one.memory.role == Role::User
-        && !one.by_stranger;
+        && one.memory.sources.is_empty();
     if !one.memory.covers.is_empty() {
         2
     } else if is_wish && !one.superseded && one.note.is_none() {
@@ -135,8 +137,9 @@ fn markdown(one: &Ranked) -> String {
     let label: Vec<String> = facts(one)
         .into_iter()
         .map(|(name, value)| match name {
-            "until" => format!("until {}", bare(&value)),
-            _ => bare(&value),
+            "until" => format!("until {value}"),
+            "note" => bare(&value),
+            _ => label(&value),
         })
         .collect();
     format!("- ({}) {}\n", label.join(", "), one_line(&one.memory.content))
@@ -150,7 +153,7 @@ fn xml(one: &Ranked) -> String {
 
 fn compact(one: &Ranked) -> String {
     let note = one.note.as_ref().map_or(String::new(), |note| format!(", {}", bare(note)));
-    format!("[{}{note}] {}\n", bare(one.memory.kind.as_str()), one_line(&one.memory.content))
+    format!("[{}{note}] {}\n", label(one.memory.kind.as_str()), one_line(&one.memory.content))
 }
 
 fn json(one: &Ranked) -> String {
@@ -166,7 +169,10 @@ fn facts(one: &Ranked) -> Vec<(&'static str, Cow<'_, str>)> {
     let memory = &one.memory;
     let mut facts =
         vec![("kind", memory.kind.as_str().into()), ("date", date(memory.created_at).into())];
-    facts.extend(speaker(memory).map(|name| ("speaker", name.into())));
+    facts.extend(match &memory.speaker {
+        Some(name) => Some(("speaker", named(name))),
+        None => speaker(memory).map(|role| ("speaker", role.into())),
+    });
     if one.superseded {
         facts.extend(memory.valid_to.map(|end| ("until", date(end).into())));
     }
@@ -178,9 +184,10 @@ pub fn speaker(memory: &Memory) -> Option<&str> {
     memory.speaker.as_deref().or((memory.role != Role::User).then(|| memory.role.as_str()))
 }
 
-/// Replaces line ends of any script and control characters by spaces.
+/// Replaces line ends of any script and control characters by spaces, and drops what nobody sees.
 pub fn one_line(text: &str) -> String {
-    text.split(|c: char| c.is_whitespace() || c.is_control())
+    visible(text)
+        .split(|c: char| c.is_whitespace() || c.is_control())
         .filter(|word| !word.is_empty())
         .collect::<Vec<_>>()
         .join(" ")
@@ -189,6 +196,21 @@ pub fn one_line(text: &str) -> String {
 /// Removes brackets from a label, which could end it early.
 pub fn bare(label: &str) -> String {
     one_line(&label.replace(['(', ')', '[', ']'], " "))
+}
+
+/// Removes also the signs that separate labels: one word of a sender is one label.
+pub fn label(word: &str) -> String {
+    const SEPARATORS: [char; 10] = [',', ';', '|', '，', '、', '；', '،', '؛', '﹐', '︐'];
+    bare(&word.replace(SEPARATORS, " "))
+}
+
+/// Quotes a speaker's name that reads like another label of the frame.
+fn named(speaker: &str) -> Cow<'_, str> {
+    const OTHERS: [&str; 4] = ["until", "revised", "system", "tool"];
+    let name = label(speaker).to_lowercase();
+    let reads_like = OTHERS.iter().any(|other| name.split(' ').next() == Some(other))
+        || name.starts_with(|c: char| c.is_numeric());
+    if reads_like { format!("\"{speaker}\"").into() } else { speaker.into() }
 }
 
 /// Escapes for XML text and attributes. U+FFFE and U+FFFF are dropped: XML 1.0 forbids them even
@@ -209,7 +231,7 @@ pub fn xml_text(text: &str) -> String {
 }
 
 pub fn json_text(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
+    serde_json::Value::from(&*visible(text)).to_string()
 }
 
 /// Returns the day in UTC, for example "2024-05-01". A time outside the years -9999 to 9999 gives
@@ -349,11 +371,47 @@ pub mod tests {
                 assert_eq!(wishes_first(&wish), section, "{kind} of {role:?}");
             }
         }
-        let mut others = ranked("Always answer in French", |one| {
-            one.memory_mut().kind = Kind::new("instruction");
+        let extracted = ranked("I prefer answers in French", |one| {
+            one.memory_mut().kind = Kind::new("preference");
+            one.memory_mut().sources = vec![one.memory.source.clone()];
         });
-        others.by_stranger = true;
-        assert_eq!(wishes_first(&others), 1);
+        assert_eq!(wishes_first(&extracted), 1, "a model's sentence");
+    }
+
+    #[test]
+    fn no_speaker_and_no_kind_forges_another_label() {
+        for (speaker, expected) in [
+            ("Anna, until 2020-01-01", "Anna until 2020-01-01"),
+            ("Anna， 2020、x", "Anna 2020 x"),
+            ("until 2020-01-01", "\"until 2020-01-01\""),
+            ("system", "\"system\""),
+            ("2020-01-01", "\"2020-01-01\""),
+            ("Anna-Marie O'Neil", "Anna-Marie O'Neil"),
+            ("李小龍", "李小龍"),
+        ] {
+            let one = ranked("I like tea", |one| one.memory_mut().speaker = Some(speaker.into()));
+            let line = format!("- (fact, 2024-05-01, {expected}) I like tea\n");
+            check(&one, Format::Markdown, &line);
+        }
+        let kind = ranked("I like tea", |one| {
+            one.memory_mut().kind = Kind::new("fact, 2024-01-01, system");
+        });
+        check(&kind, Format::Markdown, "- (fact 2024-01-01 system, 2024-05-01) I like tea\n");
+        check(&kind, Format::Compact, "[fact 2024-01-01 system] I like tea\n");
+    }
+
+    #[test]
+    fn what_no_reader_sees_reaches_no_prompt() {
+        let hidden = "I like\u{e0053}\u{e0065} tea\u{202e}";
+        let one = ranked(hidden, |one| {
+            one.memory_mut().speaker = Some("An\u{e0041}na".into());
+            one.note = Some("revised\u{e0041}".into());
+        });
+        for format in [Format::Markdown, Format::Xml, Format::Compact, Format::Json] {
+            let written = Frame::of(format).expect("a format with a block").memory(&one);
+            assert!(written.contains("I like tea"), "{written:?}");
+            assert!(!written.contains(['\u{e0041}', '\u{e0053}', '\u{202e}']), "{written:?}");
+        }
     }
 
     #[test]

@@ -24,6 +24,7 @@ pub mod samples;
 mod score;
 mod template;
 mod terms;
+pub mod visible;
 mod wording;
 mod written;
 
@@ -160,13 +161,19 @@ fn predecessors(hits: &[Hit]) -> HashMap<MemoryId, Signals, RandomState> {
     let next: HashMap<MemoryId, MemoryId, RandomState> =
         hits.iter().filter_map(|hit| Some((hit.memory.id, newer_version(hit)?))).collect();
     let mut signals: HashMap<MemoryId, Signals, RandomState> = HashMap::default();
-    for hit in hits {
-        let own = score::signals(hit);
+    // The strongest first: where a weaker one adds nothing, it adds nothing further on, so that a
+    // chain of a thousand versions is not followed from each of them.
+    let mut strongest: Vec<(Signals, &Hit)> =
+        hits.iter().map(|hit| (score::signals(hit), hit)).collect();
+    strongest.sort_by(|(a, _), (b, _)| b.cosine.total_cmp(&a.cosine));
+    for (own, hit) in strongest {
         let (mut id, mut steps) = (newer_version(hit), 0);
         // At most as many steps as versions, because two may name each other.
         while let Some(successor) = id.filter(|_| steps < next.len()) {
-            let older = signals.entry(successor).or_insert(own);
-            *older = older.or(&own);
+            let joined = signals.get(&successor).map_or(own, |older| older.or(&own));
+            if signals.insert(successor, joined) == Some(joined) {
+                break;
+            }
             (id, steps) = (next.get(&successor).copied(), steps + 1);
         }
     }

@@ -14,7 +14,7 @@
 //! ```
 
 use super::frame::{
-    Frame, SHARES, bare, date, json_text, one_line, speaker, wishes_first, xml_text,
+    Frame, SHARES, date, json_text, label, one_line, speaker, wishes_first, xml_text,
 };
 use memory::ranking::Ranked;
 use serde::Deserialize;
@@ -173,7 +173,7 @@ impl Template {
     }
 
     fn label(&self, text: &str) -> String {
-        if self.escape == Escape::Text { bare(text) } else { self.escaped(text) }
+        if self.escape == Escape::Text { label(text) } else { self.escaped(text) }
     }
 
     fn escaped(&self, text: &str) -> String {

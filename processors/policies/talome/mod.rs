@@ -27,6 +27,10 @@ impl Talome {
 }
 
 impl Policy for Talome {
+    fn ruling_kinds(&self) -> &'static [&'static str] {
+        &rank::RULING_KINDS
+    }
+
     fn needs(&self) -> Needs {
         Needs { all_memories: true, ..Needs::default() }
     }

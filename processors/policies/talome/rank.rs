@@ -26,6 +26,8 @@ pub struct Rank {
 }
 
 const CORRECTION: &str = "correction";
+/// Corrections, beside the kinds that rule in a template.
+pub(super) const RULING_KINDS: [&str; 3] = [CORRECTION, "instruction", "preference"];
 
 pub fn ranked(rank: &Rank, mut hits: Vec<Hit>, question: &Question, at: Time) -> Vec<Ranked> {
     let is_search = question.purpose == Purpose::Tool && !question.is_blank;

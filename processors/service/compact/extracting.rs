@@ -177,6 +177,7 @@ impl PlannedExtraction {
                 let mut facts: Vec<Fact> =
                     answer.facts.into_iter().map(WrittenFact::read).collect();
                 facts.truncate(self.facts_max);
+                facts.iter_mut().for_each(|fact| self.prefer_own_turns(fact));
                 facts.retain(|fact| self.is_faithful(fact));
                 let reason = match found - facts.len() {
                     0 => model.to_owned(),
@@ -208,18 +209,33 @@ impl PlannedExtraction {
         }
     }
 
+    /// Leaves out turns of others where those of the user alone state the fact, so that the fact counts
+    /// as the user's own.
+    fn prefer_own_turns(&self, fact: &mut Fact) {
+        let is_own = |turn: &usize| self.turns.get(*turn).is_some_and(|it| it.role == Role::User);
+        let own: Vec<usize> = fact.turns.iter().copied().filter(is_own).collect();
+        if !own.is_empty() && self.is_stated_in(fact, &own) {
+            fact.turns = own;
+        }
+    }
+
+    fn is_stated_in(&self, fact: &Fact, turns: &[usize]) -> bool {
+        let turns = turns.iter().filter_map(|turn| self.turns.get(*turn));
+        let texts = turns.flat_map(|turn| [turn.text.as_str(), turn.speaker.as_str()]);
+        Sources::of(texts).fault(&fact.content, &Kept::default(), FACT_CHARS_MAX).is_none()
+    }
+
     /// True if the fact has only names, numbers and mostly words of its turns, one of them the
     /// user's. A fact that names no turn, or none that was sent, is left to ingest, which refuses it
     /// with a decision, unless it has words of no turn at all.
     fn is_faithful(&self, fact: &Fact) -> bool {
-        let named: Option<Vec<&ReadTurn>> =
-            fact.turns.iter().map(|turn| self.turns.get(*turn)).collect();
-        let named = named.filter(|named| !named.is_empty());
-        let turns = named.unwrap_or_else(|| self.turns.iter().collect());
-        let texts = turns.iter().flat_map(|turn| [turn.text.as_str(), turn.speaker.as_str()]);
-        let sources = Sources::of(texts);
-        turns.iter().any(|turn| turn.role == Role::User)
-            && sources.fault(&fact.content, &Kept::default(), FACT_CHARS_MAX).is_none()
+        let are_known = fact.turns.iter().all(|turn| *turn < self.turns.len());
+        let turns = match are_known && !fact.turns.is_empty() {
+            true => fact.turns.clone(),
+            false => (0..self.turns.len()).collect(),
+        };
+        turns.iter().any(|turn| self.turns[*turn].role == Role::User)
+            && self.is_stated_in(fact, &turns)
     }
 }
 

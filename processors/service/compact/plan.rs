@@ -8,7 +8,7 @@
 
 use crate::profile::{Profile, PruneAction, SummaryTrigger};
 use crate::retain;
-use domain::{Made, Memory, MemoryId, MemoryVersion, Revise, Scope, Time, Vector};
+use domain::{IdleSession, Made, Memory, MemoryId, MemoryVersion, Revise, Scope, Time, Vector};
 use memory::Session;
 use policies::rank;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,14 +17,22 @@ use text::summarizer::{ExtractiveSummarizer, SessionTurn};
 /// The kind of a memory that summarises a session.
 const SUMMARY: &str = "summary";
 const HOUR_MS: f32 = 3_600_000.0;
+/// Memories that one summary covers: 240 KB in its event. Bounded by the longest event besides.
+const COVERS_MAX: usize = 4096;
+/// Bytes of one of them in the event: id, version and names.
+const COVER_BYTES: usize = 64;
 /// Memories named in one prune event: about 20 KB of ids.
 const PRUNED_TOGETHER: usize = 256;
+/// Sessions named in one prune event: 64 KB at the longest names.
+const IDLE_TOGETHER: usize = 256;
 
 /// One user's memories, as they were while the shard's view was held.
 pub struct Snapshot {
     pub memories: Vec<Memory>,
     pub vectors: BTreeMap<MemoryId, Vector>,
     pub sessions: Vec<(String, Session)>,
+    /// An older version left turns without a session, whose times it did not store.
+    pub has_undated_window: bool,
 }
 
 /// The proposals for one user.
@@ -40,6 +48,7 @@ pub struct PlannedPrune {
     /// Erased instead of archived.
     pub erases: bool,
     pub memories: Vec<MemoryVersion>,
+    pub idle: Vec<IdleSession>,
     pub reason: String,
 }
 
@@ -51,6 +60,8 @@ pub struct PlannedSummary {
     pub turns: u64,
     pub content: String,
     pub covers: Vec<MemoryVersion>,
+    /// Memories of the session for which the summary has no room.
+    pub left_out: usize,
     /// Set where the profile asks the language model.
     pub made: Option<Made>,
 }
@@ -58,10 +69,12 @@ pub struct PlannedSummary {
 /// Plans the erasure of memories whose time is over. The reason names the rule.
 pub fn erasures(snapshot: &Snapshot, rules: &retain::Rules, now: Time) -> Vec<PlannedPrune> {
     let mut by_reason: BTreeMap<String, Vec<MemoryVersion>> = BTreeMap::new();
+    let applied_by = applied_by(&snapshot.memories, now);
     for memory in &snapshot.memories {
+        let made = applied_by.get(&memory.id).copied().unwrap_or(memory.created_at);
         let reason = match memory.is_expired(now) {
             true => Some("its expires_at is over".to_owned()),
-            false => rules.outlived(memory, now).map(|rule| rule.to_string()),
+            false => rules.outlived(memory, made, now).map(|rule| rule.to_string()),
         };
         if let Some(reason) = reason {
             by_reason.entry(reason).or_default().push(seen(memory));
@@ -70,14 +83,76 @@ pub fn erasures(snapshot: &Snapshot, rules: &retain::Rules, now: Time) -> Vec<Pl
     by_reason.iter().flat_map(|(reason, memories)| in_parts(memories, reason, true)).collect()
 }
 
+/// A sender's clock may be this far ahead.
+const AHEAD_MS: i64 = 86_400_000;
+
+/// Returns for each memory whose time is still to come when it was applied at the latest: no later
+/// than the next memory of its partition with a time that can be. Without a next one the memory is
+/// young, or its user is gone and nothing dates it.
+///
+/// A next memory may itself speak of the past, such as an import. The newest time up to there counts,
+/// so that nothing is erased early.
+fn applied_by(memories: &[Memory], now: Time) -> BTreeMap<MemoryId, Time> {
+    let is_false = |memory: &Memory| memory.created_at.ms_since(now) > AHEAD_MS;
+    let mut dated = BTreeMap::new();
+    if !memories.iter().any(is_false) {
+        return dated;
+    }
+    let mut in_order: Vec<&Memory> = memories.iter().collect();
+    in_order.sort_by_key(|memory| &memory.source);
+    let of_one_partition = |a: &&Memory, b: &&Memory| {
+        (&a.source.topic, a.source.partition) == (&b.source.topic, b.source.partition)
+    };
+    for partition in in_order.chunk_by(of_one_partition) {
+        let (mut newest, mut undated) = (Time(i64::MIN), Vec::new());
+        for memory in partition {
+            if is_false(memory) {
+                undated.push(memory.id);
+            } else {
+                newest = newest.max(memory.created_at);
+                dated.extend(undated.drain(..).map(|id| (id, newest)));
+            }
+        }
+    }
+    dated
+}
+
+/// Plans to clear the context windows of sessions in which nobody spoke for as long as a memory is
+/// kept. Limit: a session that goes on keeps its last six turns, however long ago they were said.
+pub fn idle_sessions(
+    snapshot: &Snapshot,
+    rules: &retain::Rules,
+    tenant: &str,
+    now: Time,
+) -> Vec<PlannedPrune> {
+    let Some(rule) = rules.of_windows(tenant) else { return Vec::new() };
+    let over = snapshot.sessions.iter().filter(|(_, session)| rule.is_over(session.last_at, now));
+    let mut idle: Vec<IdleSession> = over
+        .map(|(name, one)| IdleSession { session: name.clone(), last_at: Some(one.last_at) })
+        .collect();
+    if snapshot.has_undated_window {
+        idle.push(IdleSession { session: String::new(), last_at: None });
+    }
+    let parts = idle.chunks(IDLE_TOGETHER).map(|idle| PlannedPrune {
+        erases: true,
+        memories: Vec::new(),
+        idle: idle.to_vec(),
+        reason: rule.to_string(),
+    });
+    parts.collect()
+}
+
 /// Plans prunes and summaries beside the erasures. Revisions come from a model and are added by the
 /// caller.
 pub fn plan(
     snapshot: &Snapshot,
     erasures: Vec<PlannedPrune>,
     profile: &Profile,
+    message_bytes_max: usize,
     now: Time,
 ) -> Plan {
+    // Half of the event: the other half is the text.
+    let covers_max = COVERS_MAX.min(message_bytes_max / 2 / COVER_BYTES).max(1);
     let mut going = ids(&erasures);
     let prunes = prunes(snapshot, &going, profile, now);
     // A summary of a memory that goes in the same round would be outdated before ingest applies the
@@ -86,9 +161,9 @@ pub fn plan(
     let summaries = match profile.summary.trigger {
         SummaryTrigger::Off => Vec::new(),
         SummaryTrigger::Idle => ended_sessions(snapshot, profile, now)
-            .filter_map(|session| summary(snapshot, &going, session, profile))
+            .filter_map(|session| summary(snapshot, &going, session, profile, covers_max))
             .collect(),
-        SummaryTrigger::Sessions => compressions(snapshot, &going, profile),
+        SummaryTrigger::Sessions => compressions(snapshot, &going, profile, covers_max),
     };
     Plan { erasures, prunes, summaries, revisions: Vec::new() }
 }
@@ -145,6 +220,7 @@ fn in_parts(
     memories.chunks(PRUNED_TOGETHER).map(move |part| PlannedPrune {
         erases,
         memories: part.to_vec(),
+        idle: Vec::new(),
         reason: reason.to_owned(),
     })
 }
@@ -167,6 +243,8 @@ fn ended_sessions<'s>(
             now.ms_since(session.last_at) as f32 >= idle_ms && session.turns > session.summarised
         })
         .map(|(name, _)| name.as_str())
+        // The turns without a session are no session to summarise.
+        .filter(|name| !name.is_empty())
 }
 
 /// Summarises one session. `None` if the session has too few memories, or if an earlier summary
@@ -176,6 +254,7 @@ fn summary(
     going: &BTreeSet<MemoryId>,
     session: &str,
     profile: &Profile,
+    covers_max: usize,
 ) -> Option<PlannedSummary> {
     // Memories that no longer hold are left out: a summary has no end of validity, and would state
     // them as true. So are those that are private to the session: every session finds the summary.
@@ -193,24 +272,34 @@ fn summary(
         })
         .collect();
     let is_covered = snapshot.memories.iter().any(|summary| {
-        is_of(summary, session)
-            && !summary.covers.is_empty()
-            && memories.iter().all(|one| summary.covers.contains(&one.id))
+        is_of(summary, session) && !summary.covers.is_empty() && {
+            let covered: BTreeSet<&MemoryId> = summary.covers.iter().collect();
+            memories.iter().all(|one| covered.contains(&one.id))
+        }
     });
     if memories.len() < profile.summary.memories_min || is_covered {
         return None;
     }
-    Some(summarised(snapshot, session, memories, profile))
+    Some(summarised(snapshot, session, memories, profile, covers_max))
 }
 
-/// Summarises these memories of one session in the order of their times.
+/// Summarises these memories of one session in the order of their times. Of more than `covers_max` a
+/// summary beside them covers the newest, and one that stands for them the oldest, since the others
+/// stay as they are.
 fn summarised(
     snapshot: &Snapshot,
     session: &str,
     mut memories: Vec<&Memory>,
     profile: &Profile,
+    covers_max: usize,
 ) -> PlannedSummary {
     memories.sort_by_key(|memory| (memory.created_at, memory.source.offset, memory.id));
+    let left_out = memories.len().saturating_sub(covers_max);
+    if profile.summary.trigger == SummaryTrigger::Sessions {
+        memories.truncate(covers_max);
+    } else {
+        memories.drain(..left_out);
+    }
     let turns: Vec<SessionTurn> = memories
         .iter()
         .map(|memory| SessionTurn {
@@ -232,6 +321,7 @@ fn summarised(
         turns: said.map_or(0, |(_, session)| u64::from(session.turns)),
         content: summarizer.summarise(&turns),
         covers: memories.iter().map(|memory| seen(memory)).collect(),
+        left_out,
         made: None,
     }
 }
@@ -243,6 +333,7 @@ fn compressions(
     snapshot: &Snapshot,
     going: &BTreeSet<MemoryId>,
     profile: &Profile,
+    covers_max: usize,
 ) -> Vec<PlannedSummary> {
     let limits = &profile.summary;
     let goes_on = |name: &str| {
@@ -273,5 +364,6 @@ fn compressions(
     });
     oldest.truncate(limits.together());
     let plan = oldest.into_iter();
-    plan.map(|(session, memories)| summarised(snapshot, session, memories, profile)).collect()
+    plan.map(|(session, memories)| summarised(snapshot, session, memories, profile, covers_max))
+        .collect()
 }

@@ -24,7 +24,6 @@ pub fn check(config: &Config) -> Result<(), String> {
         ("ingest.copied_bytes_max", config.ingest.copied_bytes_max),
         ("ingest.batch_work_ms", config.ingest.batch_work_ms as usize),
         ("ingest.aborts_max", config.ingest.aborts_max as usize),
-        ("ingest.dead_letters_in_a_row_max", config.ingest.dead_letters_in_a_row_max),
         ("ingest.dead_letters_window", config.ingest.dead_letters_window),
         ("recall.limit", config.recall.limit),
         ("recall.limit_max", config.recall.limit_max),
@@ -150,6 +149,13 @@ pub fn check(config: &Config) -> Result<(), String> {
     }
     if config.kafka.bootstrap_servers.trim().is_empty() {
         return Err("kafka.bootstrap_servers: is empty; give host:port or \"embedded\"".into());
+    }
+    for (setting, _) in config.kafka.client_options() {
+        if let Some(reason) = kafka::reserved(&setting) {
+            return Err(format!(
+                "kafka.librdkafka.{setting}: is reserved, {reason}; remove this setting"
+            ));
+        }
     }
     if !(1..=PARTITIONS_MAX).contains(&config.topics.partitions) {
         return Err(format!(

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 pub struct Data {
     /// Absolute, and never empty once the options are checked.
     pub dir: PathBuf,
+    pub group_may_read: bool,
 }
 
 /// The options of the broker in this process, the embedded log.

@@ -47,9 +47,18 @@ pub enum Count {
     Redacted(&'static str),
     CopySkipped,
     Forwarded(Arc<str>),
-    DeadLetter(RejectCode),
+    DeadLetter {
+        code: RejectCode,
+        topic: Arc<str>,
+        /// `None` if the record names none.
+        tenant: Option<String>,
+    },
     /// Refused for the quota of this name.
     OverQuota(&'static str),
+    /// An event of this type in which something was ignored or corrected.
+    Warned(&'static str),
+    /// Entries of this kind that were left out of a record.
+    Cut(&'static str, usize),
     Judged(Outcome, &'static str),
     Changed(Changes),
     Feedback(Signal),
@@ -74,8 +83,12 @@ impl Count {
             Count::Redacted(rule) => metrics.redacted(rule),
             Count::CopySkipped => metrics.copy_skipped(),
             Count::Forwarded(topic) => metrics.forwarded(topic),
-            Count::DeadLetter(code) => metrics.dead_letter(code.as_str()),
+            Count::DeadLetter { code, topic, tenant } => {
+                metrics.dead_letter(code.as_str(), topic, tenant.as_deref());
+            }
             Count::OverQuota(quota) => metrics.over_quota(quota),
+            Count::Warned(name) => metrics.warned(name),
+            Count::Cut(what, count) => metrics.cut(what, *count),
             Count::Judged(outcome, class) => metrics.judged(*outcome, class),
             Count::Changed(changes) => metrics.memory.changed(changes),
             Count::Feedback(signal) => metrics.memory.feedback(*signal),
@@ -133,6 +146,8 @@ impl<'a> Batch<'a> {
             let agrees = decision.outcome.keeps() == shadow.outcome.keeps();
             self.counts.push(Count::Shadowed { outcome: shadow.outcome, agrees });
         }
+        self.counts
+            .extend((handled.links_cut > 0).then_some(Count::Cut("links", handled.links_cut)));
         let over_quota = std::iter::repeat_n(Count::OverQuota(MEMORIES), handled.over_quota);
         self.counts.extend(over_quota);
         let judged = handled.judged.iter();

@@ -1,37 +1,38 @@
-//! Stops the process when dead letters are no longer the exception. Then the fault is more likely
-//! in this service or in a whole producer than in single records, and a stream that was put aside
-//! is hard to restore in order. Counts only; has no access to shards or the broker.
+//! Stops the process when dead letters are no longer the exception and the fault is more likely in
+//! this service than in single records. Counts only; has no access to shards or the broker.
+//!
+//! A record on Kafka proves no sender, so letters whose reason is the sender's count only where the
+//! operator set a limit, for a topic with one sender. Without a limit one sender's nonsense would stop
+//! all others. Letters whose reason is the service's own always count.
 
 use domain::fault::{Fault, Reject, RejectCode, Result, StopName};
 use std::collections::{HashMap, VecDeque};
 
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
+    /// 0: no limit.
     pub in_a_row_max: usize,
     pub share_max: f64,
     /// Last records over which `share_max` is computed.
     pub window: usize,
 }
 
+/// Limits of the records on which the service itself fails. A person can examine hundreds; two full
+/// batches are the window, so that one bad batch is not a trend.
+const OWN: Limits = Limits { in_a_row_max: 500, share_max: 0.5, window: 1000 };
+
 pub struct DeadLetterBreaker {
-    limits: Limits,
-    in_a_row: usize,
-    /// For each of the last records, oldest first: true if it became a dead letter.
-    last: VecDeque<bool>,
-    letters: usize,
+    /// Letters for any reason.
+    all: Row,
+    /// Letters for a reason of the service's own.
+    own: Row,
     /// Last counted offset of each partition. An aborted batch is read again and not counted twice.
     counted: HashMap<i32, i64>,
 }
 
 impl DeadLetterBreaker {
     pub fn new(limits: Limits) -> DeadLetterBreaker {
-        DeadLetterBreaker {
-            limits,
-            in_a_row: 0,
-            last: VecDeque::new(),
-            letters: 0,
-            counted: HashMap::new(),
-        }
+        DeadLetterBreaker { all: Row::new(limits), own: Row::new(OWN), counted: HashMap::new() }
     }
 
     /// Counts a record once; `reject` is the reason of a dead letter. An error means that this
@@ -50,37 +51,54 @@ impl DeadLetterBreaker {
             // had now, prove nothing about the others, and must not stop the service.
             return Ok(());
         }
-        self.slide(reject.is_some());
+        let of_all = self.all.slid(reject.is_some());
+        let of_own = self.own.slid(code == Some(RejectCode::Poison));
         let Some(reject) = reject else { return Ok(()) };
-        let Limits { in_a_row_max, share_max, window } = self.limits;
-        let (what, option) = if self.in_a_row > in_a_row_max {
-            (format!("{} dead letters in a row", self.in_a_row), "ingest.dead_letters_in_a_row_max")
-        } else if self.letters as f64 > share_max * window as f64 {
-            (
-                format!("{} dead letters in the last {} records", self.letters, self.last.len()),
-                "ingest.dead_letters_share_max",
-            )
-        } else {
-            return Ok(());
+        let own = |(what, _)| (what, "report it, or name its records in ingest.skip".to_owned());
+        let sent = |(what, option): (String, &str)| {
+            (what, format!("mend what sends them, or raise {option} to put them aside"))
         };
+        let Some((what, cure)) = of_own.map(own).or(of_all.map(sent)) else { return Ok(()) };
         let last = format!(
             "the last of partition {partition} at offset {offset}: {}: {reject}",
             reject.code.as_str()
         );
-        let cure = format!(
-            "nothing of its batch was taken; mend what sends them, or raise {option} to put them aside"
-        );
-        Err(Fault::stop(StopName::DeadLetterFlood, format!("{what}, {last}; {cure}")))
+        let what = format!("{what}, {last}; nothing of its batch was taken; {cure}");
+        Err(Fault::stop(StopName::DeadLetterFlood, what))
+    }
+}
+
+struct Row {
+    limits: Limits,
+    in_a_row: usize,
+    /// For each of the last records, oldest first: true if it became a dead letter.
+    last: VecDeque<bool>,
+    letters: usize,
+}
+
+impl Row {
+    fn new(limits: Limits) -> Row {
+        Row { limits, in_a_row: 0, last: VecDeque::new(), letters: 0 }
     }
 
-    /// Moves the window by one record. Until the window is full, the missing records count as good.
-    fn slide(&mut self, is_letter: bool) {
+    /// Moves the window by one record. Returns the limit that is exceeded, and its option. Until the
+    /// window is full, the missing records count as good.
+    fn slid(&mut self, is_letter: bool) -> Option<(String, &'static str)> {
+        let Limits { in_a_row_max, share_max, window } = self.limits;
         self.in_a_row = if is_letter { self.in_a_row + 1 } else { 0 };
         self.last.push_back(is_letter);
         self.letters += usize::from(is_letter);
-        if self.last.len() > self.limits.window {
+        if self.last.len() > window {
             self.letters -= usize::from(self.last.pop_front() == Some(true));
         }
+        if in_a_row_max > 0 && self.in_a_row > in_a_row_max {
+            let what = format!("{} dead letters in a row", self.in_a_row);
+            return Some((what, "ingest.dead_letters_in_a_row_max"));
+        }
+        let what =
+            || format!("{} dead letters in the last {} records", self.letters, self.last.len());
+        let is_over = self.letters as f64 > share_max * window as f64;
+        is_over.then(|| (what(), "ingest.dead_letters_share_max"))
     }
 }
 
@@ -146,5 +164,18 @@ mod tests {
         ] {
             assert!(stop.what.contains(word), "{}", stop.what);
         }
+    }
+
+    #[test]
+    fn only_reasons_of_the_service_count_without_a_limit() {
+        let limits = Limits { in_a_row_max: 0, share_max: 1.0, window: 1000 };
+        assert_eq!(passed(limits, &"x".repeat(3000)), 3000);
+        let mut breaker = DeadLetterBreaker::new(limits);
+        let poison = Reject::poison("panics", None);
+        for offset in 0..500 {
+            breaker.saw(0, offset, Some(&poison)).expect("500 in a row");
+        }
+        let Err(Fault::Stop(stop)) = breaker.saw(0, 500, Some(&poison)) else { panic!("501") };
+        assert!(stop.what.contains("501 dead letters in a row"), "{}", stop.what);
     }
 }

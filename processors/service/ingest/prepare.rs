@@ -151,6 +151,9 @@ impl Ingest {
             return Route::Forward(to, way.unwrap_or(ForwardReason::ToUser));
         }
         let is_first = matches!(way, None | Some(ForwardReason::ToUser));
+        if is_first && !event.warnings.is_empty() {
+            counts.push(Count::Warned(event.action.name()));
+        }
         if is_first && let Err(reject) = self.may_be_applied_now(&event, record) {
             counts.push(Count::OverQuota("events-per-second"));
             return Route::Reject(reject);
@@ -267,7 +270,7 @@ impl Undecided {
         vectors: &mut impl Iterator<Item = Vector>,
     ) -> Prepared {
         let mut next = || vectors.next().expect("each text was encoded");
-        let Event { key, session, id, at, metadata, source, action } = self.event;
+        let Event { key, session, id, at, metadata, source, warnings, limits, action } = self.event;
         let action = match action {
             Action::Turn(turn) => Command::Turn(PreparedTurn {
                 turn,
@@ -289,8 +292,8 @@ impl Undecided {
                 Command::Forget { forget, vector }
             }
             Action::Feedback { memories, signal } => Command::Feedback { memories, signal },
-            Action::Prune { memories, reason, erases } => {
-                Command::Prune { memories, reason, erases }
+            Action::Prune { memories, reason, erases, idle } => {
+                Command::Prune { memories, reason, erases, idle }
             }
             Action::Summary { content, covers, compresses_as, made } => {
                 Command::Summary { content, vector: next(), covers, compresses_as, made }
@@ -303,7 +306,7 @@ impl Undecided {
             Action::Tick => Command::Tick,
         };
         Prepared {
-            event: Event { key, session, id, at, metadata, source, action },
+            event: Event { key, session, id, at, metadata, source, warnings, limits, action },
             partition: record.partition,
             offset: record.offset,
             part: self.part,

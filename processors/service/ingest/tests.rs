@@ -1,5 +1,6 @@
 //! Tests ingest without threads and without a broker: records in, effects out, applied by hand.
 
+mod bounds;
 mod compaction;
 mod compression;
 mod counts;
@@ -15,7 +16,9 @@ mod signed;
 mod stragglers;
 mod survival;
 mod tenant;
+mod times;
 mod traced;
+mod wishes;
 mod withheld;
 
 use super::*;
@@ -28,7 +31,7 @@ use memory::Reads;
 use models::embedder::{Model, ModelChoice, pool};
 use serde_json::{Value, json};
 use storage::home::Home;
-use storage::index::{self, Bm25, Document, SearchText, VectorBlocks};
+use storage::index::{self, Bm25, Document, Mark, SearchText, VectorBlocks};
 use storage::store::Digest;
 
 pub(super) const PARTITIONS: i32 = 3;
@@ -240,6 +243,32 @@ fn the_same_id_again_is_a_duplicate_that_names_the_first_ones_memory() {
 }
 
 #[test]
+fn an_id_that_comes_again_with_another_event_says_so() {
+    let mut bench = Bench::new();
+    let with = |mut event: Value, id: &str| {
+        event["id"] = id.into();
+        event
+    };
+    let everything = || json!({"type": "forget", "user": "ada", "everything": true});
+    let session = |name: &str| json!({"type": "forget", "user": "ada", "session": name});
+    for (event, id, expected, is_other) in [
+        (remember("the key is under the mat"), "e1", "kept", false),
+        (everything(), "e1", "duplicate", true),
+        (session("a"), "e2", "forgotten", false),
+        (session("b"), "e2", "duplicate", true),
+        (session("a"), "e2", "duplicate", false),
+        (remember("the key is under the mat"), "e1", "duplicate", false),
+    ] {
+        let record = bench.record(&with(event.clone(), id));
+        let (_, decisions) = bench.step(vec![record]);
+        let decision = &decisions[0];
+        let is = (decision.outcome.as_str(), decision.of_other_event);
+        assert_eq!(is, (expected, is_other), "{event} {id}: {decision:?}");
+        assert_eq!(bench.memories("ada").len(), 1, "{event}");
+    }
+}
+
+#[test]
 fn a_misrouted_record_goes_home_once_and_keeps_where_it_came_from() {
     let mut bench = Bench::new();
     let home = UserKey::new("default", "ada").expect("a name").partition(PARTITIONS);
@@ -364,7 +393,8 @@ fn opening_an_index_removes_documents_of_users_without_such_a_memory() {
     let index = home.index(options, VectorBlocks::new(0), &identity).expect("a disk");
     let of_another = UserKey::new("default", "bo").expect("a name");
     index.text.put(Document::new(memory.id, of_another, SearchText::default));
-    index.text.settle(memory.changed + 1).expect("a disk");
+    let ahead = Mark { applied: memory.changed + 1, changelog: None };
+    index.text.settle(ahead).expect("a disk");
     assert_eq!(index.text.ids().expect("a disk").len(), 2);
     drop(index);
     let shard = shards.open(partition).expect("a disk");
@@ -618,6 +648,19 @@ fn too_many_dead_letters_stop_the_process_before_the_batch_is_written() {
     let (outputs, decisions) = bench.step(batch);
     let letters = outputs.iter().filter(|output| output.topic == "keepsake.dead-letters").count();
     assert_eq!((letters, decisions.len()), (4, 1), "with a higher limit each is one dead letter");
+}
+
+#[test]
+fn law_nobody_suffers_from_the_nonsense_of_another() {
+    let mut bench = Bench::new();
+    let bad = json!({"type": "remember", "user": "eve", "content": "x", "scope": "nonsense"});
+    let good = bench.record(&turn("My sister lives in Berlin."));
+    let partition = good.partition;
+    let nonsense: Vec<Record> = (0..3000).map(|_| bench.record_on(partition, &bad)).collect();
+    let after = bench.record(&turn("My brother works in Lisbon."));
+    let letters = bench.step([vec![good], nonsense, vec![after]].concat()).0;
+    let letters = letters.iter().filter(|it| it.topic == "keepsake.dead-letters").count();
+    assert_eq!((letters, bench.memories("ada").len()), (3000, 2));
 }
 
 #[test]
@@ -919,7 +962,7 @@ fn secrets_are_redacted_in_every_text_of_an_event_and_counted() {
 
 #[test]
 fn messages_that_no_extraction_will_read_are_removed() {
-    let mut bench = Bench::with("alma");
+    let mut bench = Bench::of(&[("profile", "alma"), ("clock.from_events", "true")]);
     fn said(n: usize) -> Value {
         turn(&format!("We met Anna in house number {n}"))
     }

@@ -9,6 +9,8 @@ use std::collections::BTreeSet;
 /// The label of all tenants that `metrics.tenants` does not name. A tenant may have any name, so
 /// this one has parentheses to be told from most.
 const OTHERS: &str = "(other)";
+/// The label of dead letters whose record names no tenant.
+const UNREADABLE: &str = "(unreadable)";
 
 /// The effect of one batch on the memories of a shard, in numbers of memories and of links.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,6 +46,7 @@ pub struct MemoryMetrics {
     tenants: BTreeSet<String>,
     tenant_decisions: IntCounterVec,
     tenant_recalls: IntCounterVec,
+    tenant_letters: IntCounterVec,
 }
 
 impl MemoryMetrics {
@@ -82,6 +85,12 @@ impl MemoryMetrics {
                 "Replies to recalls, by match and by tenant. (other): all that metrics.tenants does \
                  not name",
                 &["tenant", "match"],
+            ),
+            tenant_letters: r.counters(
+                "keepsake_tenant_dead_letters_total",
+                "Dead letters, by topic of the record and by tenant. (other): all that \
+                 metrics.tenants does not name; (unreadable): the record names none",
+                &["topic", "tenant"],
             ),
         };
         metrics.changed(&Changes::default());
@@ -126,6 +135,11 @@ impl MemoryMetrics {
         self.tenant_decisions.with_label_values(&[self.label(tenant), outcome.as_str()]).inc();
     }
 
+    pub fn dead_letter(&self, topic: &str, tenant: Option<&str>) {
+        let tenant = tenant.map_or(UNREADABLE, |tenant| self.label(tenant));
+        self.tenant_letters.with_label_values(&[topic, tenant]).inc();
+    }
+
     pub fn recalled(&self, tenant: &str, matched: &str, relevance: Option<f32>) {
         self.tenant_recalls.with_label_values(&[self.label(tenant), matched]).inc();
         if let Some(relevance) = relevance {
@@ -149,10 +163,16 @@ mod tests {
         for tenant in ["acme", "globex", "initech"] {
             metrics.memory.decided(tenant, Outcome::Kept);
         }
+        for tenant in [Some("acme"), Some("globex"), None] {
+            metrics.dead_letter("not-json", "k.events", tenant);
+        }
         let page = metrics.page();
         for line in [
             "keepsake_tenant_decisions_total{outcome=\"kept\",tenant=\"acme\"} 1",
             "keepsake_tenant_decisions_total{outcome=\"kept\",tenant=\"(other)\"} 2",
+            "keepsake_tenant_dead_letters_total{tenant=\"acme\",topic=\"k.events\"} 1",
+            "keepsake_tenant_dead_letters_total{tenant=\"(other)\",topic=\"k.events\"} 1",
+            "keepsake_tenant_dead_letters_total{tenant=\"(unreadable)\",topic=\"k.events\"} 1",
         ] {
             assert!(page.lines().any(|found| found == line), "{line}\n{page}");
         }

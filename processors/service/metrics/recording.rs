@@ -124,8 +124,10 @@ impl Metrics {
             .inc();
     }
 
-    pub fn dead_letter(&self, reason: &str) {
+    /// Counts a dead letter of a record of `topic`; `tenant` if it can be read.
+    pub fn dead_letter(&self, reason: &str, topic: &str, tenant: Option<&str>) {
         self.dead_letters.with_label_values(&[reason]).inc();
+        self.memory.dead_letter(topic, tenant);
     }
 
     pub fn redacted(&self, rule: &str) {
@@ -148,6 +150,14 @@ impl Metrics {
 
     pub fn over_quota(&self, reason: &str) {
         self.over_quota.with_label_values(&[reason]).inc();
+    }
+
+    pub fn warned(&self, name: &str) {
+        self.warnings.with_label_values(&[name]).inc();
+    }
+
+    pub fn cut(&self, what: &str, count: usize) {
+        self.cut.with_label_values(&[what]).inc_by(count as u64);
     }
 
     pub fn batch_cut(&self) {

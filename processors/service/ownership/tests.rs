@@ -230,6 +230,8 @@ fn stores_that_others_own_and_stores_moved_aside_are_removed_after_their_time() 
 
     std::fs::create_dir_all(&aside).expect("the directory of the shard is there");
     shards.close(0);
+    let closing = std::mem::take(&mut *shards.closing.lock());
+    closing.into_iter().for_each(|thread| thread.join().expect("nothing holds the shard"));
     shards.remove_leftovers(AFTER_MS, false);
     clock.advance(AFTER_MS - 1);
     shards.remove_leftovers(AFTER_MS, false);
@@ -405,4 +407,38 @@ fn a_scrub_that_finds_other_records_stops_and_lets_the_next_start_rebuild_the_sh
     let page = shards.metrics.page();
     assert!(page.contains("keepsake_scrubs_total{outcome=\"equal\"} 1"), "{page}");
     assert!(page.contains("keepsake_scrubs_total{outcome=\"different\"} 1"), "{page}");
+}
+
+/// Closes as slowly as an index whose segments are being merged.
+struct Merging(crossbeam_channel::Receiver<()>, crossbeam_channel::Sender<&'static str>);
+
+impl Drop for Merging {
+    fn drop(&mut self) {
+        let merged = self.0.recv_timeout(Duration::from_secs(10));
+        let _ = self.1.send(if merged.is_ok() { "merged" } else { "blocked" });
+    }
+}
+
+#[test]
+fn closing_a_shard_does_not_wait_for_a_merge() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let shards = shards(Home::Directory(dir.path().to_owned()), None);
+    let (merge, merging) = crossbeam_channel::bounded(1);
+    let (end, ended) = crossbeam_channel::bounded(1);
+    let held = Arc::new(Merging(merging, end));
+    let reader = held.clone();
+    shards.drop_elsewhere(held);
+    // A reader that ends first leaves the last reference to the closing thread.
+    drop(reader);
+    merge.send(()).expect("the closing thread waits for it");
+    shards.close_all();
+    assert_eq!(ended.try_recv(), Ok("merged"), "the end waits for what still closes");
+    let open = shards.open(0).expect("an empty directory opens");
+    let files = open.files();
+    drop(open);
+    shards.revoked(&[0]);
+    shards.await_closed(0);
+    shards.close_all();
+    assert_eq!(files.strong_count(), 0);
+    shards.open(0).expect("the next opener finds it closed");
 }

@@ -98,39 +98,23 @@ fn based_on(name: &str, base: &toml::Value) -> Result<toml::Table> {
     }
 }
 
-/// Replaces options of `base` by those of `profile`, two levels deep and no deeper. A table that is
-/// an option, such as half-lives by kind, is replaced as a whole.
+/// Replaces options of `base` by those of `profile`, key by key at every depth. Two kinds of table
+/// are replaced as a whole: a `rule` that belongs to another policy, and a table with a `default` of
+/// its own, such as half-lives by kind, since that default covers each kind which it leaves out.
 fn over(mut base: toml::Table, profile: toml::Table) -> toml::Table {
-    for (name, section) in profile {
-        match (base.get_mut(&name), section) {
-            (Some(toml::Value::Table(before)), toml::Value::Table(options)) => {
-                for (option, value) in options {
-                    let value = if option == "rule" {
-                        same_rule(before.remove(&option), value)
-                    } else {
-                        value
-                    };
-                    before.insert(option, value);
-                }
+    for (name, value) in profile {
+        let value = match (base.remove(&name), value) {
+            (Some(toml::Value::Table(before)), toml::Value::Table(options))
+                if !options.contains_key("default")
+                    && (name != "rule" || before.keys().eq(options.keys())) =>
+            {
+                toml::Value::Table(over(before, options))
             }
-            (_, section) => {
-                base.insert(name, section);
-            }
-        }
+            (_, value) => value,
+        };
+        base.insert(name, value);
     }
     base
-}
-
-/// Merges the numbers of a policy under `rule` if both tables name the same policy.
-fn same_rule(before: Option<toml::Value>, rule: toml::Value) -> toml::Value {
-    let (Some(toml::Value::Table(before)), toml::Value::Table(rule)) = (before, &rule) else {
-        return rule;
-    };
-    if before.keys().eq(rule.keys()) {
-        toml::Value::Table(over(before, rule.clone()))
-    } else {
-        toml::Value::Table(rule.clone())
-    }
 }
 
 #[cfg(test)]
@@ -196,5 +180,49 @@ mod tests {
         assert_eq!(nameless["policy"].as_str(), Some("lynkr"));
         assert!(based_on("mine", &"nobody".into()).is_err());
         assert!(based_on("lynkr", &"lynkr".into()).is_err());
+    }
+
+    /// Each number of each table of each shipped profile, changed alone by a profile over it: no
+    /// other number may change.
+    #[test]
+    fn a_table_in_a_profile_changes_only_the_keys_that_it_names() {
+        fn numbers(path: &str, table: &toml::Table, into: &mut Vec<String>) {
+            for (key, value) in table {
+                let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+                match value {
+                    toml::Value::Table(inner) => numbers(&path, inner, into),
+                    toml::Value::Float(_) => into.push(path),
+                    _ => {}
+                }
+            }
+        }
+        let mut seen = 0;
+        for name in policies::names(policies::POLICIES) {
+            let shipped = as_built_in(name);
+            let mut paths = Vec::new();
+            numbers("", &shipped, &mut paths);
+            // Half-lives with a `default` of their own are the whole table.
+            for path in paths.iter().filter(|path| !path.ends_with(".default")) {
+                let mut own = toml::Table::new();
+                crate::config::put(&mut own, path, 0.125.into());
+                let mut expected = shipped.clone();
+                crate::config::put(&mut expected, path, 0.125.into());
+                assert_eq!(over(shipped.clone(), own), expected, "{name}: {path}");
+                seen += 1;
+            }
+        }
+        assert!(seen > 300, "{seen} numbers");
+    }
+
+    #[test]
+    fn half_lives_with_a_default_of_their_own_are_the_whole_table() {
+        let fade = |text: &str| {
+            let own: toml::Table = text.parse().expect("the test's own TOML is valid");
+            over(as_built_in("keepsake"), own)["fade"]["half_life_days"].as_table().cloned()
+        };
+        let whole = fade("[fade]\nhalf_life_days = { default = 30.0 }").expect("a table");
+        assert_eq!(whole.len(), 1, "{whole:?}");
+        let one = fade("[fade]\nhalf_life_days = { fact = 30.0 }").expect("a table");
+        assert!(one.len() > 5 && one["fact"].as_float() == Some(30.0), "{one:?}");
     }
 }

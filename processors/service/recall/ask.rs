@@ -18,11 +18,12 @@ use super::rerank::QueryResult;
 use crate::profile::{Profile, PruneAction};
 use domain::fault::{Fault, Reject, RejectCode};
 use domain::{
-    Decision, Explain, Format, Levels, List, Match, Memory, MemoryId, Now, Outcome, Request, Scope,
-    Time, UserKey, Vector,
+    Decision, Explain, Format, Kind, Levels, List, Match, Memory, MemoryId, Now, Outcome, Request,
+    Scope, Time, UserKey, Vector,
 };
 use log::reply::{Answer, FadeCurve, RecalledMemory, Stats};
 use memory::Reads;
+use memory::Rules;
 use memory::policy::{Policy, Room};
 use memory::ranking::{Hit, PromptBlock, Question, Ranked, is_blank};
 use policies::rank;
@@ -38,6 +39,8 @@ const FILTERED_CANDIDATES: usize = 10_000;
 const CROWDED: usize = 4;
 /// Points of the curve of a memory: one for every dozen pixels of a wide screen.
 const FADE_POINTS: usize = 100;
+/// The kind under which a stranger's memory of a ruling kind is recalled.
+const PLAIN_KIND: &str = "fact";
 /// A question with fewer content words ("and her sister?") is searched with the turn before.
 const LEANING_TERMS: usize = 3;
 
@@ -62,6 +65,27 @@ struct QueryHits {
 }
 
 pub type AnswerResult = Result<(Answer, ShardState), Reject>;
+
+/// Bytes of a page of a list: replies of all tenants wait for the broker together.
+const LIST_BYTES: usize = 1 << 20;
+
+/// Estimates the bytes of a memory in a list: its texts, and ids, times and numbers.
+fn listed_bytes(memory: &Memory) -> usize {
+    let metadata = memory.metadata.iter().map(|(name, value)| name.len() + value.len());
+    512 + memory.content.len() + metadata.sum::<usize>()
+}
+
+/// Returns how many of the first memories fit on a page, and at least one.
+fn memories_that_fit(bytes: impl Iterator<Item = usize>) -> usize {
+    let mut all = 0;
+    bytes
+        .enumerate()
+        .take_while(|(n, bytes)| {
+            all += bytes;
+            *n == 0 || all <= LIST_BYTES
+        })
+        .count()
+}
 
 impl Recall {
     /// Answers the queries in their order until `left_ms()` is negative. The reply is then partial.
@@ -142,14 +166,6 @@ impl Recall {
         let policy = &profile.rules.policy;
         let mut ranked = policy.select(best_of(orders, &**policy), &room);
         annotate(shard, &request.key, asked.as_of, &mut ranked).map_err(broken)?;
-        for one in &mut ranked {
-            one.by_stranger = is_others(&one.memory, &request.key)
-                && !one
-                    .memory
-                    .author
-                    .as_deref()
-                    .is_some_and(|author| profile.rules.tenant_writers.name(author));
-        }
         let template = profile.template.as_ref();
         let mut prompt =
             rank::block(&ranked, asked, template, &*profile.rules.policy, budget, count_tokens);
@@ -229,23 +245,25 @@ impl Recall {
         let _still = shard.view();
         let mut collected =
             QueryHits { hits: Vec::new(), information: 0.0, seen: ShardState::of(shard) };
-        for (n, key) in [key.clone(), key.tenant_key()].iter().enumerate() {
+        for (n, owner) in [key.clone(), key.tenant_key()].iter().enumerate() {
             if n > 0 && left_ms() < 0 {
                 collected.seen.partial = true;
                 break;
             }
             let is_expired = |hit: &Hit| hit.memory.is_expired(sought.at);
-            let (mut hits, information) = find_hits(shard, key, profile, sought, limit)?;
+            let (mut hits, information) = find_hits(shard, owner, profile, sought, limit)?;
             // Memories that are no answer take the places of others: a fact that changed daily has
             // hundreds of old values.
             let refused = hits.iter().filter(|hit| !rank::admitted_unfiltered(&hit.memory, &any));
             if hits.iter().any(is_expired) || refused.count() > limit / CROWDED {
-                (hits, _) = find_hits(shard, key, profile, sought, FILTERED_CANDIDATES)?;
+                (hits, _) = find_hits(shard, owner, profile, sought, FILTERED_CANDIDATES)?;
                 hits.retain(|hit| !is_expired(hit));
             }
             if let Some(time) = asked.as_of {
                 hits.iter_mut().for_each(|hit| show_as_of(hit, time));
             }
+            // Order matters: before the ranking, where a policy places some kinds first.
+            hits.iter_mut().for_each(|hit| demote_stranger(hit, key, &profile.rules));
             collected.hits.extend(hits);
             collected.information = collected.information.max(information);
         }
@@ -266,7 +284,7 @@ impl Recall {
         }
     }
 
-    /// Lists memories, newest first, one page at a time.
+    /// Lists memories, newest first, one page at a time. A page ends at about [`LIST_BYTES`].
     pub(super) fn list(&self, now: Now, shard: &Shard, key: &UserKey, list: &List) -> AnswerResult {
         let _still = shard.view();
         let mut memories = Vec::new();
@@ -293,8 +311,10 @@ impl Recall {
             memories.retain(|memory| (memory.created_at, memory.id) < (after.created_at, after.id));
         }
         memories.drain(..list.offset.min(memories.len()));
-        let more = memories.len() > list.limit;
-        memories.truncate(list.limit);
+        let here = memories.iter().take(list.limit);
+        let fitting = memories_that_fit(here.map(listed_bytes));
+        let more = memories.len() > fitting;
+        memories.truncate(fitting);
         let after = if more { memories.last().map(|memory| memory.cursor()) } else { None };
         Ok((Answer::Listed { memories, after, total }, ShardState::of(shard)))
     }
@@ -477,6 +497,19 @@ fn best_of(mut answers: Vec<Vec<Ranked>>, policy: &dyn Policy) -> Vec<Ranked> {
     policy.arrange(best.into_values().collect())
 }
 
+/// Shows a tenant memory of another user as a plain fact if its kind rules under this policy. The
+/// authors that the profile names in `tenant_memories.writers` may write for others.
+fn demote_stranger(hit: &mut Hit, key: &UserKey, rules: &Rules) {
+    let memory = &hit.memory;
+    let is_named = memory.author.as_deref().is_some_and(|user| rules.tenant_writers.name(user));
+    if is_others(memory, key)
+        && !is_named
+        && rules.policy.ruling_kinds().contains(&memory.kind.as_str())
+    {
+        Arc::make_mut(&mut hit.memory).kind = Kind::new(PLAIN_KIND);
+    }
+}
+
 /// True for a memory of the tenant that another user wrote.
 fn is_others(memory: &Memory, key: &UserKey) -> bool {
     memory.scope == Scope::Tenant && memory.author.as_deref() != Some(key.user())
@@ -528,10 +561,13 @@ fn decision_of(memory: &Memory) -> Decision {
         memory: Some(memory.id),
         related: memory.supersedes.clone(),
         left: None,
+        of_other_event: false,
         salt: None,
         profile: memory.profile.clone(),
         at: memory.created_at,
         misrouted: false,
+        warnings: Vec::new(),
+        withheld: false,
     }
 }
 

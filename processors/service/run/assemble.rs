@@ -4,12 +4,13 @@
 //! broker is contacted, and the directory is locked before anything in it is read or removed.
 
 use super::brokers::Brokers;
-use super::dir::{instance_id, lock_dir};
+use super::dir::{instance_id, lock_dir, readers_of};
 use super::growth::{self, AwaitingConsumer, Growth};
 use super::ingesting::IngestLoop;
 use super::lag::{Ends, LagLoop};
 use super::old_events::OldEvents;
 use super::pace::BatchSize;
+use super::private;
 use super::replier::{Replier, WhenMissing};
 use super::reply_topics::ReplyTopics;
 use super::requests::{Delivered, RequestReader, Unanswered};
@@ -124,6 +125,7 @@ impl Service {
         let Brokers { connection, embedded, data } = Brokers::open(&config)?;
         let dir = config.store.dir.clone();
         let lock = lock_dir(&dir)?;
+        private::make_private(&dir, &config, &|name| readers_of(name, &config));
         let cluster = connection.cluster_id(Duration::from_millis(config.kafka.connect_ms))?;
         let found = topics::ready_topics(&config, &connection)?;
         growth::check_not_retired(&config, &connection)?;

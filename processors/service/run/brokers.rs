@@ -24,7 +24,7 @@ impl Brokers {
             let connection = Connection { servers, options: config.kafka.client_options() };
             return Ok(Brokers { connection, embedded: None, data: None });
         }
-        let data = DataDir::open(&config.data.dir)?;
+        let data = DataDir::open(config)?;
         let secret = data.secret(config.embedded.secret || !config.gateway.keys.is_empty())?;
         let options = data::options(config, secret.as_deref());
         let listen = config.embedded.address().expect("the configuration was checked");

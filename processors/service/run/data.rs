@@ -13,14 +13,15 @@
 //! somebody else may listen.
 
 use super::dir::unwritable;
+use super::private::{self, Readers};
 use crate::config::Config;
 use domain::fault::{Fault, Result, StopName};
 use kafka::Connection;
-use rustix::fs::Mode;
-use std::fs::{DirBuilder, File, Permissions, TryLockError};
-use std::io::ErrorKind;
+use std::ffi::OsStr;
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{ErrorKind, Write};
 use std::net::SocketAddr;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -45,11 +46,10 @@ pub struct DataDir {
 }
 
 impl DataDir {
-    /// Creates and locks the directory. Order matters: from the first file on, nothing that this
-    /// process writes is readable by another account.
-    pub fn open(path: &Path) -> Result<DataDir> {
-        rustix::process::umask(Mode::RWXG | Mode::RWXO);
-        make_private(path)?;
+    /// Creates and locks the directory.
+    pub fn open(config: &Config) -> Result<DataDir> {
+        let path = &config.data.dir;
+        make_private(path, config)?;
         let lock = lock(path)?;
         let data = DataDir { path: path.to_owned(), _lock: lock };
         // Left by a process that was killed.
@@ -84,7 +84,11 @@ impl DataDir {
     /// Writes a file at once: a reader finds all of it or none.
     fn write(&self, name: &str, text: &str) -> Result<()> {
         let (file, new) = (self.path.join(name), self.path.join(name).with_extension(NEW));
-        std::fs::write(&new, format!("{text}\n"))
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        options
+            .open(&new)
+            .and_then(|mut opened| opened.write_all(format!("{text}\n").as_bytes()))
             .and_then(|()| std::fs::rename(&new, &file))
             .map_err(|error| unwritable("cannot write", &file, &error))
     }
@@ -177,17 +181,18 @@ pub fn options(config: &Config, secret: Option<&str>) -> Vec<(String, String)> {
 
 /// Creates the directory for this account alone, or takes the rights of others away. A directory with
 /// files of others keeps its mode, unless others may write there.
-fn make_private(dir: &Path) -> Result<()> {
+fn make_private(dir: &Path, config: &Config) -> Result<()> {
     let about = |error| unwritable("cannot create", dir, &error);
     DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(about)?;
     let mode = std::fs::metadata(dir).map_err(about)?.permissions().mode();
-    let ours = [LOCK, LOG, STORE, ADDRESS, SECRET, MODEL];
+    let readers = |name: &str| match Path::new(name).file_stem().and_then(OsStr::to_str) {
+        Some(STORE | MODEL) => Some(Readers::Group),
+        Some(LOCK | LOG | ADDRESS | SECRET) => Some(Readers::Nobody),
+        _ => None,
+    };
     let mut entries = std::fs::read_dir(dir).map_err(about)?.flatten();
-    let is_ours = entries.all(|entry| {
-        let name = entry.file_name();
-        ours.iter().any(|ours| Path::new(&name).file_stem() == Some(ours.as_ref()))
-    });
-    if !is_ours && mode & 0o022 != 0 {
+    let holds_others = entries.any(|entry| entry.file_name().to_str().and_then(readers).is_none());
+    if holds_others && mode & 0o022 != 0 {
         let what = format!(
             "{} has other files, and others may write there: give a directory for the memories \
              alone with --data DIR",
@@ -195,10 +200,7 @@ fn make_private(dir: &Path) -> Result<()> {
         );
         return Err(Fault::stop(StopName::StoreUnwritable, what));
     }
-    if is_ours && mode & 0o077 != 0 {
-        std::fs::set_permissions(dir, Permissions::from_mode(0o700))
-            .map_err(|error| unwritable("cannot make private", dir, &error))?;
-    }
+    private::make_private(dir, config, &readers);
     Ok(())
 }
 
@@ -249,6 +251,7 @@ fn unreadable(file: &Path, error: &std::io::Error) -> Fault {
 mod tests {
     use super::*;
     use crate::config::Layers;
+    use std::fs::Permissions;
 
     fn config(dir: &Path) -> Config {
         let mut layers = Layers::defaults();
@@ -269,7 +272,7 @@ mod tests {
         for word in [&*dir.to_string_lossy(), "keepsake serve", "--data", "--brokers"] {
             assert!(error.contains(word), "{word}: {error}");
         }
-        let data = DataDir::open(&dir).expect("opens");
+        let data = DataDir::open(&config).expect("opens");
         assert!(matches!(connection(&config), Err(Fault::Retry(_))), "it has no address yet");
         let secret = data.secret(true).expect("writes").expect("wanted");
         data.write_address("127.0.0.1:9".parse().expect("an address")).expect("writes");
@@ -300,8 +303,9 @@ mod tests {
     #[test]
     fn a_second_service_on_the_directory_is_refused() {
         let dir = tempfile::tempdir().expect("a temporary directory");
-        let _first = DataDir::open(dir.path()).expect("opens");
-        let error = DataDir::open(dir.path()).err().expect("the first one holds the lock");
+        let config = config(dir.path());
+        let _first = DataDir::open(&config).expect("opens");
+        let error = DataDir::open(&config).err().expect("the first one holds the lock");
         assert!(error.to_string().contains("store-locked"), "{error}");
     }
 
@@ -314,7 +318,7 @@ mod tests {
         {
             std::fs::write(dir.join(name), "").expect("writes");
             std::fs::set_permissions(dir, Permissions::from_mode(before)).expect("sets the mode");
-            assert_eq!(make_private(dir).is_ok(), after.is_some(), "{name}");
+            assert_eq!(make_private(dir, &config(dir)).is_ok(), after.is_some(), "{name}");
             assert_eq!(mode(dir), after.unwrap_or(before), "{name}");
         }
     }

@@ -1,6 +1,8 @@
 //! The directory of the shards of one process, `store.dir`: locked while the process runs. Besides
 //! the shards, the directory holds `LOCK`, `instance.id` and `marks.key`.
 
+use super::private::Readers;
+use crate::config::Config;
 use domain::fault::{Fault, Result, StopName};
 use std::fs::File;
 use std::io::ErrorKind;
@@ -22,6 +24,16 @@ pub fn instance_id(dir: &Path) -> Result<String> {
                 .map_err(|error| unwritable("cannot write", &file, &error))?;
             Ok(id)
         }
+    }
+}
+
+/// Who may read an entry that a service makes in `store.dir`. `None`: another program made it.
+pub(super) fn readers_of(name: &str, config: &Config) -> Option<Readers> {
+    let is_shard = name.starts_with(&format!("{}events", config.topics.prefix));
+    let is_own = ["LOCK", "instance.id"].contains(&name) || name.starts_with("marks.key");
+    match is_shard {
+        true => Some(Readers::Group),
+        false => is_own.then_some(Readers::Nobody),
     }
 }
 

@@ -19,6 +19,8 @@ use std::time::Duration;
 use storage::restore::{self, Writers};
 use storage::{index, shard, store};
 
+/// A sender's clock may be wrong by a time zone. A day is more than any.
+const AT_AHEAD_MS_MAX: i64 = 86_400_000;
 /// Least size in bytes of a shard's cache of document ids, however many partitions share
 /// `index.document_cache_bytes`: the ids of one user with 18,000 memories.
 const DOCUMENT_CACHE_LEAST: usize = 1 << 19;
@@ -200,6 +202,7 @@ pub fn decode(config: &Config) -> decode::Options {
         conditions_max: config.recall.conditions_max,
         conditions_depth_max: config.recall.conditions_depth_max,
         deadline_ms_max: config.recall.deadline_ms_max,
+        at_ahead_ms_max: if config.clock.from_events { i64::MAX } else { AT_AHEAD_MS_MAX },
         feedback_max: config.limits.feedback_max,
         history_turns_max: 10,
         schemas: schemas(config),
@@ -349,6 +352,7 @@ pub fn http(config: &Config) -> http::Options {
 pub fn compact(config: &Config) -> compact::Options {
     compact::Options {
         events: config.topics.events(),
+        message_bytes_max: config.limits.message_bytes_max,
         marks: marks::key(config),
         users_max: config.compact.users_max,
         proposals_max: config.compact.proposals_max,

@@ -46,6 +46,8 @@ const PARKED_MAX: usize = 1000;
 /// Topics whose waiting replies may be full at the same time: three quarters of the producer's
 /// queue with the default options.
 const FULL_TOPICS: usize = 3;
+/// Further bytes for errors in place of replies that have no room: some hundreds.
+const ERRORS_ROOM: usize = 1 << 20;
 /// Time during which the same trouble is logged once.
 const QUIET: Duration = Duration::from_secs(10);
 
@@ -203,17 +205,35 @@ impl Replier {
     }
 
     fn offer(&mut self, record: OutgoingRecord) {
-        let room = Room {
-            a_topic: self.options.waiting_bytes_max,
-            all_topics: FULL_TOPICS * self.options.waiting_bytes_max,
-        };
-        match self.producer.offer(&record, room) {
+        match self.producer.offer(&record, self.room(0)) {
             Ok(true) => {}
-            Ok(false) => self.drop(&record, "no_room"),
+            Ok(false) => self.answer_no_room(&record),
             Err(fault) => {
                 self.log("cannot send a reply", &fault.to_string());
                 self.metrics.reply_dropped("broker");
             }
+        }
+    }
+
+    fn room(&self, more: usize) -> Room {
+        let a_topic = self.options.waiting_bytes_max;
+        Room { a_topic: a_topic + more, all_topics: FULL_TOPICS * a_topic + more }
+    }
+
+    /// Counts a reply that has no room as dropped, and sends a short error in its place if that has.
+    fn answer_no_room(&mut self, record: &OutgoingRecord) {
+        self.drop(record, "no_room");
+        let message = match self.options.when_missing {
+            WhenMissing::Refuse => "replies to this tenant wait for the broker: ask again",
+            WhenMissing::Move => {
+                "the event is applied, and its receipt has no room: send the event \
+                                  again with the same id for another"
+            }
+        };
+        let reject = Reject::new(RejectCode::Overloaded, message);
+        let error = reply::instead_of(record, &record.topic, record.partition, &reject);
+        if let Err(fault) = self.producer.offer(&error, self.room(ERRORS_ROOM)) {
+            self.log("cannot send a reply", &fault.to_string());
         }
     }
 

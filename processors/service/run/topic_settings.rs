@@ -79,6 +79,63 @@ pub fn findings(config: &Config, facts: &ClusterFacts) -> Vec<Finding> {
     findings
 }
 
+/// A topic that is otherwise than its creator asks, with the cure.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Difference {
+    pub topic: String,
+    pub setting: &'static str,
+    pub value: String,
+    pub asked: String,
+    pub cure: String,
+}
+
+/// Compares the topics that exist with the asked ones: a topic that exists already is not changed,
+/// and may be of a service that was started before anybody chose. `found` maps the name of each topic
+/// to its partitions. A later generation has chosen its number of partitions by itself.
+pub fn differences(
+    config: &Config,
+    asked: &[TopicSpec],
+    found: &BTreeMap<String, i32>,
+    facts: &ClusterFacts,
+) -> Vec<Difference> {
+    let mut differences = Vec::new();
+    for spec in asked {
+        let topic = &spec.name;
+        let mut compare = |setting, value: String, asked: String, cure: String| {
+            if value != asked {
+                differences.push(Difference { topic: topic.clone(), setting, value, asked, cure });
+            }
+        };
+        if config.kafka.generation == 1
+            && let Some(partitions) = found.get(topic)
+        {
+            let cure = "set topics.partitions to this number, or see `keepsake generation --help` \
+                        to grow";
+            let asked = spec.partitions.to_string();
+            compare("partitions", partitions.to_string(), asked, cure.to_owned());
+        }
+        let Some(topic_facts) = facts.topics.get(topic) else { continue };
+        if spec.replication > 0 {
+            let cure = "kafka-reassign-partitions.sh adds replicas; a topic without records can be \
+                        deleted and made again";
+            let value = topic_facts.replicas.to_string();
+            compare("replicas", value, spec.replication.to_string(), cure.to_owned());
+        }
+        for (setting, asked) in &spec.settings {
+            let Some(value) = topic_facts.settings.as_ref().ok().and_then(|all| all.get(*setting))
+            else {
+                continue;
+            };
+            let cure = format!(
+                "kafka-configs.sh --alter --entity-type topics --entity-name {topic} --add-config \
+                 {setting}={asked}"
+            );
+            compare(setting, value.clone(), asked.clone(), cure);
+        }
+    }
+    differences
+}
+
 /// Returns the first finding that stops the service as its fault.
 pub fn first_stop(findings: &[Finding]) -> Result<()> {
     let Some(found) = findings.iter().find(|found| found.verdict == Verdict::Stop) else {
@@ -356,6 +413,36 @@ mod tests {
             ["segment.ms"],
             "made before the option was set"
         );
+    }
+
+    #[test]
+    fn a_topic_that_differs_from_what_is_asked_is_named_with_the_cure() {
+        let mut config = config();
+        config.topics.replication = 3;
+        let partitions = config.topics.partitions;
+        let asked = topics(&config);
+        let found = || asked.iter().map(|spec| (spec.name.clone(), partitions)).collect();
+        let named = |config: &Config, found: &BTreeMap<String, i32>, facts: &ClusterFacts| {
+            let all = differences(config, &topics(config), found, facts);
+            all.into_iter().map(|one| (one.topic, one.setting, one.cure)).collect::<Vec<_>>()
+        };
+        let made = facts("", "", "");
+        assert_eq!(named(&config, &found(), &made), []);
+        let mut one_replica = made.clone();
+        one_replica.topics.values_mut().for_each(|topic| topic.replicas = 1);
+        assert_eq!(named(&config, &found(), &one_replica).len(), 7);
+        config.topics.replication = -1;
+        assert_eq!(named(&config, &found(), &one_replica), [], "the broker's default");
+        let mut fewer: BTreeMap<String, i32> = found();
+        fewer.insert("keepsake.events".into(), 1);
+        let differing = named(&config, &fewer, &made);
+        assert_eq!((&*differing[0].0, differing[0].1), ("keepsake.events", "partitions"));
+        assert!(differing[0].2.contains("topics.partitions"), "{differing:?}");
+        let kept = facts("memories", "delete.retention.ms", "1");
+        let differing = named(&config, &found(), &kept);
+        assert!(differing[0].2.contains("--add-config delete.retention.ms="), "{differing:?}");
+        config.kafka.generation = 2;
+        assert_eq!(named(&config, &fewer, &ClusterFacts::default()), [], "another generation");
     }
 
     #[test]

@@ -25,6 +25,9 @@ pub const SEGMENT_MS: i64 = DAY_MS;
 pub const REQUESTS_MS: i64 = HOUR_MS;
 pub const DECISIONS_MS: i64 = 7 * DAY_MS;
 pub const DEAD_LETTERS_MS: i64 = 30 * DAY_MS;
+/// Bytes of dead letters on one partition: a thousand of the longest, or a million short ones. Nobody
+/// who sends nonsense fills the disks of the brokers; the oldest letters go first.
+const DEAD_LETTERS_BYTES: i64 = 1 << 30;
 /// Receipts prove for three years what was erased. They hold no text.
 const ERASURES_MS: i64 = 3 * 365 * DAY_MS;
 
@@ -68,7 +71,11 @@ pub fn topics(config: &Config) -> Vec<TopicSpec> {
             topics,
             topics.dead_letters(),
             dead_letter_bytes_max(config),
-            &kept_at_most(DEAD_LETTERS_MS),
+            &[
+                kept_at_most(DEAD_LETTERS_MS).as_slice(),
+                &[("retention.bytes", DEAD_LETTERS_BYTES.to_string())],
+            ]
+            .concat(),
         ),
         topic(topics, topics.erasures(), LARGE, &[kept_for(ERASURES_MS)]),
     ]
@@ -110,8 +117,13 @@ fn kept_at_most(ms: i64) -> [(&'static str, String); 2] {
 }
 
 /// Creates topics with the replicas of the configuration or else of the broker. Records that must
-/// not be lost are acknowledged by all replicas but one, so that one broker may be away.
-pub fn create_topics(config: &Config, connection: &Connection, wanted: &[TopicSpec]) -> Result<()> {
+/// not be lost are acknowledged by all replicas but one, so that one broker may be away. Returns the
+/// number of replicas, if the broker says its default.
+pub fn create_topics(
+    config: &Config,
+    connection: &Connection,
+    wanted: &[TopicSpec],
+) -> Result<Option<i32>> {
     let replicas = match config.topics.replication {
         -1 => connection.default_replication()?,
         replicas => Some(replicas),
@@ -122,7 +134,8 @@ pub fn create_topics(config: &Config, connection: &Connection, wanted: &[TopicSp
         let in_sync = replicas.map(|replicas| (replicas - 1).max(1).to_string());
         topic.settings.extend(in_sync.map(|replicas| ("min.insync.replicas", replicas)));
     }
-    connection.create_topics(&wanted)
+    connection.create_topics(&wanted)?;
+    Ok(replicas)
 }
 
 /// The topics as they were found.
@@ -147,7 +160,10 @@ pub fn ready_topics(config: &Config, connection: &Connection) -> Result<TopicsFo
         .filter(|topic| !found.contains_key(&topic.name) && !is_built(&topic.name))
         .collect();
     if !missing.is_empty() && config.topics.create {
-        create_topics(config, connection, &missing)?;
+        let replicas = create_topics(config, connection, &missing)?;
+        for TopicSpec { name, partitions, .. } in &missing {
+            tracing::info!(topic = name, partitions, replicas, "a missing topic is created");
+        }
         // A broker may list a new topic only some time after the creation.
         let give_up = Instant::now() + CREATED_WITHIN;
         while names.iter().any(|name| !found.contains_key(name) && !is_built(name))

@@ -1,5 +1,5 @@
 //! Opens, writes and commits the tantivy directory of one shard. Each commit carries a note: the
-//! format and the event offset up to which the index has applied the store.
+//! format and the position up to which the index has applied the store ([`Mark`]).
 //!
 //! The directory is derived data: an index that does not open, is damaged or has another format,
 //! stemmer or generation is removed and started anew, never repaired.
@@ -7,7 +7,7 @@
 use super::doc_id_cache::DocIdCache;
 use super::segments::{SchemaFields, Segments, TERMS_FIELD, terms_of};
 use super::tokens::{KEYED, KeyedTokenizer};
-use super::{Document, Options};
+use super::{Document, Mark, Options};
 use domain::fault::{Fault, Result, StopName};
 use domain::{MemoryId, UserKey};
 use serde::{Deserialize, Serialize};
@@ -51,8 +51,8 @@ const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
 pub struct OpenedDir {
     pub dir: IndexDir,
-    /// The event offset of the last commit.
-    pub mark: Option<i64>,
+    /// The mark of the last commit.
+    pub mark: Option<Mark>,
     /// The reason for which a former index was removed.
     pub discarded: Option<String>,
 }
@@ -63,7 +63,11 @@ struct CommitNote {
     format: u32,
     stems: u32,
     generation: String,
+    /// The applied event offset.
     mark: i64,
+    /// Missing in the notes of older versions.
+    #[serde(default)]
+    changelog: Option<i64>,
 }
 
 impl IndexDir {
@@ -124,7 +128,7 @@ impl IndexDir {
     pub fn commit<'d>(
         &mut self,
         mut changes: impl Iterator<Item = (&'d UserKey, MemoryId, Option<&'d Document>)>,
-        mark: i64,
+        mark: Mark,
     ) -> Result<()> {
         changes
             .try_for_each(|(key, id, document)| self.write(key, id, document))
@@ -133,7 +137,8 @@ impl IndexDir {
             format: FORMAT,
             stems: STEMS_VERSION,
             generation: self.generation.clone(),
-            mark,
+            mark: mark.applied,
+            changelog: mark.changelog,
         };
         let note = serde_json::to_string(&note).expect("numbers and a string are always JSON");
         let mut commit = self.writer().prepare_commit().map_err(unwritable)?;
@@ -226,9 +231,9 @@ pub fn terms_on_disk(path: &Path, key: &UserKey) -> Result<BTreeSet<String>> {
     Ok(found)
 }
 
-type Existing = (tantivy::Index, Option<i64>);
+type Existing = (tantivy::Index, Option<Mark>);
 
-/// Opens the existing index with the offset of its last commit. `None` if there is no index; an
+/// Opens the existing index with the mark of its last commit. `None` if there is no index; an
 /// error gives the reason for which the index cannot be kept.
 fn open_existing(dir: &Path, generation: &str) -> std::result::Result<Option<Existing>, String> {
     if !dir.join("meta.json").exists() {
@@ -247,7 +252,7 @@ fn open_existing(dir: &Path, generation: &str) -> std::result::Result<Option<Exi
     Ok(Some((index, mark)))
 }
 
-fn mark_of(note: &str, generation: &str) -> std::result::Result<i64, String> {
+fn mark_of(note: &str, generation: &str) -> std::result::Result<Mark, String> {
     let note: CommitNote = serde_json::from_str(note)
         .map_err(|error| format!("the note of its last commit cannot be read: {error}"))?;
     if note.format != FORMAT {
@@ -257,7 +262,7 @@ fn mark_of(note: &str, generation: &str) -> std::result::Result<i64, String> {
     } else if note.generation != generation {
         Err(format!("its generation is {}, not {generation}", note.generation))
     } else {
-        Ok(note.mark)
+        Ok(Mark { applied: note.mark, changelog: note.changelog })
     }
 }
 

@@ -47,6 +47,17 @@ pub struct Options {
     pub documents_bytes_max: usize,
 }
 
+/// The position of the store up to which an index has applied it. The event offset alone does not
+/// tell two states apart: while a generation is built, no event moves the shard, but records do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// The applied event offset.
+    pub applied: i64,
+    /// The changelog offset. `None` for a store without a changelog, and in an index of an older
+    /// version.
+    pub changelog: Option<i64>,
+}
+
 /// The text index and the vectors of one shard.
 pub struct Index {
     pub text: TextIndex,

@@ -16,7 +16,7 @@
 use super::bm25::{DocRow, QueryMatches};
 use super::doc_id_cache::{DocIdCache, Stamp};
 use super::document::{Document, FieldCounts, Lengths};
-use super::tokens::{KEYED, joined, user_term};
+use super::tokens::{KEYED, behind, joined, user_term};
 use domain::{MemoryId, UserKey};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -216,6 +216,29 @@ impl Segments {
         Ok(ids)
     }
 
+    /// Every user with a document, deleted ones included.
+    pub fn users(&self) -> tantivy::Result<BTreeSet<UserKey>> {
+        let mut users = BTreeSet::new();
+        for segment in &self.all {
+            segment.users(&mut users)?;
+        }
+        Ok(users)
+    }
+
+    /// Counts the user's documents that no newer layer hides.
+    pub fn count(
+        &self,
+        key: &UserKey,
+        hidden: impl Fn(MemoryId) -> bool,
+    ) -> tantivy::Result<usize> {
+        let key_alone = Term::from_field_text(self.fields.terms, key.as_str());
+        let mut count = 0;
+        for segment in &self.all {
+            segment.each_live(&key_alone, |doc| count += usize::from(!hidden(segment.id(doc))))?;
+        }
+        Ok(count)
+    }
+
     fn term(&self, key: &UserKey, stem: &str) -> Term {
         Term::from_field_text(self.fields.terms, &user_term(key, stem))
     }
@@ -293,6 +316,18 @@ impl DiskSegment {
             let read =
                 read.ok_or_else(|| DataCorruption::comment_only("an id without a user's key"))?;
             self.each_live_in(&index, terms.value(), |_| ids.push(read.clone()))?;
+        }
+        Ok(())
+    }
+
+    /// Looks up the bare key of each user, and continues behind the user's words.
+    fn users(&self, users: &mut BTreeSet<UserKey>) -> tantivy::Result<()> {
+        let mut terms = self.terms.terms().stream()?;
+        while terms.advance() {
+            let key = std::str::from_utf8(terms.key()).ok().and_then(UserKey::parse);
+            let key = key.ok_or_else(|| DataCorruption::comment_only("a term without a key"))?;
+            terms = self.terms.terms().range().ge(behind(&key)).into_stream()?;
+            users.insert(key);
         }
         Ok(())
     }

@@ -22,16 +22,16 @@
 //!
 //! Invariant: every document is seen exactly once at any moment, also during a flush.
 
-use super::Options;
 use super::bm25::{Bm25, QueryMatches, ScoredDocuments};
 use super::disk::{IndexDir, OpenedDir, unreadable};
 use super::document::{Document, LANGUAGE, SPEAKER, language_term, speaker_term};
 use super::mem_segment::MemSegment;
 use super::segments::Segments;
+use super::{Mark, Options};
 use domain::fault::{Fault, Result};
 use domain::{MemoryId, UserKey};
 use parking_lot::{Mutex, RwLock};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use text::Language;
@@ -54,7 +54,7 @@ pub struct TextIndex {
 /// The mark and the documents of the last flush of an index without a directory: what the next
 /// owner of the shard finds. Clones share them.
 #[derive(Clone, Default)]
-pub struct FlushedIndex(Arc<Mutex<(Option<i64>, Arc<MemSegment>)>>);
+pub struct FlushedIndex(Arc<Mutex<(Option<Mark>, Arc<MemSegment>)>>);
 
 impl FlushedIndex {
     /// Copies what is flushed. The holders of the original flush into the copy unseen.
@@ -66,7 +66,7 @@ impl FlushedIndex {
 /// The three layers of the index, oldest first.
 struct Layers {
     segments: Segments,
-    mark: Option<i64>,
+    mark: Option<Mark>,
     /// On the way to disk: never changed in place, only replaced.
     flushing: Arc<MemSegment>,
     fresh: MemSegment,
@@ -100,9 +100,9 @@ impl TextIndex {
         }
     }
 
-    /// The event offset up to which the index on disk has applied the store. `None`: the index is
-    /// empty and needs all of the store.
-    pub fn mark(&self) -> Option<i64> {
+    /// The position up to which the index on disk has applied the store. `None`: the index is empty
+    /// and needs all of the store.
+    pub fn mark(&self) -> Option<Mark> {
         self.layers.read().mark
     }
 
@@ -152,6 +152,11 @@ impl TextIndex {
         self.layers.read().ids()
     }
 
+    /// Counts the live documents of each user of the shard. Users without one are left out.
+    pub fn counts(&self) -> Result<BTreeMap<UserKey, usize>> {
+        self.layers.read().counts()
+    }
+
     /// Number of changes that are in memory only.
     pub fn pending(&self) -> usize {
         let layers = self.layers.read();
@@ -164,10 +169,10 @@ impl TextIndex {
     }
 
     /// Flushes the changes in memory to disk and notes there that the store has been applied up to
-    /// `mark`: all changes up to that offset must have been put. Returns `false` if there was
+    /// `mark`: all changes up to that position must have been put. Returns `false` if there was
     /// nothing to write or note. Searches and changes go on meanwhile. After a failure all
     /// documents are still found, and the next call tries again.
-    pub fn settle(&self, mark: i64) -> Result<bool> {
+    pub fn settle(&self, mark: Mark) -> Result<bool> {
         let Some(dir) = &self.dir else { return Ok(self.settle_in_memory(mark)) };
         let mut dir = dir.lock();
         let Some(flushing) = self.layers.write().freeze(mark) else { return Ok(false) };
@@ -180,7 +185,7 @@ impl TextIndex {
         Ok(true)
     }
 
-    fn settle_in_memory(&self, mark: i64) -> bool {
+    fn settle_in_memory(&self, mark: Mark) -> bool {
         let mut flushed = self.flushed.0.lock();
         let mut layers = self.layers.write();
         if layers.mark == Some(mark) && layers.fresh.is_empty() {
@@ -237,7 +242,7 @@ impl TextIndex {
 }
 
 impl Layers {
-    fn over(segments: Segments, mark: Option<i64>) -> Layers {
+    fn over(segments: Segments, mark: Option<Mark>) -> Layers {
         Layers { segments, mark, flushing: Arc::default(), fresh: MemSegment::default() }
     }
 
@@ -292,6 +297,21 @@ impl Layers {
         Ok(ids)
     }
 
+    fn counts(&self) -> Result<BTreeMap<UserKey, usize>> {
+        let mut counts = BTreeMap::new();
+        for key in self.segments.users().map_err(unreadable)? {
+            let count = self.segments.count(&key, self.hides(&key)).map_err(unreadable)?;
+            counts.insert(key, count);
+        }
+        let flushing = ids_put(&self.flushing);
+        let flushing = flushing.filter(|(key, id)| !self.fresh.hides(key)(*id));
+        for (key, _) in flushing.chain(ids_put(&self.fresh)) {
+            *counts.entry(key).or_default() += 1;
+        }
+        counts.retain(|_, count| *count > 0);
+        Ok(counts)
+    }
+
     /// Returns a test whether a change in memory hides the user's document on disk.
     fn hides(&self, key: &UserKey) -> impl Fn(MemoryId) -> bool {
         let fresh = self.fresh.hides(key);
@@ -301,7 +321,7 @@ impl Layers {
 
     /// Step 1 of a flush: returns the changes to write, the fresh ones on top of those that an
     /// earlier flush failed to write. `None` if there is nothing to write or note.
-    fn freeze(&mut self, mark: i64) -> Option<Arc<MemSegment>> {
+    fn freeze(&mut self, mark: Mark) -> Option<Arc<MemSegment>> {
         let fresh = std::mem::take(&mut self.fresh);
         if self.flushing.is_empty() {
             self.flushing = Arc::new(fresh);
@@ -313,7 +333,7 @@ impl Layers {
     }
 
     /// Step 3 of a flush; returns the replaced layers.
-    fn flushed(&mut self, segments: Segments, mark: i64) -> (Segments, Arc<MemSegment>) {
+    fn flushed(&mut self, segments: Segments, mark: Mark) -> (Segments, Arc<MemSegment>) {
         self.mark = Some(mark);
         (std::mem::replace(&mut self.segments, segments), std::mem::take(&mut self.flushing))
     }
@@ -332,7 +352,6 @@ mod tests {
     use super::*;
     use domain::Position;
     use proptest::prelude::*;
-    use std::collections::BTreeMap;
     use tempfile::TempDir;
     use text::Stems;
 
@@ -578,6 +597,13 @@ mod tests {
         let mut ids = index.ids().unwrap();
         ids.sort_unstable();
         assert_eq!(ids, model.keys().cloned().collect::<Vec<_>>());
+        let mut counts: BTreeMap<UserKey, usize> = BTreeMap::new();
+        ids.into_iter().for_each(|(key, _)| *counts.entry(key).or_default() += 1);
+        assert_eq!(index.counts().unwrap(), counts);
+    }
+
+    fn at(applied: i64) -> Mark {
+        Mark { applied, changelog: None }
     }
 
     fn in_language(n: usize, user_number: usize, language: Option<Language>) -> Document {
@@ -597,7 +623,7 @@ mod tests {
             index.languages(&user(user_number)).unwrap()
         }
         assert_eq!((languages(&index, 0), languages(&index, 1)), (vec![danish, dutch], vec![]));
-        assert!(index.settle(1).unwrap());
+        assert!(index.settle(at(1)).unwrap());
         assert_eq!((languages(&index, 0), languages(&index, 1)), (vec![danish, dutch], vec![]));
         index.remove(&user(0), id(1));
         assert_eq!(languages(&index, 0), [dutch]);
@@ -628,13 +654,13 @@ mod tests {
                         model.remove(&(user(number), id(n)));
                         index.remove(&user(number), id(n));
                     }
-                    Step::Flush => assert!(index.settle(mark as i64).unwrap()),
-                    Step::FailToFlush => drop(index.layers.write().freeze(mark as i64)),
+                    Step::Flush => assert!(index.settle(at(mark as i64)).unwrap()),
+                    Step::FailToFlush => drop(index.layers.write().freeze(at(mark as i64))),
                     Step::Reopen => {
-                        index.settle(mark as i64).unwrap();
+                        index.settle(at(mark as i64)).unwrap();
                         drop(index);
                         index = open(&dir);
-                        assert_eq!(index.mark(), Some(mark as i64));
+                        assert_eq!(index.mark(), Some(at(mark as i64)));
                     }
                 }
                 check(&index, &model);
@@ -649,8 +675,8 @@ mod tests {
             (0..5).map(|n| ((user(n % 2), id(n)), text("berlin flat|rent"))).collect();
         (0..5).for_each(|n| index.put(document(n, n % 2, "berlin flat|rent")));
         assert_eq!(index.mark(), None);
-        assert_eq!([index.settle(7).unwrap(), index.settle(7).unwrap()], [true, false]);
-        assert_eq!((index.mark(), index.pending()), (Some(7), 0));
+        assert_eq!([index.settle(at(7)).unwrap(), index.settle(at(7)).unwrap()], [true, false]);
+        assert_eq!((index.mark(), index.pending()), (Some(at(7)), 0));
         check(&index, &model);
     }
 
@@ -741,14 +767,14 @@ mod tests {
         let index = open(&dir);
         change_of_layer(&index, 0);
         check_apart(&index, 1, "in memory");
-        assert!(index.settle(1).unwrap());
+        assert!(index.settle(at(1)).unwrap());
         check_apart(&index, 1, "on disk");
         change_of_layer(&index, 1);
-        drop(index.layers.write().freeze(2));
+        drop(index.layers.write().freeze(at(2)));
         check_apart(&index, 2, "during a flush");
         change_of_layer(&index, 2);
         check_apart(&index, 3, "during a flush, and changed since");
-        assert!(index.settle(3).unwrap());
+        assert!(index.settle(at(3)).unwrap());
         check_apart(&index, 3, "all on disk");
         drop(index);
         check_apart(&open(&dir), 3, "opened again");
@@ -764,7 +790,7 @@ mod tests {
             crowded.put(document(n, 0, &text));
             crowded.put(document(1000 + n, 1, &format!("{text} berlin berlin")));
             if n % 60 == 0 {
-                crowded.settle(n as i64).unwrap();
+                crowded.settle(at(n as i64)).unwrap();
             }
         }
         let found = search(&crowded, 0, "berlin rent", 500);
@@ -798,11 +824,11 @@ mod tests {
                     && !is_listed(&index, 0, "mary")
                     && !is_listed(&index, 1, "mary ann")
             );
-            index.settle(mark).unwrap();
+            index.settle(at(mark)).unwrap();
         }
         put(&index, 1, "bo");
         assert!(is_listed(&index, 0, "bo") && !is_listed(&index, 0, "mary ann"));
-        index.settle(3).unwrap();
+        index.settle(at(3)).unwrap();
         assert!(is_listed(&index, 0, "bo") && !is_listed(&index, 0, "mary ann"));
         index.remove(&user(0), id(1));
         assert!(!is_listed(&index, 0, "bo"));
@@ -817,15 +843,15 @@ mod tests {
         index.put(document(2, 0, "berlin"));
         index.remove(&user(0), id(2));
         assert!(index.is_flush_due());
-        assert!(index.settle(41).unwrap());
-        assert!(!index.settle(41).unwrap());
+        assert!(index.settle(at(41)).unwrap());
+        assert!(!index.settle(at(41)).unwrap());
         index.put(document(3, 0, "berlin"));
         assert_eq!(index.pending(), 1);
         drop(index);
         let index = open(&dir);
         assert_eq!(
             (index.mark(), index.discarded(), index.ids().unwrap()),
-            (Some(41), None, vec![(user(0), id(1))])
+            (Some(at(41)), None, vec![(user(0), id(1))])
         );
     }
 
@@ -841,17 +867,17 @@ mod tests {
         for n in 0..3 {
             index.put(document(2 * n, 0, "berlin"));
             index.put(document(2 * n + 1, 1, "quarkberlin"));
-            index.settle(n as i64).unwrap();
+            index.settle(at(n as i64)).unwrap();
             index.remove(&user(1), id(2 * n + 1));
         }
-        index.settle(3).unwrap();
+        index.settle(at(3)).unwrap();
         assert!(index.purge(&|| false).is_err(), "it was asked to end");
         assert!(contains(&dir, "quarkberlin"));
         let flushes = std::cell::Cell::new(0);
         let purged = index.purge(&|| {
             flushes.set(flushes.get() + 1);
             index.put(document(100 + flushes.get(), 0, "lisbon"));
-            index.settle(3 + flushes.get() as i64).unwrap()
+            index.settle(at(3 + flushes.get() as i64)).unwrap()
         });
         assert!(purged.unwrap());
         assert!(flushes.get() > 0 && !contains(&dir, "quarkberlin"));
@@ -865,11 +891,11 @@ mod tests {
         let index = open(&dir);
         (0..20).for_each(|n| index.put(document(n, 0, "berlin")));
         index.put(document(20, 1, "quarkberlin"));
-        index.settle(1).unwrap();
+        index.settle(at(1)).unwrap();
         (21..30).for_each(|n| index.put(document(n, 0, "lisbon")));
-        index.settle(2).unwrap();
+        index.settle(at(2)).unwrap();
         index.remove(&user(1), id(20));
-        index.settle(3).unwrap();
+        index.settle(at(3)).unwrap();
         assert!(contains(&dir, "quarkberlin"), "a removal alone leaves the word on disk");
         assert!(index.purge(&|| true).unwrap());
         assert!(!contains(&dir, "quarkberlin"));
@@ -877,10 +903,10 @@ mod tests {
         assert_eq!(search(&index, 0, "berlin", 99).len(), 20);
         assert_eq!(search(&index, 0, "lisbon", 99).len(), 9);
         index.put(document(31, 0, "berlin"));
-        index.settle(4).unwrap();
+        index.settle(at(4)).unwrap();
         drop(index);
         let index = open(&dir);
-        assert_eq!((index.mark(), search(&index, 0, "berlin", 99).len()), (Some(4), 21));
+        assert_eq!((index.mark(), search(&index, 0, "berlin", 99).len()), (Some(at(4)), 21));
     }
 
     #[test]
@@ -889,20 +915,20 @@ mod tests {
         let index = TextIndex::in_memory(OPTIONS, flushed.clone());
         index.put(document(1, 0, "berlin"));
         index.put(document(2, 0, "berlin"));
-        assert!(index.settle(1).unwrap());
+        assert!(index.settle(at(1)).unwrap());
         index.remove(&user(0), id(2));
-        assert!(index.settle(2).unwrap() && !index.settle(2).unwrap());
+        assert!(index.settle(at(2)).unwrap() && !index.settle(at(2)).unwrap());
         let crashed = flushed.detached();
         index.put(document(3, 0, "berlin"));
         assert_eq!(index.pending(), 1);
-        assert!(index.settle(3).unwrap());
+        assert!(index.settle(at(3)).unwrap());
         for (flushed, mark, documents) in [(crashed, 2, vec![1]), (flushed, 3, vec![1, 3])] {
             let again = TextIndex::in_memory(OPTIONS, flushed);
             let mut ids = again.ids().unwrap();
             ids.sort_unstable();
             let mut expected: Vec<_> = documents.into_iter().map(|n| (user(0), id(n))).collect();
             expected.sort_unstable();
-            assert_eq!((again.mark(), again.pending(), ids), (Some(mark), 0, expected));
+            assert_eq!((again.mark(), again.pending(), ids), (Some(at(mark)), 0, expected));
         }
     }
 
@@ -911,7 +937,7 @@ mod tests {
         let dir = TempDir::new().unwrap();
         let index = open(&dir);
         index.put(document(1, 0, "berlin"));
-        index.settle(7).unwrap();
+        index.settle(at(7)).unwrap();
         drop(index);
         let index = TextIndex::open(dir.path(), OPTIONS, "two").unwrap();
         assert_eq!((index.mark(), index.ids().unwrap()), (None, vec![]));
@@ -923,7 +949,7 @@ mod tests {
         let dir = TempDir::new().unwrap();
         let index = open(&dir);
         (0..50).for_each(|n| index.put(document(n, 0, "berlin flat")));
-        index.settle(7).unwrap();
+        index.settle(at(7)).unwrap();
         let before = search(&index, 0, "flat", 100);
         drop(index);
         let damages: [fn(&mut Vec<u8>); 3] = [
@@ -977,19 +1003,19 @@ mod tests {
         let killed = TempDir::new().unwrap();
         let index = open(&dir);
         (1..21).for_each(|n| index.put(document(n, 0, "berlin")));
-        assert!(index.settle(1).unwrap());
+        assert!(index.settle(at(1)).unwrap());
         drop(index);
         copied(dir.path(), killed.path(), |name| !name.ends_with(".lock"));
         let index = open(&dir);
         index.remove(&user(0), id(1));
-        assert!(index.settle(2).unwrap());
+        assert!(index.settle(at(2)).unwrap());
         // All files of the second commit except `meta.json`, which makes the commit valid.
         copied(dir.path(), killed.path(), |name| name.ends_with(".del") || name == ".managed.json");
         let index = open(&killed);
-        assert_eq!((index.mark(), search(&index, 0, "berlin", 99).len()), (Some(1), 20));
+        assert_eq!((index.mark(), search(&index, 0, "berlin", 99).len()), (Some(at(1)), 20));
         index.remove(&user(0), id(1));
-        assert!(index.settle(2).unwrap());
-        assert_eq!((index.mark(), search(&index, 0, "berlin", 99).len()), (Some(2), 19));
+        assert!(index.settle(at(2)).unwrap());
+        assert_eq!((index.mark(), search(&index, 0, "berlin", 99).len()), (Some(at(2)), 19));
     }
 
     /// tantivy packs postings in blocks of 128, and positions in separate blocks of 128.
@@ -1013,14 +1039,14 @@ mod tests {
             model.insert((user(n % 2), id(n)), text(&written));
             index.put(document(n, n % 2, &written));
         }
-        assert!(index.settle(1).unwrap());
+        assert!(index.settle(at(1)).unwrap());
         check(&index, &model);
         for n in (0..count).filter(|n| n % 7 == 3) {
             model.remove(&(user(n % 2), id(n)));
             index.remove(&user(n % 2), id(n));
         }
         check(&index, &model);
-        assert!(index.settle(2).unwrap());
+        assert!(index.settle(at(2)).unwrap());
         check(&index, &model);
     }
 
@@ -1040,7 +1066,7 @@ mod tests {
         let index = open(&dir);
         std::thread::scope(|scope| {
             let flusher =
-                scope.spawn(|| (0..30).for_each(|mark| assert!(index.settle(mark).unwrap())));
+                scope.spawn(|| (0..30).for_each(|mark| assert!(index.settle(at(mark)).unwrap())));
             let mut version = 0;
             while !flusher.is_finished() {
                 version += 1;

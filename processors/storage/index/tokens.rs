@@ -29,6 +29,12 @@ pub fn user_term(key: &UserKey, stem: &str) -> String {
     format!("{key}{SEPARATOR}{stem}")
 }
 
+/// Sorts behind all terms of one user and not behind the bare key of the next: the space follows the
+/// separator, and names hold no control character.
+pub fn behind(key: &UserKey) -> String {
+    format!("{key} ")
+}
+
 /// The key, then the stems field by field, then the speaker and the language.
 pub fn joined(key: &UserKey, text: &SearchText) -> String {
     let mut joined = key.as_str().to_owned();

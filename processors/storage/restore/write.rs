@@ -1,9 +1,9 @@
 //! Writes restored records on a thread of their own, while more are read.
 
-use super::Options;
 use super::proof::{Witness, Writers};
+use super::{CHANGED_MAX, ChangedMemories, Options};
 use crate::changelog::{self, META, STATE_HEADER, is_signing_key};
-use crate::store::{ChangelogPosition, Changes, Checkpoint, Claim, Store};
+use crate::store::{ChangelogPosition, Changes, Checkpoint, Claim, Store, keys};
 use crossbeam_channel::Sender;
 use domain::Time;
 use domain::fault::{Fault, Result};
@@ -81,6 +81,7 @@ pub struct Batch<'a> {
     records: u64,
     /// Value of `records` at the last checkpoint.
     checkpointed: u64,
+    changed: Option<ChangedMemories>,
 }
 
 /// Where a restore begins.
@@ -117,6 +118,7 @@ impl<'a> Batch<'a> {
             next: begin.from,
             records: 0,
             checkpointed: 0,
+            changed: Some(ChangedMemories::new()),
         }
     }
 
@@ -146,11 +148,21 @@ impl<'a> Batch<'a> {
         match changelog::named(name) {
             Ok(key) => {
                 self.witness.saw_state();
+                self.note_changed(&key);
                 self.changes.records.insert(key, state_of(record)?);
             }
             Err(why) => self.witness.saw_unknown(why, record.offset),
         }
         Ok(())
+    }
+
+    fn note_changed(&mut self, record: &[u8]) {
+        if let Some(changed) = &mut self.changed {
+            changed.extend(keys::memory_of(record));
+            if changed.len() > CHANGED_MAX {
+                self.changed = None;
+            }
+        }
     }
 
     pub fn write_if_due(&mut self) -> Result<()> {
@@ -169,13 +181,17 @@ impl<'a> Batch<'a> {
     }
 
     /// Writes the rest, unless reading failed, and returns the number of records taken, with their
-    /// meta records. A failure of the writer counts first, because the failure ends the reading.
+    /// meta records, and the memories among them. A failure of the writer counts first, because the failure ends the reading.
     /// `at` becomes the age of the store.
-    pub fn finish(mut self, read: Result<()>, at: Time) -> Result<(u64, Witness)> {
+    pub fn finish(
+        mut self,
+        read: Result<()>,
+        at: Time,
+    ) -> Result<(u64, Witness, Option<ChangedMemories>)> {
         self.at = at;
         let read = read.and_then(|()| self.write());
         self.writer.finish()?;
-        read.map(|()| (self.records, self.witness))
+        read.map(|()| (self.records, self.witness, self.changed))
     }
 }
 

@@ -6,15 +6,16 @@
 //! 3. With a changelog: remove a store that cannot be continued, then restore
 //!    ([`restore`]). A store that then differs from the writer's digest is moved aside and
 //!    restored from the beginning; if that differs too, the changelog is incomplete.
-//! 4. Open the index, and index each memory that changed since the index was last flushed. The
-//!    [`Shard`] is ready for readers afterwards.
+//! 4. Open the index, and index each memory that changed since the index was last flushed: those
+//!    that the restore wrote, or after a crash all that are newer than the index's mark. The [`Shard`] is ready for readers afterwards.
 
-use super::{Options, Shard, document};
+use super::{Options, Shard, document, mark_of};
 use crate::home::Home;
-use crate::restore::{self, Progress, Proof, Restored};
+use crate::index::Mark;
+use crate::restore::{self, ChangedMemories, Progress, Proof, Restored};
 use crate::store::{Identity, Store};
-use domain::Time;
 use domain::fault::Result;
+use domain::{Memory, Time};
 use log::broker::Log;
 use log::clock::Clock;
 use memory::Reads;
@@ -23,6 +24,9 @@ use std::path::PathBuf;
 
 /// Users whose memories are indexed before the next page of users is read.
 const USERS_PAGE: usize = 1000;
+
+/// The mark of an index that has applied nothing.
+const NOTHING: Mark = Mark { applied: -1, changelog: None };
 
 /// Findings of opening a shard that an operator should see.
 #[derive(Debug, Default)]
@@ -67,14 +71,55 @@ impl Shard {
     /// Brings the index to where the store is, and returns the number of memories indexed. The
     /// index is derived, and a crash may have taken its last seconds. Ends early, under the old
     /// mark, if `goes_on` returns false.
-    fn catch_up(&self, goes_on: &dyn Fn() -> bool) -> Result<usize> {
-        let applied = self.store.applied();
-        let indexed = match self.index.text.mark() {
-            Some(mark) if mark == applied => return Ok(0),
-            // Ahead of the store: derived from a store that was moved aside. Every memory is
-            // indexed again.
-            Some(mark) if mark > applied => -1,
-            mark => mark.unwrap_or(-1),
+    fn catch_up(&self, restored: &Restored, goes_on: &dyn Fn() -> bool) -> Result<usize> {
+        let (mark, present) = (self.index.text.mark(), mark_of(&self.store));
+        match (mark, &restored.changed) {
+            (Some(mark), _) if mark == present => Ok(0),
+            (Some(mark), Some(changed))
+                if mark.changelog.is_some() && mark.changelog == restored.behind =>
+            {
+                self.index_changed(changed, mark, goes_on)
+            }
+            _ => self.compare_index(mark.unwrap_or(NOTHING), goes_on),
+        }
+    }
+
+    /// Indexes the memories that a restore has changed since `mark`.
+    fn index_changed(
+        &self,
+        changed: &ChangedMemories,
+        mark: Mark,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<usize> {
+        for (key, id) in changed {
+            match self.store.memory(key, *id)? {
+                Some(memory) => self.index.text.put(document(memory)),
+                None => self.index.text.remove(key, *id),
+            }
+            if self.index.text.is_flush_due() {
+                self.index.text.settle(mark)?;
+            }
+            if !goes_on() {
+                return Ok(0);
+            }
+        }
+        self.index.text.settle(mark_of(&self.store))?;
+        Ok(changed.len())
+    }
+
+    /// Indexes every memory that is newer than `mark`, and removes what the store has no more.
+    fn compare_index(&self, mark: Mark, goes_on: &dyn Fn() -> bool) -> Result<usize> {
+        let present = mark_of(&self.store);
+        // Ahead of the store: derived from a store that was moved aside. Every memory is indexed
+        // again.
+        let is_ahead = mark.applied > present.applied || mark.changelog > present.changelog;
+        let mark = if is_ahead { NOTHING } else { mark };
+        // An index of an older version may lack memories that came from other partitions when the
+        // number of partitions grew, whatever its mark.
+        let is_moved = |memory: &Memory| {
+            mark.changelog != present.changelog
+                && mark.changelog.is_none()
+                && memory.source.partition != self.partition
         };
         let mut gone: HashSet<_> = self.index.text.ids()?.into_iter().collect();
         let mut count = 0;
@@ -86,14 +131,14 @@ impl Shard {
                 let mut flushed = Ok(false);
                 self.store.memories(&key, &mut |memory| {
                     gone.remove(&(memory.key.clone(), memory.id));
-                    if memory.changed > indexed {
+                    if memory.changed > mark.applied || is_moved(&memory) {
                         self.index.text.put(document(memory));
                         count += 1;
                     }
                     // Documents of a whole shard would not fit in memory. The mark stays where it
                     // was, so a restart before the end indexes them again.
                     if self.index.text.is_flush_due() {
-                        flushed = self.index.text.settle(indexed);
+                        flushed = self.index.text.settle(mark);
                     }
                     flushed.is_ok() && goes_on()
                 })?;
@@ -105,7 +150,7 @@ impl Shard {
             after = Some(last);
         }
         gone.iter().for_each(|(key, id)| self.index.text.remove(key, *id));
-        self.index.text.settle(applied)?;
+        self.index.text.settle(present)?;
         Ok(count)
     }
 }
@@ -158,7 +203,8 @@ fn open(
     if shard.applied() < 0 {
         shard.lost_store = home.set_aside(identity);
     }
-    found.caught_up = shard.catch_up(&|| from.is_none_or(|from| !from.progress.is_cancelled()))?;
+    let goes_on = || from.is_none_or(|from| !from.progress.is_cancelled());
+    found.caught_up = shard.catch_up(&found.restored, &goes_on)?;
     found.index_discarded = shard.index.text.discarded().map(str::to_owned);
     Ok((shard, found))
 }

@@ -19,7 +19,6 @@ use crate::store::{
     ChangelogPosition, Changes, Checkpoint, EncodedBatch, TouchedMemories, Upserted, format, keys,
 };
 use domain::fault::Result;
-use domain::{MemoryId, UserKey};
 use log::broker::Record;
 use memory::Reads;
 
@@ -137,7 +136,7 @@ impl Shard {
     fn touched_by(&self, changes: &Changes) -> Result<TouchedMemories> {
         let mut touched = TouchedMemories::default();
         for (record, value) in &changes.records {
-            let Some((key, id)) = memory_of(record) else { continue };
+            let Some((key, id)) = keys::memory_of(record) else { continue };
             let Some(bytes) = value else {
                 touched.removed.push((key, id));
                 continue;
@@ -150,10 +149,4 @@ impl Shard {
         }
         Ok(touched)
     }
-}
-
-fn memory_of(record: &[u8]) -> Option<(UserKey, MemoryId)> {
-    let key = keys::user_of(record)?;
-    let id = record.strip_prefix(&keys::all(&key, keys::MEMORY)[..])?;
-    Some((key, keys::memory_id(id)?))
 }

@@ -8,7 +8,7 @@
 //!                      the parts from MemoryV1 on are missing until the memory is put,
 //!                      StandingV7 where it would say nothing
 //! turn       version │ SaidV2          session  version │ SessionV1
-//! gate       version │ GateV2 │ SignedV6   seen id  version │ SeenV1
+//! gate       version │ GateV2 │ SignedV6   seen id  version │ SeenV1 │ tag
 //! slot       version │ SlotV1          identity version │ IdentityV1
 //! offset     version │ i64             position version │ (i64, i64)
 //! forgets    version │ ForgetMarksV1
@@ -761,16 +761,22 @@ struct SeenV1<'a> {
     memories: Vec<Uuid16>,
 }
 
+/// Writes the tag behind the record as it always was: a program that knows no tag reads the rest, so
+/// the tag needs no version of its own.
 pub fn seen_bytes(number: u64, seen: &SeenBefore) -> Vec<u8> {
-    encode(
-        &SeenV1 { number, source: position_v1(&seen.source), memories: ids_v1(&seen.memories) },
-        64,
-    )
+    let record =
+        SeenV1 { number, source: position_v1(&seen.source), memories: ids_v1(&seen.memories) };
+    let mut bytes = encode(&record, 64);
+    if seen.tag != 0 {
+        bytes.extend(seen.tag.to_le_bytes());
+    }
+    bytes
 }
 
 pub fn seen(bytes: &[u8]) -> Result<(u64, SeenBefore)> {
-    let SeenV1 { number, source, memories } = decode(bytes)?;
-    Ok((number, SeenBefore { source: position(&source), memories: ids(&memories) }))
+    let (SeenV1 { number, source, memories }, rest) = taken(body(bytes)?.1)?;
+    let tag = rest.first_chunk().map_or(0, |tag| u32::from_le_bytes(*tag));
+    Ok((number, SeenBefore { source: position(&source), memories: ids(&memories), tag }))
 }
 
 #[derive(Serialize, Deserialize)]
@@ -991,8 +997,15 @@ mod tests {
         assert_eq!(said(&said_bytes(9, &was)).unwrap(), (9, was));
         let was = Session { turns: 4, first_at: Time(1), last_at: Time(2), summarised: 3 };
         assert_eq!(session(&session_bytes(&was)).unwrap(), was);
-        let was = SeenBefore { source: a_memory(1, "").source, memories: vec![a_memory(1, "").id] };
-        assert_eq!(seen(&seen_bytes(5, &was)).unwrap(), (5, was));
+        for tag in [0, 7 << 16 | 3] {
+            let (source, memories) = (a_memory(1, "").source, vec![a_memory(1, "").id]);
+            let was = SeenBefore { source, memories, tag };
+            let bytes = seen_bytes(5, &was);
+            assert_eq!(seen(&bytes).unwrap(), (5, was.clone()));
+            // As programs read it that know no tag.
+            let older: SeenV1<'_> = decode(&bytes).unwrap();
+            assert_eq!((older.number, ids(&older.memories)), (5, was.memories));
+        }
         let was = SlotHolder { memory: a_memory(1, "").id, value: "Lisbon".into() };
         assert_eq!(slot(&slot_bytes(&was)).unwrap(), was);
         assert_eq!(offset(&offset_bytes(-1)).unwrap(), -1);

@@ -260,6 +260,13 @@ pub fn memory_id(rest: &[u8]) -> Option<MemoryId> {
     Uuid::from_slice(rest).ok().map(MemoryId)
 }
 
+/// The user and the id of a memory's record. `None` for any other record.
+pub fn memory_of(record: &[u8]) -> Option<(UserKey, MemoryId)> {
+    let key = user_of(record)?;
+    let id = record.strip_prefix(&all(&key, MEMORY)[..])?;
+    Some((key, memory_id(id)?))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -10,7 +10,7 @@ use memory::reads::{
     Awaited, CONTEXT_TURNS, ContextWindow, ForgetMark, GateState, Reads, SeenBefore, Session,
     SlotHolder, Slots, Spoken,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Visits a key behind the prefix, and the value. May fail.
@@ -139,6 +139,16 @@ impl Reads for Store {
         .map_err(|fault| fault.about(format!("reads the last turns of {key}")))?;
         let windows = windows.into_iter();
         Ok(windows.map(|(session, turns)| (session, Arc::new(window(turns)))).collect())
+    }
+
+    fn window_names(&self, key: &UserKey) -> Result<BTreeSet<String>> {
+        let mut names = BTreeSet::new();
+        self.each(&keys::all(key, keys::TURN), &mut |rest, _| {
+            names.insert(keys::session_of_ring(rest).ok_or_else(|| unreadable_key(rest))?);
+            Ok(true)
+        })
+        .map_err(|fault| fault.about(format!("reads the last turns of {key}")))?;
+        Ok(names)
     }
 
     fn session(&self, key: &UserKey, session: &str) -> Result<Option<Session>> {

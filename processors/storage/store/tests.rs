@@ -177,7 +177,7 @@ fn memories(reading: &dyn Reads, key: &UserKey) -> Vec<Memory> {
 
 fn seen_at(offset: i64) -> SeenBefore {
     let memory = a_memory(offset, "");
-    SeenBefore { source: memory.source, memories: vec![memory.id] }
+    SeenBefore { source: memory.source, memories: vec![memory.id], tag: 0 }
 }
 
 /// Writes one record of each sort for a user.

@@ -28,7 +28,8 @@ CORRELATION = "kafka_correlationId"
 # Headers that a signature covers, in this order: `schemas/README.md` of Keepsake.
 SIGNED = (
     "ce_id ce_time ce_type content-type correlation-id kafka_correlationId kafka_replyPartition "
-    "kafka_replyTopic keepsake-deadline keepsake-min-offset reply-topic"
+    "kafka_replyTopic keepsake-deadline keepsake-min-offset keepsake-sender-limits "
+    "reply-topic"
 ).split()
 # Users of whom the client knows the offset of the last event.
 WRITTEN_MAX = 100_000

@@ -75,6 +75,7 @@ class Reply(TypedDict, total=False):
     stale: bool
     took_us: int
     misrouted: bool
+    warnings: list[str]
 
 
 class Applied(Reply, total=False):

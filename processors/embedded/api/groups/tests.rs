@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::Options;
-use crate::api::Peer;
+use crate::api::{Peer, transactions};
 use crate::broker::Broker;
 use bytes::BytesMut;
 use kafka_protocol::messages::join_group_request::JoinGroupRequestProtocol;
@@ -16,7 +16,13 @@ use kafka_protocol::messages::offset_fetch_request::{
     OffsetFetchRequestGroup, OffsetFetchRequestTopic, OffsetFetchRequestTopics,
 };
 use kafka_protocol::messages::sync_group_request::SyncGroupRequestAssignment;
-use kafka_protocol::messages::{ApiKey, RequestHeader};
+use kafka_protocol::messages::txn_offset_commit_request::{
+    TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic,
+};
+use kafka_protocol::messages::{
+    AddOffsetsToTxnRequest, ApiKey, InitProducerIdRequest, RequestHeader, TransactionalId,
+    TxnOffsetCommitRequest,
+};
 use kafka_protocol::protocol::Encodable;
 use std::ops::RangeInclusive;
 use tempfile::TempDir;
@@ -242,6 +248,45 @@ fn offsets_of_unknown_partitions_and_long_notes_are_refused() {
     let too_large = ResponseError::OffsetMetadataTooLarge.code();
     assert_eq!(scene.commits(9, &"n".repeat(METADATA_MAX + 1), 0), too_large);
     assert_eq!(scene.commits(9, &"n".repeat(METADATA_MAX), 0), 0);
+}
+
+#[test]
+fn the_bound_on_groups_holds_within_transactions_too() {
+    let scene = Scene::new();
+    let id = TransactionalId(text("copy"));
+    let request = InitProducerIdRequest::default()
+        .with_transactional_id(Some(id.clone()))
+        .with_transaction_timeout_ms(10_000)
+        .with_producer_id((-1).into())
+        .with_producer_epoch(-1);
+    let producer = scene.ask(4, transactions::init_producer, request);
+    assert_eq!(producer.error_code, 0);
+    let commits = |group: &str| {
+        let request = AddOffsetsToTxnRequest::default()
+            .with_transactional_id(id.clone())
+            .with_producer_id(producer.producer_id)
+            .with_producer_epoch(producer.producer_epoch)
+            .with_group_id(text(group).into());
+        assert_eq!(scene.ask(3, transactions::add_offsets, request).error_code, 0);
+        let partition = TxnOffsetCommitRequestPartition::default().with_committed_offset(7);
+        let topic = TxnOffsetCommitRequestTopic::default()
+            .with_name(topic())
+            .with_partitions(vec![partition]);
+        let request = TxnOffsetCommitRequest::default()
+            .with_transactional_id(id.clone())
+            .with_group_id(text(group).into())
+            .with_producer_id(producer.producer_id)
+            .with_producer_epoch(producer.producer_epoch)
+            .with_generation_id(-1)
+            .with_topics(vec![topic]);
+        let answer = scene.ask(3, transactions::commit_offsets, request);
+        answer.topics[0].partitions[0].error_code
+    };
+    assert_eq!(commits("first"), 0);
+    let others = (1..GROUPS_MAX).map(|n| (format!("group-{n}"), GroupOffsets::default()));
+    scene.broker.core().state.groups.extend(others);
+    assert_eq!(commits("further"), ResponseError::GroupMaxSizeReached.code());
+    assert_eq!(commits("first"), 0, "a group that has offsets commits more of them");
 }
 
 #[test]

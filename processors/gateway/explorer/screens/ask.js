@@ -3,7 +3,7 @@
 import { html, nothing } from '../vendor/lit-html.js';
 import { call } from '../api.js';
 import { bar, factors, fixed } from '../charts.js';
-import { empty, failed, field, kindChip, loading, marks, submitted, time, to, userHead, withQuery } from '../parts.js';
+import { empty, failed, field, inked, kindChip, loading, marks, submitted, time, to, userHead, withQuery } from '../parts.js';
 
 /**
  * @typedef {import('../parts.js').Page} Page
@@ -90,7 +90,7 @@ function answer(user, reply, other) {
   return html`<p class="summary">${reply.match ? html`<b class="match" data-match=${reply.match}>Match ${MATCHES[reply.match] ?? reply.match}</b>` : html`<b>This profile computes no relevance</b>`}
       <span>${(reply.took_us / 1000).toFixed(1)} ms</span>${reply.stale ? html`<span class="mark">behind: the newest events are missing</span>` : nothing}${reply.partial ? html`<span class="mark">cut short by the deadline</span>` : nothing}</p>
     ${memories.length ? html`<ol class="hits">${memories.map((memory, index) => html`<li><details ?open=${index === 0}>
-      <summary><span class="place">${index + 1}</span><span class="words">${memory.content}</span>
+      <summary><span class="place">${index + 1}</span><span class="words">${inked(memory.content)}</span>
         <span class="about">${kindChip(memory.kind)}${marks(memory)}${time(memory.created_at)}${above(memory, memories.slice(index + 1))}${other ? html`<span class="mark">${places.has(memory.id) ? `beside: ${places.get(memory.id)}` : 'only here'}</span>` : nothing}</span>
         <span class="score">${bar(memory.score ?? 0, { high: best || 1, line: floor })}<span class="number">score ${fixed(memory.score ?? 0)}</span></span>
         ${memory.relevance === undefined ? nothing : html`<span class="score">${bar(memory.relevance, { line: good, look: 'relevance' })}<span class="number">relevance ${fixed(memory.relevance)}</span></span>`}</summary>

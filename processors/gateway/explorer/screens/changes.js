@@ -4,7 +4,7 @@ import { html, nothing } from '../vendor/lit-html.js';
 import { Refused, call } from '../api.js';
 import { feedback, forget, holdsStill } from '../actions.js';
 import { fixed } from '../charts.js';
-import { act, action, count, counted, empty, kindChip, loading, time, to, userHead } from '../parts.js';
+import { act, action, count, counted, empty, inked, kindChip, loading, time, to, userHead } from '../parts.js';
 
 /**
  * @typedef {import('../parts.js').Page} Page
@@ -109,7 +109,7 @@ export async function open(page) {
   };
 
   const side = (/** @type {string} */ words, /** @type {Memory} */ memory) => html`<div class="side"><p class="about">${words} ${time(memory.created_at)} ${kindChip(memory.kind)}</p>
-    <a class="words" href=${to('u', user, 'm', memory.id)}>${memory.content}</a></div>`;
+    <a class="words" href=${to('u', user, 'm', memory.id)}>${inked(memory.content)}</a></div>`;
   const change = (/** @type {Change} */ found) => {
     const { how, newer, older } = found;
     return html`<li><p class="how" data-how=${how}>${how}</p>${side('newer', newer)}${side('older', older)}

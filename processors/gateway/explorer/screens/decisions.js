@@ -3,7 +3,7 @@
 import { html, nothing } from '../vendor/lit-html.js';
 import { Refused, decisions, get } from '../api.js';
 import { bar, factors, fixed } from '../charts.js';
-import { act, empty, failed, kindChip, loading, outcomeChip, time, to, userHead, withQuery } from '../parts.js';
+import { act, empty, failed, inked, kindChip, loading, outcomeChip, time, to, userHead, withQuery } from '../parts.js';
 
 /**
  * @typedef {import('../parts.js').Page} Page
@@ -122,7 +122,7 @@ function row(decision, withUser) {
   const { surprise, threshold } = decision;
   return html`<li data-outcome=${decision.outcome}><details>
     <summary><span class="lead">${outcomeChip(decision.outcome)}${withUser ? html`<b class="user">${decision.user || 'the service'}</b>` : nothing}
-      <span class="words">${decision.candidate ?? html`<i>without text</i>`}</span></span>
+      <span class="words">${decision.candidate !== undefined ? inked(decision.candidate) : html`<i>${decision.withheld ? 'not to be shown' : 'without text'}</i>`}</span></span>
       <span class="reason">${decision.reason}</span>
       <span class="about">${surprise ? html`${bar(surprise.total, { low: -0.5, line: threshold })}<span class="number">${fixed(surprise.total)}</span>` : nothing}${time(decision.at, 'ago')}</span></summary>
     <div class="more">

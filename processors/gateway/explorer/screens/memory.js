@@ -4,7 +4,7 @@ import { html, nothing } from '../vendor/lit-html.js';
 import { Refused, call, get } from '../api.js';
 import { edit, feedback, forget, holdsStill, toggle } from '../actions.js';
 import { factors, fadeCurve, fixed } from '../charts.js';
-import { action, counted, kindChip, marks, memoryRow, minuteOf, outcomeChip, time, to, userHead } from '../parts.js';
+import { action, counted, inked, kindChip, marks, may, memoryRow, minuteOf, outcomeChip, time, to, userHead } from '../parts.js';
 
 /**
  * @typedef {import('../parts.js').Page} Page
@@ -35,7 +35,7 @@ export async function open(page) {
     const [links, near, source] = await Promise.all([
       Promise.all(linked.map((other) => ifThere(call('get', { user, memory: other }, page.signal)))),
       ifThere(call('recall', { user, query: memory.content, limit: 7, format: 'none', purpose: 'prompt', include_archived: true }, page.signal)),
-      ifThere(get('event', { user, partition: memory.source.partition, offset: memory.source.offset }, page.signal)),
+      may(page.session, 'admin') ? ifThere(get('event', { user, partition: memory.source.partition, offset: memory.source.offset }, page.signal)) : undefined,
     ]);
     const found = new Map(links.filter(Boolean).map((reply) => [reply.memory.id, reply.memory]));
     draw(memory, history, context, explained, { found, near: near?.memories.filter((/** @type {Memory} */ other) => other.id !== id) ?? [], source });
@@ -65,7 +65,7 @@ export async function open(page) {
     page.draw(html`${userHead(user, 'm')}
       <article class="whole">
         <header class="card lead"><p class="about">${kindChip(memory.kind)}${marks(memory)}</p>
-          <blockquote>${memory.content}</blockquote>
+          <blockquote>${inked(memory.content)}</blockquote>
           <p class="quiet">${memory.speaker ?? memory.role ?? 'user'} · ${time(memory.created_at, 'minute')}${memory.session ? html` · session ${memory.session}` : nothing}${memory.valid_to ? html` · held until ${time(memory.valid_to, 'minute')}` : nothing}</p>
           <p class="buttons">
             ${action(page.session, 'write', 'Confirm', async () => { if (await feedback(user, memory, 'confirmed')) load(); }, 'first')}
@@ -85,8 +85,8 @@ export async function open(page) {
             : html`<p class="quiet">It was stored without being judged, so it has no factors.</p>`}
           <p class="quiet">${surprise && memory.threshold !== undefined && surprise.total < memory.threshold ? 'The total is below the line: here the reason decides by itself. ' : nothing}Profile ${memory.profile ?? decision?.profile}.</p></section>
         <section class="card"><h2>Where it came from</h2>
-          ${rest?.source ? html`<figure class="turn"><figcaption>${rest.source.event.speaker ?? rest.source.event.role ?? 'user'}, ${time(rest.source.event.at ?? new Date(rest.source.timestamp_ms).toISOString(), 'minute')}</figcaption><blockquote>${rest.source.event.content}</blockquote></figure>`
-            : rest ? html`<p class="quiet">The events topic has the turn no longer, or this key may not read it.</p>` : nothing}
+          ${rest?.source ? html`<figure class="turn"><figcaption>${rest.source.event.speaker ?? rest.source.event.role ?? 'user'}, ${time(rest.source.event.at ?? new Date(rest.source.timestamp_ms).toISOString(), 'minute')}</figcaption><blockquote>${inked(rest.source.event.content)}</blockquote></figure>`
+            : rest ? html`<p class="quiet">The turn is no longer there, may not be shown, or this key may not read it.</p>` : nothing}
           ${context.length ? html`<h3>Beside it in the conversation</h3><ul class="turns">${context.map(({ speaker, words }) => html`<li><b>${speaker}</b> ${words}</li>`)}</ul>` : nothing}
           <dl class="facts"><div><dt>Event</dt><dd><code>${memory.source.topic} ${memory.source.partition}:${memory.source.offset}</code></dd></div><div><dt>Memory</dt><dd><code>${memory.id}</code></dd></div>
             ${Object.entries(memory.metadata ?? {}).map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl></section></div>

@@ -3,6 +3,7 @@
 use super::{Bench, NOON, PARTITIONS};
 use crate::compact::{Compact, Options};
 use crate::config::Layers;
+use crate::ingest::Ingest;
 use crate::run;
 use domain::{Now, Time};
 use serde_json::json;
@@ -52,4 +53,55 @@ fn a_round_ends_when_its_time_is_over() {
     assert_eq!(round(&mut compact), BTreeSet::new());
     let mut compact = worker(&mut bench, |options| options);
     assert_eq!(round(&mut compact), (0..PARTITIONS).collect());
+}
+
+/// The store's records of a user that hold this word.
+fn holding(bench: &Bench, user: &str, word: &str) -> usize {
+    let key = domain::UserKey::new("default", user).expect("valid names");
+    let shard = bench.ingest.shards.get(key.partition(PARTITIONS)).expect("all are open");
+    let records = shard.store.everything().expect("a disk").records;
+    let holds = |value: &Vec<u8>| value.windows(word.len()).any(|part| part == word.as_bytes());
+    records.values().flatten().filter(|value| holds(value)).count()
+}
+
+#[test]
+fn law_forgotten_stays_forgotten_after_the_retention_of_turns_that_became_no_memory() {
+    let mut bench = Bench::new();
+    let said = |session: Option<&str>, at: &str, word: &str| {
+        json!({"type": "turn", "user": "ada", "session": session, "at": at, "remember": false,
+               "content": format!("The {word} was green.")})
+    };
+    for event in [
+        said(Some("old"), "2025-12-30T12:00:00Z", "zebra"),
+        said(None, "2025-12-30T12:00:00Z", "yacht"),
+        said(Some("new"), "2026-01-01T11:00:00Z", "xylophone"),
+    ] {
+        let record = bench.record(&event);
+        bench.step(vec![record]);
+    }
+    let found = |bench: &Bench| ["zebra", "yacht", "xylophone"].map(|it| holding(bench, "ada", it));
+    assert_eq!(found(&bench), [1, 1, 1]);
+    let mut layers = Layers::defaults();
+    layers.set("retain.days", "1", "test").expect("an option");
+    let options = run::options::compact(&layers.checked().expect("valid options"));
+    let Ingest { profiles, shards, metrics, .. } = &bench.ingest;
+    let mut compact = Compact::new(options, profiles.clone(), shards.clone(), metrics.clone());
+    let now = Now { wall: Time(NOON), events: Time(NOON) };
+    let proposed = compact.step(now).expect("a disk");
+    assert_eq!(proposed.len(), 1, "one event for both windows");
+    // Somebody goes on in one of them before the proposal is applied: it stays.
+    let record = bench.record(&said(Some("old"), "2026-01-01T12:00:00Z", "walrus"));
+    bench.step(vec![record]);
+    let decisions = bench.settle(proposed.clone());
+    assert!(decisions[0].reason.contains("1 of 2 context windows cleared"), "{decisions:?}");
+    assert_eq!(found(&bench), [1, 0, 1]);
+    let digest = bench.digest();
+    assert_eq!(bench.settle(proposed)[0].outcome.as_str(), "duplicate");
+    assert_eq!(compact.step(now).expect("a disk").len(), 0, "nothing is left to clear");
+    assert_eq!(bench.digest(), digest, "a proposal that comes again changes nothing");
+    let later = Time(NOON + 2 * 86_400_000);
+    let proposed = compact.step(Now { wall: later, events: later }).expect("a disk");
+    bench.settle(proposed);
+    assert_eq!(found(&bench), [0, 0, 0]);
+    assert_eq!(holding(&bench, "ada", "walrus"), 0);
 }

@@ -2,7 +2,7 @@
 //! whatever the order in which events arrive.
 
 use super::{Bench, PARTITIONS};
-use domain::{Decision, MARK, Memory, Outcome, UserKey};
+use domain::{Decision, MARK, Memory, Outcome, SENDER_LIMITS, UserKey};
 use log::broker::{OutgoingRecord, Record, header};
 use memory::Reads;
 use proptest::prelude::*;
@@ -112,6 +112,35 @@ fn an_update_of_a_memory_forgotten_in_between_is_refused() {
         (1, Outcome::Refused, &*format!("{TENANT}/{}", user_on(away[0])))
     );
     assert!(!bench.awaits(&user_on(away[0])));
+}
+
+/// The ids of tenant memories can be computed before the memories are made, so the gateway cannot see
+/// whose they are.
+#[test]
+fn law_nobody_suffers_from_a_sender_for_one_user_who_names_memories_of_the_tenant() {
+    let mut bench = Bench::new();
+    let (zoe, eve) = (user_on(0), user_on(1));
+    let id = bench.applied(&house("The office closes at six.", &zoe))[0].memory.expect("kept");
+    let before = bench.of_tenant();
+    let wrong =
+        json!({"type": "feedback", "memory": id.to_string(), "signal": "wrong", "user": eve});
+    let forget = json!({"type": "forget", "memory": id.to_string(), "user": eve});
+    let update = json!({"type": "update", "memory": id.to_string(), "content": "x", "user": eve});
+    for event in [&wrong, &forget, &update, &house("The office burns.", &eve)] {
+        let mut record = bench.record(event);
+        record.headers.push((SENDER_LIMITS.to_owned(), b"one-user".to_vec()));
+        let (outputs, _) = bench.step(vec![record]);
+        bench.settle(outputs);
+        assert_eq!(bench.of_tenant(), before, "{event}");
+    }
+    // Whoever speaks for the tenant may, and everybody may forget what is the user's own.
+    bench.applied(&wrong);
+    assert!(bench.of_tenant()[0][0].confidence < before[0][0].confidence);
+    let mut record = bench.record(&json!({"type": "forget", "everything": true, "user": zoe}));
+    record.headers.push((SENDER_LIMITS.to_owned(), b"one-user".to_vec()));
+    let (outputs, _) = bench.step(vec![record]);
+    bench.settle(outputs);
+    assert!(bench.of_tenant().iter().all(Vec::is_empty));
 }
 
 /// Processes with different signing keys do not accept each other's forwarded records.

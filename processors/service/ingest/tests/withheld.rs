@@ -1,7 +1,7 @@
 //! Tests withheld turns: none of their words is written, published or logged.
 
 use super::{Bench, remember, turn};
-use domain::{Decision, Outcome, UserKey};
+use domain::{Decision, Outcome, SENDER_LIMITS};
 use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
@@ -26,16 +26,17 @@ fn apply(bench: &mut Bench, events: &[Value]) -> (Vec<(Outcome, String)>, String
     )
 }
 
-/// Returns true if any record of the store contains the words.
-fn is_stored(bench: &Bench, words: &str) -> bool {
-    let key = UserKey::new("default", "ada").expect("a name");
-    let shard = bench.ingest.shards.get(key.partition(super::PARTITIONS)).expect("open");
+/// Returns true if any record of the stores contains the words.
+pub(super) fn is_stored(bench: &Bench, words: &str) -> bool {
     let mut found = false;
     let mut look = |_: &[u8], value: &[u8]| {
         found |= value.windows(words.len()).any(|window| window == words.as_bytes());
         true
     };
-    shard.store.records(&[], &mut look).expect("a disk");
+    for partition in 0..super::PARTITIONS {
+        let shard = bench.ingest.shards.get(partition).expect("open");
+        shard.store.records(&[], &mut look).expect("a disk");
+    }
     found
 }
 
@@ -44,6 +45,22 @@ fn leaves_nothing(bench: &mut Bench, events: &[Value], words: &str, reason: &str
     assert!(decisions.contains(&(Outcome::Dropped, reason.to_owned())), "{decisions:?}");
     assert!(!is_stored(bench, words), "{words} is in the store");
     assert!(!told.contains(words), "{words}: {told}");
+}
+
+#[test]
+fn words_of_a_sender_who_may_not_forget_erase_nothing() {
+    let mut bench = Bench::of(&[]);
+    apply(&mut bench, &[turn(HARP)]);
+    assert_eq!(bench.memories("ada").len(), 1);
+    let wish = turn("Forget what I just said.");
+    let mut record = bench.record(&wish);
+    record.headers.push((SENDER_LIMITS.to_owned(), b"one-user,no-forget".to_vec()));
+    let (_, decisions) = bench.step(vec![record]);
+    assert_eq!(decisions[0].outcome, Outcome::Refused, "{decisions:?}");
+    assert_eq!(bench.memories("ada").len(), 1);
+    let (decisions, _) = apply(&mut bench, &[turn(FLIGHT), wish]);
+    assert_eq!(decisions.last().map(|it| it.0), Some(Outcome::Forgotten), "{decisions:?}");
+    assert_eq!(bench.memories("ada").len(), 1);
 }
 
 #[test]
@@ -96,6 +113,34 @@ fn retracting_a_turn_without_a_memory_removes_the_turn_from_its_neighbours() {
     let nothing = "takes back what was said before, and there is nothing";
     assert_eq!(reasons, ["takes back the turn before, of which no memory was made", nothing]);
     assert!(!is_stored(&bench, "coast") && is_stored(&bench, "harp"));
+}
+
+#[test]
+fn a_wish_to_forget_in_doubt_erases_nothing_and_the_decision_says_how_to() {
+    let advised = |bench: &mut Bench, events: &[Value], advice: &str| {
+        apply(bench, &[turn("I am leaving for Timbuktu in June.")]);
+        let (decisions, _) = apply(bench, events);
+        let (_, reason) = decisions.last().expect("a decision");
+        assert!(reason.contains(advice), "{reason}");
+        assert!(is_stored(bench, "Timbuktu"));
+    };
+    let bench = &mut Bench::of(&[]);
+    let correction = "Forget what I said about June, I am leaving for Zanzibar in July.";
+    let alone =
+        "a wish to forget inside other text erases nothing: send a forget event, or say it alone";
+    advised(bench, &[turn(correction)], alone);
+    assert!(is_stored(bench, "Zanzibar"));
+    let other = "the turn before does not name what is to be forgotten: send a forget event";
+    advised(bench, &[turn("Forget what I said about my salary.")], other);
+    let question = said_by("assistant", "Shall I delete the old draft of the letter?");
+    let file = "this may answer a question or be about a file: send a forget event";
+    advised(bench, &[question.clone(), turn("Please delete that.")], file);
+
+    let plain = [question, turn("Forget what I said about June.")];
+    let (decisions, _) = apply(bench, &[&[turn("My visa for June came.")], &plain[..]].concat());
+    let (outcome, _) = decisions.last().expect("a decision");
+    assert_eq!(*outcome, Outcome::Forgotten, "{decisions:?}");
+    assert!(!is_stored(bench, "visa"));
 }
 
 #[test]

@@ -3,15 +3,15 @@
 use super::*;
 use crate::changelog::{self, Destination, META};
 use crate::home::{Home, shard_dir};
-use crate::index::{self, VectorBlocks};
+use crate::index::{self, Mark, VectorBlocks};
 use crate::restore::{Options, Progress, restore};
 use crate::shard::{self, Restoring, Shard};
-use crate::store::tests::{identity, key};
+use crate::store::tests::{a_memory, a_vector, identity, key, staged};
 use crate::store::{
     self, ChangelogPosition, Changes, Checkpoint, EncodedBatch, InMemory, Store, TouchedMemories,
     keys,
 };
-use domain::Time;
+use domain::{Memory, Time};
 use log::broker::{Consumer, Log, Membership, Polled, Record, Start};
 use log::clock::{Clock, SystemClock};
 use std::time::Duration;
@@ -47,8 +47,20 @@ impl Topic {
             let value = state.map(|state| vec![4, state]);
             changes.records.insert(keys::gate(&key(user)), value);
         }
-        let applied = self.writer.applied() + 1;
         let batch = EncodedBatch { changes, ..EncodedBatch::default() };
+        self.write(batch, &TouchedMemories::default(), self.writer.applied() + 1);
+    }
+
+    /// Writes the changes of these memories, as a batch or as the builder of a generation.
+    fn memories(&mut self, put: &[Memory], removed: &[Memory], applied: i64) {
+        let mut staged = staged(&self.writer);
+        put.iter().for_each(|memory| staged.put_memory_and_vector(memory.clone(), &a_vector(1)));
+        removed.iter().for_each(|one| staged.remove_memory(&one.key, one.id).unwrap());
+        let (batch, touched) = self.writer.encode(staged.into_changes()).unwrap();
+        self.write(batch, &touched, applied);
+    }
+
+    fn write(&mut self, batch: EncodedBatch, touched: &TouchedMemories, applied: i64) {
         let place = ChangelogPosition { offset: self.records.len() as i64, at: Time(0) };
         let again = EncodedBatch { changes: batch.changes.clone(), ..EncodedBatch::default() };
         self.writer.apply(again, Checkpoint { applied, changelog: Some(place) }).unwrap();
@@ -63,7 +75,7 @@ impl Topic {
         let identity = identity();
         let to = Destination { topic: "memories", partition: identity.partition };
         let checkpoint = (&identity, &meta);
-        for out in changelog::records(&batch, &TouchedMemories::default(), to, checkpoint) {
+        for out in changelog::records(&batch, touched, to, checkpoint) {
             let offset = self.records.len() as i64;
             let (key, value, headers) = (out.key, out.value, out.headers);
             self.records.push(Record { offset, key, value, headers, ..Record::default() });
@@ -460,4 +472,66 @@ fn a_meta_record_of_another_group_stops_unless_it_is_a_former_name() {
     };
     assert_eq!(stop.name, StopName::ChangelogShared);
     assert!(stop.what.contains("\"ours\"") && stop.what.contains("offset 7"), "{}", stop.what);
+}
+
+/// While a generation is built, no event moves the shard.
+#[test]
+fn an_index_has_what_a_restore_wrote_while_no_event_was_applied() {
+    let dir = tempfile::tempdir().unwrap();
+    let home = Home::Directory(dir.path().to_owned());
+    let mut topic = Topic::new();
+    let open = |topic: &Topic| {
+        let from = Restoring {
+            log: topic,
+            options: &options(),
+            progress: &Progress::default(),
+            clock: &SystemClock,
+        };
+        let options = shard::Options {
+            store: store::Options::default(),
+            index: index::Options { writer_bytes: 0, tail_max: 100, documents_bytes_max: 1 << 20 },
+            room: VectorBlocks::new(0),
+            decisions_recent_max: 0,
+            replay_max: 100,
+        };
+        Shard::open(&home, &options, &identity(), SystemClock.wall(), Some(&from)).unwrap()
+    };
+    let indexed = |shard: &Shard| {
+        let mut ids: Vec<_> =
+            shard.index.text.ids().unwrap().into_iter().map(|(_, id)| id).collect();
+        ids.sort_unstable();
+        ids
+    };
+    let mut all: Vec<Memory> = (0..4).map(|n| a_memory(1000 + n, "likes tea")).collect();
+    // Of a user who moved here with this memory, from the beginning of another partition.
+    all[2].source.partition = 4;
+    all[2].changed = 0;
+    let expected = |of: &[usize]| {
+        let mut ids: Vec<_> = of.iter().map(|n| all[*n].id).collect();
+        ids.sort_unstable();
+        ids
+    };
+    topic.memories(&all[..2], &[], -1);
+    let (shard, found) = open(&topic);
+    assert_eq!((indexed(&shard), found.caught_up), (expected(&[0, 1]), 2));
+    drop(shard);
+    // The stand-by looks again: one came and one is forgotten.
+    topic.memories(&all[2..3], &all[..1], -1);
+    let (shard, found) = open(&topic);
+    assert_eq!((indexed(&shard), found.caught_up), (expected(&[1, 2]), 2));
+    drop(shard);
+    let (shard, found) = open(&topic);
+    assert_eq!((indexed(&shard), found.caught_up), (expected(&[1, 2]), 0));
+    drop(shard);
+    // The first event of the new partition has a lower offset than the memories that moved.
+    topic.memories(&all[3..4], &all[1..2], 0);
+    let (shard, found) = open(&topic);
+    assert_eq!((indexed(&shard), found.caught_up), (expected(&[2, 3]), 2));
+    // An index of an older version has the event's offset, and lacks one that moved.
+    shard.index.text.remove(&all[2].key, all[2].id);
+    let older = Mark { applied: shard.applied(), changelog: None };
+    shard.index.text.settle(older).unwrap();
+    drop(shard);
+    let (shard, _) = open(&topic);
+    assert_eq!(indexed(&shard), expected(&[2, 3]));
 }

@@ -1,0 +1,46 @@
+//! The rules by which the service accepts a record: its own decoder with its own limits, so that a
+//! client refuses a message before it is written to a topic.
+
+use crate::sign;
+use domain::fault::Reject;
+use log::broker::{OutgoingRecord, Record};
+use log::clock::{Clock, SystemClock};
+use log::decode;
+use service::config::Config;
+use service::run::options;
+
+#[derive(Clone, Debug)]
+pub struct Rules {
+    events: String,
+    decode: decode::Options,
+}
+
+impl Rules {
+    pub fn of(config: &Config) -> Rules {
+        Rules { events: config.topics.events(), decode: options::decode(config) }
+    }
+
+    /// Returns why the service would refuse a signed record of the events or of the recalls topic.
+    pub fn check(&self, signed: &OutgoingRecord) -> Result<(), Reject> {
+        let OutgoingRecord { topic, key, value, headers, .. } = signed.clone();
+        let timestamp_ms = SystemClock.wall().0;
+        let record = Record { topic, timestamp_ms, key, value, headers, ..Record::default() };
+        if record.topic == self.events {
+            decode::event(&record, &self.decode).outcome.map(drop)
+        } else {
+            decode::request(&record, &self.decode).outcome.map(drop)
+        }
+    }
+
+    /// Like [`Rules::check`], for the value of an event that is not signed yet.
+    pub fn check_event(&self, key: &str, event: &serde_json::Value) -> Result<(), Reject> {
+        let mut signed = OutgoingRecord {
+            topic: self.events.clone(),
+            key: Some(key.as_bytes().to_vec()),
+            value: Some(event.to_string().into_bytes()),
+            ..OutgoingRecord::default()
+        };
+        sign(&mut signed, &self.decode.tenants);
+        self.check(&signed)
+    }
+}

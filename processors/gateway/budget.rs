@@ -1,0 +1,320 @@
+//! Hands out places by key, by tenant and in all: for calls that wait, bytes of answers, look-ups,
+//! streams, and connections of one address.
+//!
+//! A key may hold as much as is still free, and a tenant three times as much (dynamic thresholds,
+//! [Choudhury and Hahne 1998](https://doi.org/10.1109/90.664262)): a key alone gets half, two greedy
+//! keys a third each, and however many are greedy, something stays free for the next one. An eighth of
+//! all is for keys with the right `admin`.
+
+use crate::Options;
+use crate::keys::{Caller, Right};
+use crate::refusal::{Refusal, Result};
+use axum::body::{Body, Bytes, to_bytes};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use hyper::body::{Body as HttpBody, Frame, SizeHint};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+/// Bytes of all answers that callers have not taken yet. A key alone has 28 MB: 28 pages of a list.
+const ANSWER_BYTES: usize = 64 << 20;
+/// Callers that may wait for a reading of the memories topic: a key alone 14. One reading answers all.
+const LOOKUPS: usize = 32;
+/// The part of each budget that is for keys with the right `admin`: one of so many.
+const RESERVED: usize = 8;
+/// Refusals of one key in a row at full speed, and each second from then on. An import in single calls
+/// with one wrong record in a hundred gets 1,000 calls a second through.
+const REFUSALS: f64 = 300.0;
+const REFUSALS_PER_SECOND: f64 = 10.0;
+/// Bytes that are copied out of an answer at once. The answer itself, and its place, go when the last
+/// ones are.
+const SLICE: usize = 16 << 10;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Holder {
+    Tenant(String),
+    Key(String),
+    Peer(IpAddr),
+}
+
+pub struct Budget {
+    /// What is counted, and the option or constant that is the limit.
+    name: &'static str,
+    all: usize,
+    used: Mutex<Used>,
+}
+
+#[derive(Default)]
+struct Used {
+    all: usize,
+    by: HashMap<Holder, usize>,
+}
+
+/// A part of a budget, given back when dropped.
+pub struct Place {
+    budget: Arc<Budget>,
+    holders: Vec<Holder>,
+    amount: usize,
+}
+
+impl Budget {
+    pub fn new(name: &'static str, all: usize) -> Arc<Budget> {
+        Arc::new(Budget { name, all, used: Mutex::default() })
+    }
+
+    /// Takes a part for a call, or refuses with the name of the budget. Callers without keys are one
+    /// program's, so these have it all.
+    pub fn take(self: &Arc<Self>, caller: &Caller, amount: usize) -> Result<Place> {
+        let shares: &[(Holder, usize)] = match caller.key.as_str() {
+            "" => &[],
+            key => &[(Holder::Key(key.to_owned()), 1), (Holder::Tenant(caller.tenant.clone()), 3)],
+        };
+        let place = self.take_as(shares, caller.may(Right::Admin).is_ok(), amount);
+        place.map_err(|holder| {
+            let whose = match holder {
+                Some(Holder::Key(_)) => "this key holds",
+                Some(Holder::Tenant(_)) => "the keys of this tenant hold",
+                _ => "all callers together hold",
+            };
+            Refusal::overloaded(format!(
+                "{whose} as many {} as there is room for: finish some, then try again",
+                self.name
+            ))
+        })
+    }
+
+    /// Takes a part for holders, each of which may hold so many times what is free; otherwise returns
+    /// whose share is used up, or `None` if there is no more for anybody.
+    pub fn take_as(
+        self: &Arc<Self>,
+        shares: &[(Holder, usize)],
+        is_admin: bool,
+        amount: usize,
+    ) -> std::result::Result<Place, Option<Holder>> {
+        let mut used = self.used.lock();
+        let reserved = if is_admin { 0 } else { self.all / RESERVED };
+        let free = self.all.saturating_sub(used.all + reserved);
+        if amount > free {
+            return Err(None);
+        }
+        for (holder, times) in shares {
+            let held = used.by.get(holder).copied().unwrap_or_default();
+            if held + amount > free * times {
+                return Err(Some(holder.clone()));
+            }
+        }
+        used.all += amount;
+        let holders: Vec<Holder> = shares.iter().map(|(holder, _)| holder.clone()).collect();
+        for holder in &holders {
+            *used.by.entry(holder.clone()).or_default() += amount;
+        }
+        Ok(Place { budget: self.clone(), holders, amount })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut used = self.budget.used.lock();
+        used.all -= self.amount;
+        for holder in &self.holders {
+            if let Some(held) = used.by.get_mut(holder) {
+                *held -= self.amount;
+                if *held == 0 {
+                    used.by.remove(holder);
+                }
+            }
+        }
+    }
+}
+
+/// The budgets of the calls.
+pub struct Budgets {
+    /// Calls that have no answer yet.
+    pub calls: Arc<Budget>,
+    pub answers: Arc<Budget>,
+    pub streams: Arc<Budget>,
+    pub lookups: Arc<Budget>,
+    pub refusals: Refusals,
+}
+
+impl Budgets {
+    pub fn new(options: &Options) -> Budgets {
+        Budgets {
+            calls: Budget::new("calls (gateway.in_flight_max)", options.in_flight_max),
+            answers: Budget::new("bytes of answers that were not read", ANSWER_BYTES),
+            streams: Budget::new("streams (gateway.streams_max)", options.streams_max),
+            lookups: Budget::new("look-ups in the memories topic", LOOKUPS),
+            refusals: Refusals::default(),
+        }
+    }
+}
+
+/// Slows a key whose calls are refused again and again: a token bucket for each key.
+#[derive(Clone, Default)]
+pub struct Refusals(Arc<Mutex<HashMap<String, (f64, Instant)>>>);
+
+impl Refusals {
+    /// Refuses a call of a key that has no refusals left.
+    pub fn check(&self, key: &str) -> Result<()> {
+        let mut left = self.0.lock();
+        let Some((tokens, at)) = left.get_mut(key) else { return Ok(()) };
+        *tokens += at.elapsed().as_secs_f64() * REFUSALS_PER_SECOND;
+        *at = Instant::now();
+        let is_full = *tokens >= REFUSALS;
+        if *tokens < 1.0 {
+            let what = format!(
+                "calls of this key were refused again and again, so it is slowed to \
+                 {REFUSALS_PER_SECOND} refusals a second: correct them first"
+            );
+            return Err(Refusal::overloaded(what));
+        }
+        if is_full {
+            left.remove(key);
+        }
+        Ok(())
+    }
+
+    /// Counts a call whose fault was the caller's. Callers without keys are not told apart.
+    pub fn count(&self, key: &str, status: StatusCode) {
+        let is_wrong = status.is_client_error()
+            && status != StatusCode::TOO_MANY_REQUESTS
+            && status != StatusCode::UNAUTHORIZED;
+        if is_wrong && !key.is_empty() {
+            let mut left = self.0.lock();
+            left.entry(key.to_owned()).or_insert((REFUSALS, Instant::now())).0 -= 1.0;
+        }
+    }
+}
+
+/// Answers a call within the budgets of its caller; pages without a key have none. An answer that is a
+/// stream of its own has a place among the streams.
+pub async fn answered(
+    budgets: &Budgets,
+    caller: Option<&Caller>,
+    answer: impl Future<Output = Response>,
+) -> Response {
+    let _place = match caller.map(|caller| budgets.calls.take(caller, 1)).transpose() {
+        Ok(place) => place,
+        Err(refusal) => return refusal.into_response(),
+    };
+    let response = answer.await;
+    if let Some(caller) = caller {
+        budgets.refusals.count(&caller.key, response.status());
+    }
+    let bytes = response.body().size_hint().exact().unwrap_or_default() as usize;
+    if bytes == 0 {
+        return response;
+    }
+    // A receipt says what has been done, and is short: it never gives way.
+    let place = caller.filter(|_| bytes > SLICE).map(|caller| budgets.answers.take(caller, bytes));
+    let place = match place.transpose() {
+        Ok(place) => place,
+        Err(refusal) => return refusal.into_response(),
+    };
+    let (parts, body) = response.into_parts();
+    let answer = to_bytes(body, bytes).await.unwrap_or_default();
+    Response::from_parts(parts, held(answer, place))
+}
+
+/// Returns a body that gives up memory and place of an answer as the caller reads it. The server keeps
+/// what it could not send yet, so it gets copies of small slices, and holds no whole answer.
+fn held(answer: Bytes, place: Option<Place>) -> Body {
+    Body::new(Held { rest: answer, _place: place })
+}
+
+struct Held {
+    rest: Bytes,
+    _place: Option<Place>,
+}
+
+impl HttpBody for Held {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<std::result::Result<Frame<Bytes>, Infallible>>> {
+        let bytes = self.rest.len().min(SLICE);
+        if bytes == 0 {
+            return Poll::Ready(None);
+        }
+        let slice = self.rest.split_to(bytes);
+        Poll::Ready(Some(Ok(Frame::data(Bytes::copy_from_slice(&slice)))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.rest.len() as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn caller(key: &str, tenant: &str, rights: &[Right]) -> Caller {
+        Caller { key: key.to_owned(), rights: rights.to_vec(), ..Caller::local(tenant) }
+    }
+
+    /// Takes places until one is refused.
+    fn all_of(budget: &Arc<Budget>, caller: &Caller) -> Vec<Place> {
+        std::iter::from_fn(|| budget.take(caller, 1).ok()).collect()
+    }
+
+    #[test]
+    fn whoever_takes_all_leaves_places_to_others() {
+        let budget = Budget::new("places", 80);
+        let read = [Right::Read];
+        let greedy = all_of(&budget, &caller("a", "acme", &read));
+        assert_eq!(greedy.len(), 35, "half of what is no reserve");
+        let same_tenant = all_of(&budget, &caller("b", "acme", &read));
+        assert_eq!(same_tenant.len(), 18);
+        let refusal = budget.take(&caller("c", "acme", &read), 1).map(drop);
+        assert!(refusal.is_err_and(|it| it.message.contains("keys of this tenant")));
+        assert_eq!(all_of(&budget, &caller("d", "else", &read)).len(), 9);
+        assert_eq!(all_of(&budget, &caller("e", "last", &[Right::Admin])).len(), 14);
+        drop(greedy);
+        assert_eq!(all_of(&budget, &caller("d", "else", &read)).len(), 26);
+    }
+
+    #[test]
+    fn callers_without_keys_have_it_all_and_few_places_are_not_halved_to_none() {
+        let budget = Budget::new("places", 80);
+        assert_eq!(all_of(&budget, &Caller::local("acme")).len(), 80);
+        for few in 1..4 {
+            let budget = Budget::new("places", few);
+            assert!(!all_of(&budget, &caller("a", "acme", &[Right::Read])).is_empty(), "{few}");
+        }
+    }
+
+    #[test]
+    fn a_key_that_is_refused_again_and_again_is_slowed_and_no_other() {
+        let refusals = Refusals::default();
+        for _ in 0..300 {
+            refusals.check("eve").expect("not yet");
+            refusals.count("eve", StatusCode::BAD_REQUEST);
+            for status in [StatusCode::OK, StatusCode::TOO_MANY_REQUESTS, StatusCode::UNAUTHORIZED]
+            {
+                refusals.count("ada", status);
+            }
+            refusals.count("", StatusCode::BAD_REQUEST);
+        }
+        let why = (0..9).find_map(|_| {
+            let refused = refusals.check("eve").err();
+            refusals.count("eve", StatusCode::BAD_REQUEST);
+            refused
+        });
+        assert_eq!(why.expect("slowed").status, StatusCode::TOO_MANY_REQUESTS);
+        assert!(refusals.check("ada").is_ok() && refusals.check("").is_ok());
+    }
+}

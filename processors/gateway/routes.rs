@@ -1,0 +1,224 @@
+//! The table of routes: for each method and path the right that a key needs, the largest body, the
+//! budget that the call draws on and the answer to what was changed.
+//!
+//! The router is built from it, `door.rs` reads rights and body size from it before it reads a byte of
+//! the body, and the tests walk it with every kind of key.
+
+use crate::door::{self, Gateway};
+use crate::keys::Right;
+use crate::{
+    Options, entities, explorer, hosted, import, letters, mem0, own, pages, past, shards, streams,
+    users,
+};
+use axum::Router;
+use std::sync::Arc;
+
+/// The right that a key needs, before what its body or query names is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Needs {
+    /// No key.
+    Nothing,
+    /// Any key. An MCP call names its tool in the body, and each tool has its right.
+    Key,
+    Read,
+    Write,
+    Forget,
+    Admin,
+    /// `write` with a key for one user, whose memories these are; otherwise `admin`.
+    Import,
+}
+
+/// The largest body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Size {
+    /// The body is not read.
+    None,
+    /// `gateway.body_bytes_max`
+    Message,
+    /// `gateway.import_bytes_max`
+    Lines,
+}
+
+/// The budget that a call draws on, besides the rate of its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Budget {
+    /// Answered from memory.
+    Nothing,
+    /// Waits for the service: `gateway.in_flight_max`.
+    Call,
+    /// Reads a topic to answer once.
+    Reading,
+    /// Is open until the caller leaves.
+    Stream,
+    /// Many events one after another: one import of a key at a time.
+    Import,
+}
+
+/// The answer to a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// What was read. Nothing is changed.
+    Found,
+    /// The receipt of an event, or what is made of it, only if the event took effect (`outcome.rs`).
+    Receipt,
+    /// What became of each line.
+    Report,
+    /// 501 with the name of what Keepsake does not have.
+    Unsupported,
+}
+
+pub struct Route {
+    /// In lower case; `any` for all methods.
+    pub method: &'static str,
+    pub path: &'static str,
+    pub needs: Needs,
+    pub size: Size,
+    pub budget: Budget,
+    pub answer: Answer,
+    add: fn(Router<Arc<Gateway>>) -> Router<Arc<Gateway>>,
+}
+
+macro_rules! routes {
+    ($($method:ident $path:literal $needs:ident $size:ident $budget:ident $answer:ident $to:path;)*) => {
+        &[$(Route {
+            method: stringify!($method),
+            path: $path,
+            needs: Needs::$needs,
+            size: Size::$size,
+            budget: Budget::$budget,
+            answer: Answer::$answer,
+            add: |router| router.route($path, axum::routing::$method($to)),
+        }),*]
+    };
+}
+
+pub static ROUTES: &[Route] = routes! {
+    get    "/"                                Nothing None    Nothing Found       explorer::root;
+    get    "/explorer/{*path}"                Nothing None    Nothing Found       explorer::below;
+    get    "/openapi.json"                    Nothing None    Nothing Found       pages::openapi;
+    get    "/livez"                           Nothing None    Nothing Found       pages::livez;
+    get    "/readyz"                          Nothing None    Nothing Found       pages::readyz;
+    get    "/metrics"                         Nothing None    Nothing Found       pages::metrics;
+
+    any    "/mcp"                             Key     Message Call    Receipt     door::mcp_by_header;
+    any    "/mcp/"                            Key     Message Call    Receipt     door::mcp_by_header;
+    any    "/mcp/{user}"                      Key     Message Call    Receipt     door::mcp_by_path;
+    any    "/mcp/{user}/"                     Key     Message Call    Receipt     door::mcp_by_path;
+
+    post   "/v1/keepsake/turn"                Write   Message Call    Receipt     own::event;
+    post   "/v1/keepsake/remember"            Write   Message Call    Receipt     own::event;
+    post   "/v1/keepsake/update"              Write   Message Call    Receipt     own::event;
+    post   "/v1/keepsake/feedback"            Write   Message Call    Receipt     own::event;
+    post   "/v1/keepsake/forget"              Forget  Message Call    Receipt     own::event;
+    post   "/v1/keepsake/recall"              Read    Message Call    Found       own::request;
+    post   "/v1/keepsake/list"                Read    Message Call    Found       own::request;
+    post   "/v1/keepsake/get"                 Read    Message Call    Found       own::request;
+    post   "/v1/keepsake/explain"             Read    Message Call    Found       own::request;
+    post   "/v1/keepsake/stats"               Read    Message Call    Found       own::request;
+    post   "/v1/keepsake/duplicates"          Read    Message Call    Found       own::request;
+    post   "/v1/keepsake/import"              Import  Lines   Import  Report      import::import;
+    get    "/v1/keepsake/session"             Key     None    Nothing Found       own::session;
+    get    "/v1/keepsake/decisions"           Read    None    Stream  Found       streams::decisions;
+    get    "/v1/keepsake/export"              Read    None    Stream  Found       streams::export;
+    get    "/v1/keepsake/erasures"            Read    None    Reading Found       streams::erasures;
+    get    "/v1/keepsake/decisions/past"      Read    None    Reading Found       past::decisions;
+    get    "/v1/keepsake/event"               Admin   None    Reading Found       past::event;
+    get    "/v1/keepsake/users"               Read    None    Reading Found       users::list;
+    get    "/v1/keepsake/tenants"             Read    None    Reading Found       users::tenants;
+    get    "/v1/keepsake/shards"              Admin   None    Reading Found       shards::list;
+    get    "/v1/keepsake/shards/answers"      Admin   None    Reading Found       shards::answers;
+    get    "/v1/keepsake/dead-letters"        Admin   None    Reading Found       letters::list;
+    post   "/v1/keepsake/dead-letters/redrive" Admin  Message Reading Report      letters::redrive;
+
+    post   "/memories"                        Write   Message Call    Receipt     mem0::add;
+    get    "/memories"                        Read    None    Call    Found       mem0::list;
+    delete "/memories"                        Forget  None    Call    Receipt     mem0::delete_all;
+    post   "/memories/"                       Write   Message Call    Receipt     mem0::add;
+    get    "/memories/"                       Read    None    Call    Found       mem0::list;
+    delete "/memories/"                       Forget  None    Call    Receipt     mem0::delete_all;
+    post   "/search"                          Read    Message Call    Found       mem0::search;
+    get    "/memories/{id}"                   Read    None    Reading Found       mem0::read;
+    put    "/memories/{id}"                   Write   Message Reading Receipt     mem0::update;
+    delete "/memories/{id}"                   Forget  None    Reading Receipt     mem0::delete;
+    get    "/memories/{id}/"                  Read    None    Reading Found       mem0::read;
+    put    "/memories/{id}/"                  Write   Message Reading Receipt     mem0::update;
+    delete "/memories/{id}/"                  Forget  None    Reading Receipt     mem0::delete;
+    get    "/memories/{id}/history"           Read    None    Reading Found       mem0::history;
+    get    "/memories/{id}/history/"          Read    None    Reading Found       mem0::history;
+
+    get    "/v1/ping/"                        Key     None    Nothing Found       hosted::ping;
+    post   "/v3/memories/add/"                Write   Message Call    Receipt     hosted::add;
+    post   "/v3/memories/"                    Read    Message Call    Found       hosted::list;
+    post   "/v3/memories/search/"             Read    Message Call    Found       hosted::search;
+    delete "/v1/memories/"                    Forget  None    Call    Receipt     hosted::delete_all;
+    get    "/v1/memories/{id}/"               Read    None    Reading Found       hosted::read;
+    put    "/v1/memories/{id}/"               Write   Message Reading Receipt     hosted::update;
+    delete "/v1/memories/{id}/"               Forget  None    Reading Receipt     hosted::delete_one;
+    get    "/v1/memories/{id}/history/"       Read    None    Reading Found       hosted::history;
+    put    "/v1/batch/"                       Write   Message Reading Receipt     hosted::update_batch;
+    delete "/v1/batch/"                       Forget  Message Reading Receipt     hosted::delete_batch;
+    post   "/v1/feedback/"                    Write   Message Reading Receipt     hosted::feedback;
+    get    "/v1/entities/"                    Read    None    Reading Found       entities::list;
+    delete "/v1/entities/{kind}/{name}/"      Forget  None    Reading Receipt     entities::erase;
+    delete "/v2/entities/{kind}/{name}/"      Forget  None    Reading Receipt     entities::erase;
+    any    "/v1/exports/"                     Key     None    Nothing Unsupported hosted::no_model;
+    any    "/v1/exports/get/"                 Key     None    Nothing Unsupported hosted::no_model;
+    any    "/v1/summary/"                     Key     None    Nothing Unsupported hosted::no_model;
+    any    "/v2/entities/user/{name}/profile/" Key    None    Nothing Unsupported hosted::no_model;
+    any    "/v2/profiles/{*rest}"             Key     None    Nothing Unsupported hosted::no_model;
+    any    "/api/v1/orgs/{*rest}"             Key     None    Nothing Unsupported hosted::no_platform;
+    any    "/api/v1/webhooks/{*rest}"         Key     None    Nothing Unsupported hosted::no_webhooks;
+};
+
+/// For a path that is not in the table: a key without knowledge of the paths learns none.
+pub static UNKNOWN: Route = Route {
+    method: "any",
+    path: "",
+    needs: Needs::Key,
+    size: Size::None,
+    budget: Budget::Nothing,
+    answer: Answer::Found,
+    add: |router| router,
+};
+
+/// Finds the route of a method and of the path as the router matched it. HEAD is answered as GET.
+pub fn find(method: &str, path: &str) -> Option<&'static Route> {
+    let is_of = |route: &&Route| {
+        let is_head = route.method == "get" && method == "HEAD";
+        route.path == path
+            && (route.method == "any" || is_head || route.method.eq_ignore_ascii_case(method))
+    };
+    ROUTES.iter().find(is_of)
+}
+
+pub fn router() -> Router<Arc<Gateway>> {
+    ROUTES.iter().fold(Router::new(), |router, route| (route.add)(router))
+}
+
+impl Route {
+    /// The last part of the path: for Keepsake's own calls the type of the message.
+    pub fn kind(&self) -> &'static str {
+        self.path.rsplit('/').next().unwrap_or_default()
+    }
+
+    /// The right that a key needs, which may depend on whether the key is for one user.
+    pub fn right(&self, is_for_one_user: bool) -> Option<Right> {
+        match self.needs {
+            Needs::Nothing | Needs::Key => None,
+            Needs::Read => Some(Right::Read),
+            Needs::Write => Some(Right::Write),
+            Needs::Forget => Some(Right::Forget),
+            Needs::Admin => Some(Right::Admin),
+            Needs::Import if is_for_one_user => Some(Right::Write),
+            Needs::Import => Some(Right::Admin),
+        }
+    }
+
+    pub fn body_bytes_max(&self, options: &Options) -> usize {
+        match self.size {
+            Size::None => 0,
+            Size::Message => options.body_bytes_max,
+            Size::Lines => options.import_bytes_max,
+        }
+    }
+}

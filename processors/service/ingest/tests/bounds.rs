@@ -1,0 +1,120 @@
+//! No list in an output grows with the past of a user until the record is longer than its topic
+//! takes: the broker would refuse the record, and the process would stop at it again and again.
+
+use super::*;
+use crate::compact::Compact;
+use domain::{MemoryId, Now};
+use memory::{LINKS_MAX, Session, Staged};
+use storage::shard::BatchChanges;
+use storage::store::Checkpoint;
+
+const DAY_MS: i64 = 86_400_000;
+
+/// Longest record of a topic, as `topics create` sets it.
+fn bytes_max(topic: &str) -> usize {
+    let config = Layers::defaults().checked().expect("defaults");
+    let topics = run::topics(&config);
+    let topic = topics.iter().find(|spec| spec.name.ends_with(topic)).expect("a topic");
+    let size = topic.settings.iter().find(|(name, _)| *name == "max.message.bytes");
+    size.expect("each topic has one").1.parse().expect("a number")
+}
+
+#[test]
+fn law_bounded_summary_of_a_session_with_25_000_memories() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let profile = dir.path().join("unpruned.toml");
+    std::fs::write(&profile, "base = \"keepsake\"\n[prune]\naction = \"off\"\n").expect("a file");
+    let mut bench = Bench::with(profile.to_str().expect("a plain path"));
+    bench.ingest.options.decode.trust_proposals = true;
+    let mut said = remember("The cat number 0 sleeps.");
+    said["session"] = "s".into();
+    bench.outcomes(&[said]);
+    let first = bench.memories("ada").remove(0);
+    let key = first.key.clone();
+    let shard = bench.ingest.shards.get(key.partition(PARTITIONS)).expect("all are open");
+    let mut staged = Staged::over(&shard.store, &*shard);
+    for n in 1..25_000 {
+        let mut memory = first.clone();
+        memory.source.offset = n;
+        memory.id = MemoryId::of(&memory.source, 1);
+        memory.content = format!("The cat number {n} sleeps.");
+        memory.created_at = Time(NOON + n);
+        staged.put_memory(memory);
+    }
+    let at = Time(NOON);
+    staged.put_session(
+        &key,
+        "s",
+        &Session { turns: 25_000, first_at: at, last_at: at, summarised: 0 },
+    );
+    let changes = BatchChanges::encode(&shard.store, staged.into_changes()).expect("a disk");
+    shard.apply(changes, Checkpoint { applied: 0, changelog: None }).expect("a disk");
+
+    let options = run::options::compact(&Layers::defaults().checked().expect("defaults"));
+    let Ingest { profiles, shards, metrics, .. } = &bench.ingest;
+    let mut worker = Compact::new(options, profiles.clone(), shards.clone(), metrics.clone());
+    let now = Time(NOON + DAY_MS);
+    let proposals = worker.step(Now { wall: now, events: now }).expect("a disk");
+    assert_eq!(proposals.len(), 1, "one summary");
+    let bytes = proposals[0].bytes();
+    assert!(bytes > 200_000 && bytes < bytes_max(".events") / 2, "{bytes} bytes");
+    let (outputs, decisions) = {
+        let record = bench.arrived(proposals.into_iter().next().expect("one")).expect("an event");
+        bench.step(vec![record])
+    };
+    assert_eq!(decisions[0].outcome.as_str(), "summarised", "{:?}", decisions[0].reason);
+    assert!(outputs.iter().all(|out| out.bytes() < bytes_max(".decisions")));
+    let summary = bench.memories("ada").into_iter().find(|memory| !memory.covers.is_empty());
+    let summary = summary.expect("applied");
+    assert_eq!(summary.covers.len(), 4096);
+    let stated = reply::memory(&summary).len() + 16 * summary.covers.len();
+    assert!(stated < bytes_max(".memories") / 2, "{stated} bytes");
+    assert!(bench.ingest.metrics.page().contains("keepsake_cut_total{what=\"covers\"} 20904"));
+    // Nothing is left to propose: the session is summarised until it goes on.
+    let mut round = || worker.step(Now { wall: now, events: now }).expect("a disk").len();
+    assert_eq!((round(), round()), (0, 0));
+}
+
+/// "I live in Aaab.": a town for each number.
+fn town(n: usize) -> Value {
+    let letters: String =
+        [n / 676, n / 26, n].map(|n| char::from(b'a' + (n % 26) as u8)).iter().collect();
+    remember(&format!("I live in Q{letters}."))
+}
+
+#[test]
+fn law_bounded_links_of_a_fact_whose_old_values_come_newest_first() {
+    let mut bench = Bench::new();
+    let count = LINKS_MAX + 50;
+    let mut warned = 0;
+    for n in 0..count {
+        let mut event = town(n);
+        let at = format!("{}-01-01T00:00:00Z", 2025 - n);
+        event["at"] = at.into();
+        let record = bench.record(&event);
+        let (_, decisions) = bench.step(vec![record]);
+        assert_eq!(decisions[0].outcome.as_str(), if n == 0 { "kept" } else { "superseded" });
+        warned += decisions[0].warnings.len();
+    }
+    let memories = bench.memories("ada");
+    assert_eq!(memories.len(), count, "no value is lost");
+    assert_eq!(memories.iter().filter(|memory| memory.valid_to.is_none()).count(), 1);
+    assert_eq!(memories.iter().map(|memory| memory.supersedes.len()).max(), Some(LINKS_MAX));
+    assert_eq!(warned, count - 1 - LINKS_MAX, "each decision that left a link out says so");
+}
+
+#[test]
+fn law_bounded_history_of_a_memory_with_long_texts() {
+    let mut bench = Bench::new();
+    bench.outcomes(&[remember("A long text.")]);
+    let id = bench.memories("ada")[0].id.to_string();
+    for n in 0..20 {
+        let content = format!("{n} {}", "long text ".repeat(6_000));
+        let update = json!({"type": "update", "user": "ada", "memory": id, "content": content});
+        assert_eq!(bench.outcomes(&[update]), ["updated"]);
+    }
+    let memory = bench.memories("ada").remove(0);
+    let bytes: usize = memory.history.iter().map(|earlier| earlier.content.len()).sum();
+    assert!(bytes > 400_000 && bytes <= 1 << 19, "{bytes} bytes");
+    assert!(memory.history.last().is_some_and(|last| last.content.starts_with("18 ")));
+}
