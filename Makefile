@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all sim fuzz torture bench quality lint model kafka clean check-build check-fuzz check-kafka check-deny release
+.PHONY: help run build-for-run test test-all sim fuzz torture bench quality lint model kafka clean check-build check-fuzz check-kafka check-deny release packages
 
 MODEL := $(CURDIR)/.keepsake/model
 KEEPSAKE := $(or $(CARGO_TARGET_DIR),target)/release/keepsake
@@ -46,7 +46,7 @@ help: ## list the targets
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | column -t -s '|' 2>/dev/null || \
 	 sed -nE 's/^([a-z-]+):[^#]*## (.*)/  make \1: \2/p' $(firstword $(MAKEFILE_LIST))
 
-run: check-build release ## build Keepsake and show a scripted conversation on an embedded broker (DEMO=--exit ends after it)
+run: check-build build-for-run ## build Keepsake and show a scripted conversation on an embedded broker (DEMO=--exit ends after it)
 	@if [[ -n $${KEEPSAKE__EMBEDDER__MODEL:-} ]]; then \
 		echo "model: $$KEEPSAKE__EMBEDDER__MODEL, set in the environment"; \
 	elif deploy/model/setup.sh; then \
@@ -68,7 +68,7 @@ ifeq ($(KEEPSAKE_TEST_KAFKA),skip)
 	@$(skipped)
 endif
 
-test-all: check-build ## the multilingual encoder, after its set-up (91 MB more); the deployment; the dashboards; the clients, those of mem0, and those of the embedded log; the explorer
+test-all: check-build ## the multilingual encoder, after its set-up (91 MB more); the deployment; the book; the dashboards; the clients, those of mem0, and those of the embedded log; growing to 24 partitions; the explorer
 	$(call step,model,deploy/model/setup.sh)
 	$(call step,multilingual model,deploy/model/setup.sh --multilingual)
 	$(call step,multilingual tests,KEEPSAKE_TEST_MODEL='$(MODEL)' KEEPSAKE_TEST_MULTILINGUAL='$(MODEL)-multilingual' cargo test --locked multilingual -- --nocapture)
@@ -78,7 +78,12 @@ test-all: check-build ## the multilingual encoder, after its set-up (91 MB more)
 	$(call step,clients,tests/clients/run.sh)
 	$(call step,clients of mem0,tests/mem0/run.sh || (($$? == 4)))
 	$(call step,clients of the embedded log,tests/embedded/run.sh)
+	$(call step,6 to 24 partitions,KEEPSAKE_GENERATION_FROM=6 KEEPSAKE_GENERATION_TO=24 cargo test --locked --test integration a_service_grows_while_it_serves::on_embedded)
 	$(call step,explorer,tests/explorer/run.sh || (($$? == 4)))
+
+packages: check-build ## wheel, npm package, .deb and archive for any Linux in target/packages, each installed and tried
+	$(call step,model,deploy/model/setup.sh)
+	$(call step,packages,program=$$(deploy/release/portable.sh); rm -rf target/packages; PORTABLE=1 PACKAGES="$$PWD/target/packages" KEEPSAKE="$$(realpath "$$program")" tests/deploy/run.sh packages)
 
 sim: check-build ## 10,000 simulated runs with fault injection (KEEPSAKE_SIM_SEEDS sets the number; KEEPSAKE_SIM_SEED repeats one), and 100,000 power losses of the embedded log (KEEPSAKE_POWER_SEEDS, KEEPSAKE_POWER_SEED)
 	$(call step,simulator,KEEPSAKE_SIM_SEEDS=$(or $(KEEPSAKE_SIM_SEEDS),10000) cargo test --locked --test integration sim:: -- --nocapture)
@@ -122,6 +127,20 @@ kafka: check-kafka ## fetch Apache Kafka for the tests into .keepsake
 clean: ## remove builds and downloads; a store in .keepsake stays
 	cargo clean
 	rm -rf .keepsake/cache .keepsake/clients .keepsake/embedded .keepsake/explorer .keepsake/tools .keepsake/model .keepsake/model-multilingual .keepsake/kafka-*
+
+# Prints a line for every twentieth crate in place of one for each. What else cargo prints comes through.
+build-for-run:
+	@printf '\n── build\n'; built=0; SECONDS=0; \
+	all=$$(cargo tree --locked --prefix none --edges normal,build | cut -d' ' -f1,2 | sort -u | wc -l); \
+	[[ -x $(KEEPSAKE) ]] || echo "the first time: $$all crates, some ten minutes on two cores, then 140 MB for the model"; \
+	cargo build --release --locked 2>&1 | while IFS= read -r line; do \
+		case $$line in \
+			*' Compiling '*) built=$$((built + 1)); \
+				((built % 20)) || echo "built $$built of at most $$all crates in $$SECONDS s" ;; \
+			*' Downloading '* | *' Downloaded '* | *' Updating '*) ;; \
+			*) printf '%s\n' "$$line" ;; \
+		esac; \
+	done
 
 release:
 	$(call step,build,cargo build --release --locked)

@@ -2,6 +2,7 @@
 
 use crate::support::program::{bare_command, command, parsed, run, run_bare};
 use crate::support::service::Place;
+use crate::support::skips::skipped;
 use crate::support::{Broker, Child, on_both_brokers, scratch, validator};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
@@ -13,13 +14,18 @@ use std::process::{self, Command, Output, Stdio};
 fn every_command_has_a_help_text() {
     let (code, help, _) = run_bare(&["--help"]);
     assert_eq!(code, Some(0));
-    let listed = help
-        .lines()
-        .skip_while(|line| *line != "Commands:")
-        .skip(1)
-        .take_while(|line| !line.is_empty());
+    // The groups of commands, up to the options.
+    let (listed, _) = help.split_once("\nOptions:").expect("options follow");
+    let (_, listed) = listed.split_once("\nCommands:\n").expect("commands first");
+    let listed = listed.lines().filter(|line| line.starts_with("  "));
     let mut commands: Vec<Vec<&str>> =
         listed.filter_map(|line| line.split_whitespace().next()).map(|name| vec![name]).collect();
+    let first: Vec<&str> = commands.iter().take(5).map(|name| name[0]).collect();
+    assert_eq!(first, ["serve", "mcp", "connect", "remember", "recall"], "what a user needs first");
+    for heading in ["Memories:", "Trying and measuring:", "For operators:"] {
+        assert!(help.contains(&format!("\n{heading}\n")), "{heading}: {help}");
+    }
+    assert!(commands.contains(&vec!["topics"]) && commands.contains(&vec!["service"]), "{help}");
     assert!(commands.len() >= 16, "{commands:?}");
     commands.extend([
         vec!["topics", "create"],
@@ -252,6 +258,8 @@ fn searches_and_statistics_print_as_the_tools_of_lynkrs_guide() {
         "{stats}"
     );
     assert!(stats.ends_with("Oldest memory: 0 days ago\n"), "{stats}");
+    let table = print(&["stats", "--user", "ada"]);
+    assert!(table.starts_with("of          figures\nmemories    2: 2 active\n"), "{table}");
     serve.kill();
 }
 
@@ -352,7 +360,9 @@ fn commands_use_a_service_on_the_embedded_broker() {
         (vec!["publish", "--user", "ada", "Hi there!"], "dropped"),
         (vec!["recall", "--user", "ada", "Where do I live?"], "I live in Lisbon"),
         (vec!["list", "--user", "ada"], "I live in Lisbon"),
-        (vec!["stats", "--user", "ada"], "total"),
+        (vec!["stats", "--user", "ada"], "memories    1: 1 active"),
+        (vec!["list", "--user", "nobody"], "no memories"),
+        (vec!["stats", "--user", "nobody"], "memories   none\ndecisions  none"),
         (vec!["compact"], "3 partitions"),
     ] {
         let (code, stdout, stderr) = run(command(&place).args(&arguments));
@@ -404,7 +414,9 @@ fn commands_use_a_service_on_the_embedded_broker() {
 
     for (page, head, body) in [
         ("/livez", "HTTP/1.1 200", "ok"),
+        ("/health", "HTTP/1.1 200", "ok"),
         ("/readyz", "HTTP/1.1 200", "partition 0 ready"),
+        ("/ready", "HTTP/1.1 200", "partition 0 ready"),
         ("/metrics", "HTTP/1.1 200", "keepsake_decisions_total{outcome=\"kept\"} 2"),
     ] {
         let answer = serve.get(page);
@@ -421,6 +433,109 @@ fn without_a_service_a_command_names_the_missing_broker() {
     assert_eq!(code, Some(1));
     assert!(stderr.contains("keepsake serve") && stderr.contains("broker-unreachable"), "{stderr}");
     assert!(stderr.contains("no keepsake runs on /"), "the directory is absolute: {stderr}");
+}
+
+/// Starts `keepsake serve` and returns the lines that it prints, the explorer's last.
+fn lines(serve: &mut Command) -> (process::Child, Vec<String>) {
+    let serve = serve.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = serve.spawn().expect("cargo builds the program before this test");
+    let mut lines = Vec::new();
+    for line in BufReader::new(child.stdout.as_mut().expect("piped")).lines() {
+        lines.push(line.expect("the output is text"));
+        if lines.iter().any(|line| line.starts_with("explorer: ")) {
+            break;
+        }
+    }
+    (child, lines)
+}
+
+#[test]
+fn serve_alone_has_every_door_and_prints_the_explorer_last() {
+    let place = Place::new(Broker::Embedded, &[]);
+    let (serve, lines) = lines(command(&place).arg("serve"));
+    let [ready, gateway, explorer] = &lines[..] else { panic!("{lines:?}") };
+    assert!(ready.starts_with("ready: 0 memories"), "{ready}");
+    assert!(gateway.starts_with("gateway: http://127.0.0.1:"), "{gateway}");
+    let address = explorer.strip_prefix("explorer: http://").expect("an address");
+    let address = address.strip_suffix('/').expect("a page");
+    let said = json!({"user": "ada", "content": "I sail."});
+    let (status, answer) = crate::gateway::call(address, "POST", "/v1/keepsake/remember", said);
+    assert_eq!(status, 200, "{answer}");
+    let found = parsed(&run(command(&place).args(["service", "status", "--json"])));
+    assert_eq!(found["running"]["explorer"], format!("http://{address}/"), "{found}");
+    terminated(serve);
+
+    let (serve, line) = first_line(command(&place).args(["serve", "--no-gateway"]));
+    assert!(line.starts_with("ready: 1 memory"), "{line}");
+    let found = parsed(&run(command(&place).args(["service", "status", "--json"])));
+    assert_eq!(found["running"]["explorer"], Value::Null, "{found}");
+    terminated(serve);
+}
+
+#[test]
+fn a_missing_file_of_keys_stops_the_start_with_the_command_that_makes_one() {
+    let keys = scratch::dir("keys").join("no.keys").display().to_string();
+    let place = Place::new(Broker::Embedded, &[("gateway.keys", &keys)]);
+    for start in ["serve", "gateway"] {
+        let (code, _, stderr) = run(command(&place).arg(start));
+        assert_eq!(code, Some(2), "{start}: {stderr}");
+        let make = format!("`keepsake keys new --set gateway.keys={keys}`");
+        assert!(stderr.contains(&make), "{stderr}");
+    }
+    assert_eq!(run(command(&place).args(["keys", "new"])).0, Some(0));
+    terminated(lines(command(&place).arg("serve")).0);
+}
+
+#[test]
+fn beside_a_log_with_a_password_the_gateway_is_closed_unless_it_has_keys_or_is_asked_for() {
+    let place = Place::new(Broker::Embedded, &[("embedded.secret", "true")]);
+    let (serve, line) = first_line(command(&place).arg("serve"));
+    assert!(line.starts_with("ready: 0 memories"), "{line}");
+    let found = parsed(&run(command(&place).args(["service", "status", "--json"])));
+    assert_eq!(found["running"]["explorer"], Value::Null, "{found}");
+    terminated(serve);
+    terminated(lines(command(&place).args(["serve", "--gateway"])).0);
+}
+
+/// The unit of systemd and the agent of launchd, checked by their own readers.
+#[test]
+fn a_unit_of_the_service_is_installed_shown_and_taken_away() {
+    let home = scratch::dir("unit");
+    let service = |arguments: &[&str]| {
+        let mut command = bare_command(&home);
+        // No session answers, so nothing is started on the machine of the test.
+        command.env("HOME", &home).env_remove("XDG_CONFIG_HOME").env_remove("XDG_RUNTIME_DIR");
+        command.env_remove("DBUS_SESSION_BUS_ADDRESS").arg("service").args(arguments);
+        let (code, stdout, stderr) = run(&mut command);
+        assert_eq!(code, Some(0), "{arguments:?}: {stderr}");
+        stdout
+    };
+    let unit = home.join(".config/systemd/user/keepsake.service");
+    let said = service(&["install", "--data", "/tmp/50% of \"it\""]);
+    assert!(said.contains(&unit.display().to_string()), "{said}");
+    let text = std::fs::read_to_string(&unit).expect("written");
+    assert_eq!(text, service(&["install", "--print", "--data", "/tmp/50% of \"it\""]));
+    let verified = Command::new("systemd-analyze").args(["--user", "verify"]).arg(&unit).output();
+    match verified {
+        Ok(Output { status, stderr, .. }) => {
+            let told = String::from_utf8_lossy(&stderr);
+            let about: Vec<_> = told.lines().filter(|line| line.contains("keepsake")).collect();
+            assert!(status.success() || about.is_empty(), "{about:?}");
+        }
+        Err(error) => skipped("a_unit_of_the_service", &format!("systemd-analyze: {error}")),
+    }
+    assert!(service(&["status"]).contains("unit: installed"));
+    // A service that the unit did not start stays, and is named.
+    std::fs::create_dir(home.join("data")).expect("a directory");
+    let lock = std::fs::File::create(home.join("data/LOCK")).expect("writes");
+    lock.lock().expect("nobody has it");
+    let said = service(&["install"]);
+    assert!(said.contains("not started") && said.contains("is in use by another"), "{said}");
+    drop(lock);
+    assert!(service(&["uninstall"]).contains("removed"));
+    assert!(!unit.exists());
+    assert!(service(&["status"]).contains("unit: not installed"));
+    assert!(service(&["uninstall"]).contains("no unit is installed"));
 }
 
 /// Starts `keepsake serve` and returns the first line that it prints.
@@ -472,11 +587,14 @@ fn serve_keeps_what_it_is_told_and_says_where() {
 }
 
 #[test]
-fn an_ephemeral_service_leaves_nothing() {
+fn an_ephemeral_service_leaves_nothing_and_takes_free_ports() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let taken = taken.local_addr().map(|it| (it, taken)).expect("bound");
+    let [http, gateway] = ["http", "gateway"].map(|it| format!("{it}.listen={}", taken.0));
     let (serve, line) = first_line(
         bare_command(&scratch::dir("cli"))
             .args(["serve", "--ephemeral", "--set", "embedder.model=hash"])
-            .args(["--set", "http.listen=127.0.0.1:0"]),
+            .args(["--set", &http, "--set", &gateway]),
     );
     assert!(line.contains("keeps nothing"), "{line}");
     let (_, rest) = line.split_once(" in ").expect("the line names the directory");
@@ -609,6 +727,9 @@ fn the_demo_runs_to_its_end() {
         "/metrics",
         "/mcp/ada/",
         "/ in a browser",
+        "minus",
+        "takes the place of \"I live in Berlin, not far from the Spree.\"",
+        "keepsake serve ",
     ] {
         assert!(stdout.contains(word), "the demo does not show {word:?}: {stdout}");
     }

@@ -2,15 +2,18 @@
 //! example holds, and generated documents are up to date.
 
 use crate::support::client::outcome;
+use crate::support::program::{bare_command, run};
 use crate::support::skips::model_or_skip;
-use crate::support::{Broker, Running, files_below, root};
+use crate::support::{Broker, Running, eventually, files_below, root, scratch};
 use domain::fault::{RejectCode, StopName};
 use regex::Regex;
 use service::config::{DEFAULTS, Layers};
 use service::metrics::Metrics;
 use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
 
-const DOCUMENTS: [&str; 15] = [
+const DOCUMENTS: [&str; 24] = [
     "README.md",
     "processors/README.md",
     "deploy/README.md",
@@ -26,7 +29,18 @@ const DOCUMENTS: [&str; 15] = [
     "deploy/model/README.md",
     "schemas/README.md",
     "config/REFERENCE.md",
+    "deploy/book/src/start.md",
+    "deploy/book/src/doors.md",
+    "deploy/book/src/decides.md",
+    "deploy/book/src/answers.md",
+    "deploy/book/src/measure.md",
+    "deploy/book/src/profiles.md",
+    "deploy/book/src/operate.md",
+    "deploy/book/src/limits.md",
+    "deploy/book/src/reference.md",
 ];
+/// Lines of the first page that a newcomer reads to the end.
+const README_LINES_MAX: usize = 130;
 
 fn read(path: &str) -> String {
     crate::support::read(&root().join(path))
@@ -116,7 +130,7 @@ fn every_metric_named_exists() {
         for found in word.find_iter(&read(file)) {
             let name = found.as_str();
             // The clients in Python and Rust are modules of this name.
-            if name == "keepsake_memory" {
+            if name == "keepsake_recall" {
                 continue;
             }
             let base =
@@ -276,6 +290,163 @@ fn every_law_test_named_exists() {
         }
     }
     assert!(named >= 10, "the map names a test for each of its ten laws, not {named}");
+}
+
+/// The anchor of a heading, as GitHub and mdBook make it.
+fn anchor(heading: &str) -> String {
+    let text = heading.trim_start_matches('#').trim().to_lowercase().replace(' ', "-");
+    text.chars().filter(|c| c.is_alphanumeric() || "-_".contains(*c)).collect()
+}
+
+/// The target of each link in `text` that is no address.
+fn links(text: &str) -> Vec<String> {
+    let link = regex(r"\]\(([^)\s]+)\)");
+    let targets = link.captures_iter(text).map(|found| found[1].to_owned());
+    targets.filter(|target| !target.contains("://")).collect()
+}
+
+#[test]
+fn every_link_leads_to_a_file_and_a_heading() {
+    let pages = files_below(&root().join("deploy/book/src"));
+    let pages = pages.iter().map(|page| page.strip_prefix(root()).expect("below the root"));
+    let others = DOCUMENTS.iter().map(Path::new).filter(|path| !path.starts_with("deploy/book"));
+    let mut found = 0;
+    for page in pages.chain(others) {
+        let text = read(&page.to_string_lossy());
+        for target in links(&text) {
+            let (path, heading) = target.split_once('#').unwrap_or((&target, ""));
+            let file = root().join(page).with_file_name(path);
+            let file = if path.is_empty() { root().join(page) } else { file };
+            assert!(file.exists(), "{} links to {target}: there is no such file", page.display());
+            if !heading.is_empty() {
+                let there = crate::support::read(&file);
+                let mut headings = there.lines().filter(|line| line.starts_with('#')).map(anchor);
+                let what = format!("{} links to {target}: no such heading", page.display());
+                assert!(headings.any(|it| it == heading), "{what}");
+            }
+            found += 1;
+        }
+    }
+    assert!(found > 40, "the first page and the book have links, not {found}");
+}
+
+/// A page is in the table of contents, and what a page includes is there. `tests/deploy/book.py` builds
+/// the book and checks the links of what comes out.
+#[test]
+fn the_book_has_every_page_and_chapter() {
+    let src = root().join("deploy/book/src");
+    let listed: BTreeSet<String> = links(&read("deploy/book/src/SUMMARY.md")).into_iter().collect();
+    let include = regex(r"\{\{#include ([^}]+)\}\}");
+    for path in files_below(&src) {
+        let name = path.strip_prefix(&src).expect("below the folder").to_string_lossy();
+        assert!(name == "SUMMARY.md" || listed.contains(&*name), "SUMMARY.md does not list {name}");
+        for found in include.captures_iter(&crate::support::read(&path)) {
+            assert!(
+                src.join(&found[1]).is_file(),
+                "{name} includes {}, which is not there",
+                &found[1]
+            );
+        }
+    }
+    for document in DOCUMENTS.iter().filter_map(|path| path.strip_prefix("deploy/book/src/")) {
+        assert!(listed.contains(document), "SUMMARY.md does not list {document}");
+    }
+}
+
+/// Blocks in shell are run by `tests/clients/quickstarts.py`, or have commands of the program, which the
+/// next test tries; what is to be pasted into a file is valid there.
+#[test]
+fn the_first_page_is_short_and_what_it_has_to_paste_is_valid() {
+    let readme = read("README.md");
+    let lines = readme.lines().count();
+    assert!(lines <= README_LINES_MAX, "README.md has {lines} lines of {README_LINES_MAX}");
+    let mut pasted = 0;
+    for word in quoted(&readme) {
+        if word.starts_with('{') {
+            let value: Result<serde_json::Value, _> = serde_json::from_str(&word);
+            assert!(value.is_ok(), "{word}: {value:?}");
+            pasted += 1;
+        }
+    }
+    // Codex takes a table, in lines of its own, which is right at the end of any file.
+    let codex = readme.lines().find_map(|line| line.strip_prefix("| Codex |")).expect("a line");
+    let lines: Vec<&str> = codex.split('`').skip(1).step_by(2).collect();
+    let table: toml::Table = toml::from_str(&lines.join("\n")).expect("valid");
+    assert_eq!(table["mcp_servers"]["keepsake"]["command"].as_str(), Some("keepsake"));
+    pasted += 1;
+    // Claude Desktop and Cursor take the same.
+    assert!(pasted >= 5, "README.md has five entries to paste, not {pasted}");
+    let fence = regex(r"(?m)^((?:<!-- run: .*-->\n)?)```(\w*)\n((?s:.*?))^```$");
+    for found in fence.captures_iter(&readme) {
+        let (is_run, kind, block) = (!found[1].is_empty(), &found[2], &found[3]);
+        let is_known = match kind {
+            "sh" => is_run || block.lines().all(|line| line.starts_with("keepsake ")),
+            other => other == "mermaid",
+        };
+        assert!(is_known, "no test runs this block of README.md:\n{block}");
+    }
+}
+
+/// A line of a document as a reader runs it, with data in `dir`, addresses of its own and without a model.
+fn shell(dir: &Path, line: &str) -> Command {
+    let program = bare_command(dir).get_program().to_owned();
+    let folder = Path::new(&program).parent().expect("a program is in a directory");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("exec {line}")]).current_dir(dir).env("NO_COLOR", "1");
+    shell.env("PATH", format!("{}:/usr/bin:/bin", folder.display()));
+    shell.env("KEEPSAKE_DATA", dir.join("data")).env("KEEPSAKE__EMBEDDER__MODEL", "hash");
+    for door in ["EMBEDDED", "HTTP", "GATEWAY"] {
+        shell.env(format!("KEEPSAKE__{door}__LISTEN"), "127.0.0.1:0");
+    }
+    shell
+}
+
+/// The commands of the README's section "Keep it on this machine", run one after another; and the last
+/// one again after the service was killed and started anew.
+#[test]
+fn the_commands_of_the_first_page_keep_a_memory() {
+    let dir = scratch::dir("readme");
+    let readme = read("README.md");
+    let (_, section) = readme.split_once("\n## Keep it on this machine\n").expect("the section");
+    let (section, _) = section.split_once("\n## ").expect("another section follows");
+    let mut lines = section.lines().filter(|line| line.starts_with("keepsake "));
+    let serve = lines.next().expect("a command that serves");
+    let others: Vec<&str> = lines.collect();
+    for commands in [&others[..], &others[others.len() - 1..]] {
+        let log = dir.join("serve.log");
+        let file = std::fs::File::create(&log).expect("the directory is writable");
+        let mut service = shell(&dir, serve).stdout(file).spawn().expect("sh is there");
+        eventually("`keepsake serve` prints that it is ready", || {
+            crate::support::read(&log).contains("ready:").then_some(())
+        });
+        let printed = commands.iter().map(|line| run(&mut shell(&dir, line))).collect::<Vec<_>>();
+        service.kill().and_then(|()| service.wait()).expect("the service runs");
+        assert!(printed.iter().all(|it| it.0 == Some(0)), "{printed:?}");
+        assert!(printed.last().is_some_and(|it| it.1.contains("peanuts")), "{printed:?}");
+    }
+}
+
+/// Each line `keepsake …` of a block is a command of this program with options that it has. Its own
+/// `--help`, which the test adds, ends it before it does anything.
+#[test]
+fn every_command_line_of_the_documents_is_one_of_the_program() {
+    let dir = scratch::dir("documents");
+    let mut tried = 0;
+    for document in DOCUMENTS {
+        for line in read(document).replace("\\\n", "").lines() {
+            let line = line.strip_prefix("    ").unwrap_or(line);
+            let line = line.split("  #").next().unwrap_or(line).trim();
+            let is_plain =
+                line.starts_with("keepsake ") && !line.contains(['|', '>', ';', '…', '`']);
+            if !is_plain {
+                continue;
+            }
+            let (code, _, error) = run(&mut shell(&dir, &format!("{line} --help")));
+            assert_eq!(code, Some(0), "{document}: {line}: {error}");
+            tried += 1;
+        }
+    }
+    assert!(tried > 30, "the documents have commands, not {tried}");
 }
 
 /// The README shows the decisions about four turns of one user, one per line: turn, outcome,

@@ -112,7 +112,8 @@ fn with_open_mask(command: &Command) -> Command {
 
 /// The directory and all below, with their rights.
 fn modes(path: &Path) -> Vec<(PathBuf, u32)> {
-    let metadata = path.symlink_metadata().expect("it is there");
+    // A running service removes files of its index meanwhile.
+    let Ok(metadata) = path.symlink_metadata() else { return Vec::new() };
     let mut modes = vec![(path.to_owned(), metadata.permissions().mode() & 0o777)];
     if metadata.is_dir() {
         for entry in std::fs::read_dir(path).expect("readable") {

@@ -19,6 +19,7 @@ on_both_brokers! {
     a_second_group_on_the_same_topics_stops_the_service_with_changelog_shared
     a_damaged_store_whose_events_are_gone_stops_the_service_each_time
     a_record_that_compression_brings_past_the_broker_becomes_a_dead_letter_without_its_value
+    a_decision_and_a_receipt_that_are_longer_than_their_topics_are_cut
     a_full_disk_stops_the_service_and_nothing_is_lost
 }
 
@@ -215,6 +216,31 @@ fn a_record_too_large_for_the_broker_stops_the_service_and_is_not_lost() {
     let again = Running::at(place);
     eventually("the large memory is stored", || (ada.list().len() == 1).then_some(()));
     again.stop();
+}
+
+/// Many short records are written together, and the broker limits these too.
+fn a_decision_and_a_receipt_that_are_longer_than_their_topics_are_cut(broker: Broker) {
+    let (place, mut child, client) = started(broker, &[("topics.partitions", "1")]);
+    child.signal("-TERM");
+    assert!(child.wait().success());
+    let admin = Admin::of(broker.lasting());
+    for (topic, bytes) in [("decisions", "20000"), ("erasures", "50000")] {
+        admin.set(&client.topic(topic), "max.message.bytes", bytes);
+    }
+    let running = Running::at(place);
+    let ada = client.user("faults", "ada");
+    for n in 0..600 {
+        let item = json!({"type": "remember", "content": format!("Item {n}.")});
+        client.post(&ada.message("events", item));
+    }
+    client.flush();
+    let forgotten = ada.event(json!({"type": "forget", "everything": true}));
+    assert_eq!(outcome(&forgotten), "forgotten");
+    let receipt = client.read("erasures").remove(0).json();
+    assert_eq!((&receipt["count"], &receipt["unlisted"]), (&json!(600), &json!(688)), "{receipt}");
+    assert_eq!(client.read("decisions").len(), 601);
+    assert_eq!(outcome(&ada.turn("I moved to Porto last week.")), "kept");
+    running.stop();
 }
 
 /// The broker limits a record as its producer compressed it; Keepsake writes uncompressed.

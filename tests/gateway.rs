@@ -2,13 +2,14 @@
 
 mod attacks;
 mod explorer;
+mod flood;
 mod hidden;
 mod hosted;
 mod places;
 
-use crate::support::program::{Printed, bare_command, command, parsed, run};
+use crate::support::program::{Printed, command, parsed, run};
 use crate::support::service::Place;
-use crate::support::{Broker, PATIENCE, Running, eventually, on_both_brokers, scratch};
+use crate::support::{Broker, PATIENCE, Running, eventually, on_both_brokers};
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{Read, Write};
@@ -266,6 +267,13 @@ fn every_tool_answers_over_mcp(broker: Broker) {
     assert_eq!(in_path["memories"], hers["memories"]);
     let (_, found) = gateway.tool("eve", "search_memories", json!({"query": "cello", "limit": 1}));
     assert_eq!(found["memories"][0]["id"], *id, "{found}");
+    // A model reads the block, a program the numbers.
+    let search = json!({"name": "search_memories", "arguments": {"query": "What does Eve play?"}});
+    let answer = gateway.mcp("eve", "tools/call", search);
+    let text = answer["content"][0]["text"].as_str().expect("a text");
+    assert!(text.contains("Eve plays the cello") && !text.contains("applied_offset"), "{text}");
+    let numbers = &answer["structuredContent"];
+    assert!(numbers["memories"][0]["score"].is_number() && numbers["prompt"].is_null(), "{answer}");
     let (_, listed) = gateway.tool("eve", "get_memories", json!({"filters": {"a": "1"}}));
     assert_eq!(listed["memories"].as_array().map(Vec::len), Some(1), "{listed}");
     let by_id = json!({"id": id});
@@ -309,91 +317,6 @@ fn every_tool_answers_over_mcp(broker: Broker) {
     gateway.tool("eve", "delete_all_memories", json!({}));
     let (_, listed) = gateway.tool("eve", "get_memories", json!({}));
     assert_eq!(listed["memories"], json!([]), "{listed}");
-}
-
-/// `keepsake mcp` as a child of a client.
-struct Mcp {
-    process: Child,
-    input: std::process::ChildStdin,
-    output: std::io::BufReader<std::process::ChildStdout>,
-}
-
-impl Mcp {
-    fn start(mut command: Command) -> Mcp {
-        command.args(["mcp", "--user", "stdio"]).stdin(Stdio::piped());
-        command.stdout(Stdio::piped());
-        let mut process = command.spawn().expect("cargo builds the program before this test");
-        let input = process.stdin.take().expect("piped");
-        let output = std::io::BufReader::new(process.stdout.take().expect("piped"));
-        let mut mcp = Mcp { process, input, output };
-        let made = mcp.ask(
-            "initialize",
-            json!({"protocolVersion": "2025-06-18", "capabilities": {},
-            "clientInfo": {"name": "t", "version": "1"}}),
-        );
-        assert_eq!(made["serverInfo"]["name"], "keepsake", "{made}");
-        let line = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
-        writeln!(mcp.input, "{line}").expect("the program reads");
-        mcp
-    }
-
-    /// Sends a request and returns the result, in the only line that the program prints.
-    fn ask(&mut self, method: &str, params: Value) -> Value {
-        let line = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
-        writeln!(self.input, "{line}").expect("the program reads");
-        let mut line = String::new();
-        std::io::BufRead::read_line(&mut self.output, &mut line).expect("the program answers");
-        let answer: Value = serde_json::from_str(&line).unwrap_or_else(|e| panic!("{line}: {e}"));
-        answer["result"].clone()
-    }
-
-    fn adds(&mut self, text: &str) -> Value {
-        self.ask("tools/call", json!({"name": "add_memory", "arguments": {"text": text}}))
-    }
-
-    fn end(mut self) {
-        drop(self.input);
-        assert!(self.process.wait().expect("it ends with its input").success());
-    }
-}
-
-#[test]
-fn mcp_over_standard_output_prints_nothing_but_the_protocol() {
-    let running = Running::start(Broker::Embedded, &[]);
-    let mut mcp = Mcp::start(command(&running.place));
-    let added = mcp.adds("The cat is called Ink");
-    assert!(added["structuredContent"]["id"].is_string(), "{added}");
-    mcp.end();
-}
-
-#[test]
-fn mcp_over_standard_output_answers_that_no_service_runs_until_one_does() {
-    let dir = scratch::dir("mcp");
-    let set = ["embedder.model=hash", "http.listen=127.0.0.1:0", "embedded.listen=127.0.0.1:0"];
-    let keepsake = || {
-        let mut command = bare_command(&dir);
-        command.args(set.iter().flat_map(|set| ["--set", set]));
-        command
-    };
-    let mut mcp = Mcp::start(keepsake());
-    let tools = mcp.ask("tools/list", json!({}));
-    assert!(tools["tools"].as_array().is_some_and(|tools| !tools.is_empty()), "{tools}");
-    let added = mcp.adds("The cat is called Ink");
-    let said = added["content"][0]["text"].as_str().unwrap_or_default();
-    let data = dir.join("data").display().to_string();
-    assert_eq!(added["isError"], true, "{added}");
-    assert!(said.contains("start `keepsake serve`") && said.contains(&data), "{added}");
-
-    let mut serve = keepsake();
-    let mut serve = serve.arg("serve").stdout(Stdio::piped()).spawn().expect("it starts");
-    let mut ready = String::new();
-    let stdout = serve.stdout.take().expect("piped");
-    std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut ready).expect("a line");
-    let added = mcp.adds("The cat is called Ink");
-    let _ = serve.kill();
-    let _ = serve.wait();
-    assert!(added["structuredContent"]["id"].is_string(), "{ready}{added}");
-    mcp.end();
 }
 
 #[test]
@@ -475,13 +398,20 @@ fn the_door_refuses_by_name_and_the_service_does_not_notice() {
     let slow = "POST /memories HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
         connection: close\r\ncontent-length: 500\r\n\r\n{";
     assert_eq!(name_of(&gateway.raw(slow)), (408, "too_slow"));
+    let no_message = "POST /mcp/ada/ HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+        accept: application/json, text/event-stream\r\nconnection: close\r\ncontent-length: 5\r\n\r\n{nope";
+    let (status, answer) = gateway.raw(no_message);
+    assert_eq!((status, answer["error"]["code"].as_i64()), (400, Some(-32700)), "{answer}");
+    assert!(!answer.to_string().contains("deserialize"), "{answer}");
     let mut silent = TcpStream::connect(&gateway.address).expect("the gateway listens");
     silent.set_read_timeout(Some(PATIENCE)).expect("not zero");
     silent.write_all(b"GET / HTTP/1.1\r\nhost:").expect("the gateway reads");
     let mut rest = Vec::new();
     silent.read_to_end(&mut rest).expect("the gateway closes a head that does not end");
 
-    for path in ["/livez", "/readyz", "/metrics", "/", "/openapi.json"] {
+    let pages =
+        ["/livez", "/health", "/readyz", "/ready", "/metrics", "/", "/docs", "/openapi.json"];
+    for path in pages {
         assert_eq!(get(path, &[]).0, 200, "{path}");
     }
     let (_, metrics) = get("/metrics", &[]);
@@ -497,6 +427,9 @@ fn too_many_calls_in_a_second_are_overloaded() {
     let answers: Vec<_> = (0..4).map(|_| gateway.call("GET", listing, Value::Null)).collect();
     assert_eq!(answers[0].0, 200, "{answers:?}");
     assert!(answers.iter().any(|it| name_of(it) == (429, "overloaded")), "{answers:?}");
+    let head = places::head(&gateway.address, "", &format!("GET {listing}"), "").0;
+    let after = head.lines().find_map(|line| line.strip_prefix("retry-after: ")?.parse().ok());
+    assert!(after.is_some_and(|seconds: u64| (2..=10).contains(&seconds)), "{head}");
 }
 
 /// Nobody answers, so the first call keeps its place until its time is over.

@@ -10,6 +10,7 @@ use crate::support::program::{self, Printed, command, command_of};
 use crate::support::service::Place;
 use crate::support::workload::Dice;
 use crate::support::{Broker, Child, Client, client, eventually, number_from_env, on_both_brokers};
+use domain::UserKey;
 use kafka::Connection;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,6 +44,8 @@ struct Size {
 
 /// Little enough for five unoptimised processes on two slow cores, which must not fall behind.
 const SMALL: Size = Size { users: 60, memories: 600, from: 2, to: 6, rate: 15, asked: 6 };
+/// Enough for some on each shard, of 24 too.
+const USERS_OF_A_SHARD: usize = 6;
 /// The longest time without an answer on a machine as slow as that. The measured time is printed.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 /// Seconds for each step of a hand-over there.
@@ -55,11 +58,12 @@ impl Size {
             number_from_env(&format!("KEEPSAKE_GENERATION_{name}")).unwrap_or(otherwise)
         };
         let memories = number("MEMORIES", SMALL.memories as u64) as usize;
+        let to = number("TO", SMALL.to as u64) as i32;
         Size {
-            users: (memories / 100).max(SMALL.users),
+            users: (memories / 100).max(SMALL.users).max(USERS_OF_A_SHARD * to as usize),
             memories,
             from: number("FROM", SMALL.from as u64) as i32,
-            to: number("TO", SMALL.to as u64) as i32,
+            to,
             rate: number("RATE", SMALL.rate),
             asked: SMALL.asked,
         }
@@ -490,6 +494,7 @@ fn a_service_grows_while_it_serves(broker: Broker) {
     assert!(session.broken.is_empty(), "{:#?}", session.broken);
     assert!(asked.answered > 0 && asked.longest <= SILENCE_MAX, "{asked:?}");
     found_by_words(&client, &[&seeded, &published, &of_session]);
+    each_shard_has(&published, growing.size.to);
     ids_stay(&client, &before);
     an_old_process_stops_by_name(&growing);
     assert_eq!(gateway.wait().code(), Some(3), "{}", gateway.log());
@@ -504,6 +509,13 @@ fn gateway(place: &Place) -> Child {
     let mut gateway = command(place);
     gateway.args(["--set", "gateway.listen=127.0.0.1:0", "gateway"]);
     Child::run(gateway, place)
+}
+
+/// Fails if there is a shard of which nothing was written during the growing.
+fn each_shard_has(texts: &Texts, partitions: i32) {
+    let of = |name: &String| UserKey::new(TENANT, name).expect("a name").partition(partitions);
+    let written: BTreeSet<i32> = texts.keys().map(of).collect();
+    assert_eq!(written.len(), partitions as usize, "{written:?}");
 }
 
 /// Asks for each text by a word that no other text has: the index has it, and not only its vector.

@@ -9,6 +9,7 @@ use domain::Time;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
+mod erasing;
 mod state;
 
 pub const LONG: usize = 64 * 1024;

@@ -175,7 +175,7 @@ def write(arguments):
         "created": created,
         "config": {
             "User": str(user),
-            "ExposedPorts": {f"{port}/tcp": {} for port in of("EXPOSE")},
+            "ExposedPorts": {f"{port}/tcp": {} for ports in of("EXPOSE") for port in ports.split()},
             "Volumes": {volume: {} for volume in of("VOLUME")},
             "Env": ["PATH=/usr/local/bin:/usr/bin:/bin"],
             "Entrypoint": json.loads(of("ENTRYPOINT")[-1]),

@@ -293,7 +293,27 @@ def write(weights, directory, **title):
     exact = build(weights, **title)
     for name, graph in zip(GRAPHS, (exact, build_fused(weights, **title))):
         quantise(graph, os.path.join(directory, name))
+    share_weights(*(os.path.join(directory, name) for name in GRAPHS))
     return exact
+
+
+def share_weights(small, fused):
+    """Replaces the weights that both graphs have by their places in `small`, so that a package carries them once.
+
+    Only bytes: ONNX Runtime may map the file, and a float at an odd address costs time. Query, key and value stay, since
+    `small` has them side by side in one matrix.
+    """
+    with open(small, "rb") as file:
+        content = file.read()
+    graph = onnx.load(fused)
+    for weight in graph.graph.initializer:
+        wide = weight.data_type in (TensorProto.INT8, TensorProto.UINT8) and len(weight.raw_data) >= HIDDEN * HIDDEN
+        place = content.find(weight.raw_data) if wide else -1
+        if place >= 0:
+            name, length = os.path.basename(small), len(weight.raw_data)
+            onnx.external_data_helper.set_external_data(weight, name, place, length)
+            weight.ClearField("raw_data")
+    onnx.save(graph, fused)
 
 
 def check(weights, exact, small, tokenizer):

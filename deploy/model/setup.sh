@@ -26,11 +26,16 @@ recipe() { cat "${requirements[@]}" "${sources[@]}" "${BASH_SOURCE[0]}" | sha256
 is_current() { [[ -f $model/model.onnx && -f $model/SOURCE ]] && grep -qx "recipe $(recipe)" "$model/SOURCE"; }
 
 check_machine() {
-  case "$(uname -s) $(uname -m)" in
+  local machine tool
+  machine="$(uname -s) $(uname -m)"
+  case $machine in
     "Linux x86_64") ;;
-    "Linux aarch64") [[ $task != multilingual ]] || missing "x86-64 for --multilingual; copy .keepsake/model-multilingual from such a machine" ;;
-    *) missing "Linux on x86-64 or ARM64; elsewhere bring a model of your own (deploy/model/README.md)" ;;
+    "Linux aarch64" | "Darwin arm64") [[ $task != multilingual ]] || missing "x86-64 for --multilingual; copy .keepsake/model-multilingual from such a machine" ;;
+    *) missing "Linux on x86-64 or ARM64, or macOS on ARM64; elsewhere bring a model of your own (deploy/model/README.md)" ;;
   esac
+  for tool in flock sha256sum; do
+    command -v "$tool" >/dev/null || missing "$tool; on macOS: brew install flock coreutils"
+  done
   command -v "$python" >/dev/null || missing "Python 3; on Debian: apt-get install python3 python3-venv"
   "$python" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 14))' ||
     missing "Python 3.10 to 3.14 ($("$python" --version 2>&1) found); choose one with PYTHON=python3.12 $0"
@@ -101,7 +106,10 @@ set_up() {
   local new=$work/model
   mkdir "$new"
   "export_$task" "$new" || fail "the export failed"
-  cp "$work"/packages/onnxruntime/capi/libonnxruntime.so.* "$new/libonnxruntime.so"
+  case $(uname -s) in # the file's name has its version before or after the suffix
+    Darwin) cp "$work"/packages/onnxruntime/capi/libonnxruntime.*.dylib "$new/libonnxruntime.dylib" ;;
+    *) cp "$work"/packages/onnxruntime/capi/libonnxruntime.so.* "$new/libonnxruntime.so" ;;
+  esac
   cp "$work/packages/onnxruntime/LICENSE" "$new/LICENSE-onnxruntime"
   cp "$work/packages/onnxruntime/ThirdPartyNotices.txt" "$new/NOTICES-onnxruntime"
   describe "$work/packages" "$new" >"$work/SOURCE"
@@ -114,14 +122,14 @@ set_up() {
 
 export_english() { # $1: where to
   say "exporting (about 15 seconds)"
-  "$python" "$here/export.py" --source "$work/packages/$weights" --out "$1"
-  cp "$work/packages/$weights"/{tokenizer.json,vocab.txt,config.json} "$1/"
+  "$python" "$here/export.py" --source "$work/packages/$weights" --out "$1" &&
+    cp "$work/packages/$weights"/{tokenizer.json,vocab.txt,config.json} "$1/"
 }
 
 export_multilingual() {
   say "exporting and measuring (about half a minute)"
-  "$python" "$here/export_multilingual.py" --package "$work/packages/$weights" --texts "$here/texts.tsv" --out "$1"
-  cp "$here/LICENSE-multilingual-e5-small" "$1/"
+  "$python" "$here/export_multilingual.py" --package "$work/packages/$weights" --texts "$here/texts.tsv" --out "$1" &&
+    cp "$here/LICENSE-multilingual-e5-small" "$1/"
 }
 
 case "$*" in

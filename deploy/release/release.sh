@@ -1,9 +1,13 @@
 #!/usr/bin/env bash
-# Builds a release: checks that versions and changelog agree, then writes an archive with the program,
-# its options, licences, chart, alerts and dashboards, a list of all crates (CycloneDX), and checksums.
-# The same commit makes the same archive from the same program. It publishes nothing.
+# Builds a release: checks that versions and changelog agree, then writes the packages (packages.py), a
+# list of all crates (CycloneDX), and checksums. The same commit makes the same files from the same
+# program and encoder. It publishes nothing.
 #
-#   release.sh [--program FILE] [--out DIR]     --program: this program instead of a new build
+#   release.sh [--program FILE] [--model DIR] [--client DIR] [--out DIR] [wheel | npm | deb | archive]…
+#
+# --program: this program instead of a new build by portable.sh, which runs on any Linux
+# --model: this encoder instead of .keepsake/model
+# --client: the TypeScript client, built, instead of a new build
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -13,12 +17,14 @@ cd "$root"
 say() { printf 'release: %s\n' "$*"; }
 fail() { printf 'release: %s\n' "$*" >&2; exit 1; }
 
-program='' out=''
-while [[ $# -gt 0 ]]; do
+program='' out='' client='' model=.keepsake/model
+while [[ ${1:-} == --* ]]; do
   case $1 in
     --program) program=${2:-} ;;
+    --model) model=${2:-} ;;
+    --client) client=${2:-} ;;
     --out) out=${2:-} ;;
-    *) fail "usage: release.sh [--program FILE] [--out DIR]" ;;
+    *) fail "no such option: $1; the first lines of $0 list them" ;;
   esac
   shift 2 || fail "$1 needs a value"
 done
@@ -39,14 +45,15 @@ fi
 [[ $(sed -n '/^name = "keepsake"$/{n;p}' Cargo.lock) == "version = \"$version\"" ]] ||
   fail "Cargo.lock: has another version than Cargo.toml; run: cargo update --workspace"
 [[ -z $(git status --porcelain) ]] || fail "the tree has uncommitted changes; commit them, or release from a clean clone"
-[[ -z $(git tag --list "v$version") ]] || fail "v$version is released already; raise the version in Cargo.toml"
+tagged=$(git rev-parse --quiet --verify "refs/tags/v$version^{commit}" || true)
+[[ -z $tagged || $tagged == $(git rev-parse HEAD) ]] ||
+  fail "v$version is released already, from another commit; raise the version in Cargo.toml"
 
 # --- program and list of crates ----------------------------------------------------------------------------------------
 
 if [[ -z $program ]]; then
   say "building $version"
-  cargo build --release --locked
-  program=${CARGO_TARGET_DIR:-target}/release/keepsake
+  program=$("$here/portable.sh")
 fi
 [[ -x $program ]] || fail "--program: no program at $program"
 [[ $("$program" --version) == "keepsake $version" ]] || fail "$program is another version: $("$program" --version)"
@@ -54,27 +61,23 @@ fi
 commit=$(git rev-parse HEAD)
 export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 out=${out:-target/release-$version}
-name=keepsake-$version-linux-$(uname -m)
+name=keepsake-$version-$(uname -s | tr '[:upper:]' '[:lower:]')-$(uname -m | sed s/arm64/aarch64/)
 mkdir -p "$out"
-rm -rf "${out:?}/$name"*
+rm -f "${out:?}"/keepsake*
 python3 "$here/sbom.py" "$commit" >"$out/$name.cdx.json"
 
-# --- archive -----------------------------------------------------------------------------------------------------------
+# --- packages ----------------------------------------------------------------------------------------------------------
 
-stage=$out/$name
-mkdir "$stage"
-cp "$program" README.md CHANGELOG.md LICENSE-APACHE LICENSE-MIT NOTICE "$out/$name.cdx.json" "$stage/"
-mkdir "$stage/config" "$stage/deploy"
-cp config/default.toml config/REFERENCE.md "$stage/config/"
-# The chart links to the alerts; the archive has files only.
-cp -rL deploy/helm deploy/prometheus deploy/grafana deploy/model deploy/RUNBOOK.md deploy/README.md deploy/SIZING.md "$stage/deploy/"
-cp -r schemas "$stage/"
-printf '%s\n' "$commit" >"$stage/COMMIT"
-chmod -R u=rwX,go=rX "$stage"
-tar --create --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner --format=posix \
-  --pax-option=delete=atime,delete=ctime --directory "$out" "$name" | gzip --no-name >"$out/$name.tar.gz"
-rm -r "$stage"
-(cd "$out" && sha256sum "$name.tar.gz" "$name.cdx.json" >"$name.sha256")
+[[ $model != .keepsake/model ]] || deploy/model/setup.sh
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+if [[ -z $client ]]; then
+  client=$work/client
+  cp -r deploy/clients/typescript "$client"
+  (cd "$client" && npm ci --ignore-scripts --loglevel=error && npm run --silent build)
+fi
+python3 "$here/packages.py" --program "$program" --model "$model" --client "$client" --sbom "$out/$name.cdx.json" \
+  --commit "$commit" --out "$out" "$@"
+(cd "$out" && sha256sum keepsake* >"$work/sums" && mv "$work/sums" "$name.sha256")
 
-say "$out/$name.tar.gz, $(du -h "$out/$name.tar.gz" | cut -f1)"
 say "next: git tag --sign v$version $commit; write $commit into tests/data/last-release"

@@ -2,7 +2,8 @@
 """Prints a CycloneDX 1.6 list of the crates that the program is built from, with their licences, their
 checksums from Cargo.lock and what depends on what. Crates that only tests use are not in it.
 
-The argument is the commit. SOURCE_DATE_EPOCH is the time; the same commit makes the same bytes.
+    sbom.py COMMIT      SOURCE_DATE_EPOCH is the time; the same commit makes the same bytes
+    sbom.py --licences  prints the licence texts of the crates instead, which go with every copy of the program
 """
 import datetime
 import json
@@ -15,11 +16,15 @@ import tomllib
 import uuid
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-TARGET = "x86_64-unknown-linux-gnu"
+RUSTC = subprocess.run(["rustc", "-vV"], check=True, capture_output=True, text=True).stdout
+TARGET = re.search(r"^host: (.*)$", RUSTC, re.M)[1]
+LICENCE_FILE = re.compile(r"(LICEN[CS]E|COPYING|NOTICE|COPYRIGHT)", re.I)
 
 
 def metadata():
-    command = ["cargo", "metadata", "--locked", "--format-version", "1", "--filter-platform", TARGET]
+    # With the OpenSSL that deploy/release/portable.sh links in.
+    command = ["cargo", "metadata", "--locked", "--format-version", "1", "--features", "portable"]
+    command += ["--filter-platform", TARGET]
     return json.loads(subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout)
 
 
@@ -64,12 +69,27 @@ def component(package, checksums):
     return one
 
 
+def licences(packages):
+    """The texts, each once, below the crates that have it. Sources in C lie a directory below their crate."""
+    crates = {}
+    for package in (package for package in packages if package["source"]):
+        folder = pathlib.Path(package["manifest_path"]).parent
+        files = [file for file in [*folder.iterdir(), *folder.glob("*/*")] if LICENCE_FILE.match(file.name)]
+        texts = {file.read_text(errors="replace").strip() for file in files if file.is_file() and file.suffix not in {".rs", ".py"}}
+        for text in texts or {"The crate has no file with its licence."}:
+            crates.setdefault(text, set()).add(f"{package['name']} {package['version']}, {package['license']}")
+    for text, names in sorted(crates.items(), key=lambda entry: (sorted(entry[1]), entry[0])):
+        print("=" * 100, *sorted(names), "", text, "", sep="\n")
+
+
 def main():
     commit = sys.argv[1]
     data = metadata()
     packages = {package["id"]: package for package in data["packages"]}
     [root] = [package["id"] for package in data["packages"] if package["name"] == "keepsake"]
     graph = used(data["resolve"]["nodes"], root)
+    if commit == "--licences":
+        return licences(packages[one] for one in graph)
     lock = tomllib.loads((ROOT / "Cargo.lock").read_text())["package"]
     checksums = {(one["name"], one["version"]): one["checksum"] for one in lock if "checksum" in one}
     program = component(packages[root], checksums) | {"type": "application"}

@@ -1,12 +1,9 @@
-//! `keepsake gateway` and `keepsake mcp`: serves HTTP and MCP over the topics until a signal, or the
-//! end of standard input.
+//! `keepsake gateway`: serves HTTP and MCP over the topics until a signal, by itself or beside the
+//! service.
 
 use ::gateway::Options;
-use ::gateway::budget::Refusals;
 use ::gateway::calls::{Calls, TopicNames};
-use ::gateway::keys::Caller;
-use ::gateway::mcp::{self, Bound, Server};
-use clap::Args;
+use ::gateway::serve::Bound;
 use client::letter::SourceTopics;
 use client::rules::Rules;
 use domain::fault::{Fault, Result, Stop, StopName};
@@ -17,7 +14,7 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::runtime::Runtime;
@@ -52,34 +49,42 @@ pub fn run(config: &Config) -> Result<ExitCode> {
 }
 
 /// Prints the address, and the page that shows the memories.
-pub fn announce(address: SocketAddr) {
+fn announce(address: SocketAddr) {
     anstream::eprintln!("gateway: http://{address}\nexplorer: http://{address}/ in a browser");
 }
 
 /// A gateway on a thread of the process that runs the service.
 pub struct Beside {
     pub address: SocketAddr,
+    calls: Arc<Calls>,
     stop: oneshot::Sender<()>,
-    thread: JoinHandle<Result<()>>,
+    thread: JoinHandle<()>,
 }
 
 impl Beside {
-    /// Finishes the calls that have begun. A fault of the gateway is logged: the service goes on.
+    /// Calls of HTTP and MCP since the start.
+    pub fn calls(&self) -> u64 {
+        self.calls.made()
+    }
+
+    /// Finishes the calls that have begun.
     pub fn stop(self) {
         let _ = self.stop.send(());
-        if let Ok(Err(fault)) = self.thread.join() {
-            tracing::error!(%fault, "the gateway stopped");
-        }
+        let _ = self.thread.join();
     }
 }
 
-/// Starts the gateway beside the service.
-pub fn beside(config: &Config) -> Result<Beside> {
+/// Reads the keys of the gateway and takes its address.
+pub fn bind(config: &Config) -> Result<Bound> {
+    ::gateway::serve::bind(&options(config))
+}
+
+/// Starts the gateway beside the service, on an address that was taken before.
+pub fn beside(config: &Config, bound: Bound) -> Result<Beside> {
     let options = options(config);
-    let bound = ::gateway::serve::bind(&options)?;
     let runtime = runtime()?;
     let calls = connect(config, &options)?;
-    let address = bound.address;
+    let (address, asked) = (bound.address, calls.clone());
     tracing::info!(http = %address, "the gateway serves");
     let (stop, stopped) = oneshot::channel();
     let thread = std::thread::Builder::new()
@@ -90,22 +95,27 @@ pub fn beside(config: &Config) -> Result<Beside> {
                 let _ = stopped.await;
                 Ok(())
             };
-            runtime.block_on(::gateway::serve::run(bound, calls, &options, stopped))
+            let ended = runtime.block_on(::gateway::serve::run(bound, calls, &options, stopped));
+            // The service goes on.
+            if let Err(fault) = ended {
+                tracing::error!(%fault, "the gateway stopped: HTTP and MCP do not answer");
+            }
         })
         .map_err(|e| Fault::retry(format!("start a thread: {e}")))?;
-    Ok(Beside { address, stop, thread })
+    Ok(Beside { address, calls: asked, stop, thread })
 }
 
 /// Starts the gateway of a demo, on another port if the one of the configuration is in use.
 pub fn of_demo(config: &Config) -> Result<OpenDoor> {
-    let running = beside(config).or_else(|fault| match fault {
+    let bound = bind(config).or_else(|fault| match fault {
         Fault::Stop(stop) if stop.name == StopName::AddressTaken => {
             let mut config = config.clone();
             config.gateway.listen = "127.0.0.1:0".to_owned();
-            beside(&config)
+            bind(&config)
         }
         other => Err(other),
     })?;
+    let running = beside(config, bound)?;
     Ok(OpenDoor {
         address: running.address,
         wait: Box::new(signalled),
@@ -127,44 +137,9 @@ fn signalled() -> Result<()> {
     runtime()?.block_on(signals).map_err(|e| Fault::retry(format!("listen for signals: {e}")))
 }
 
-#[derive(Args)]
-pub struct McpCommand {
-    /// The user whose memories the tools read and change: a name, or tenant/name
-    #[arg(long, value_name = "USER")]
-    user: String,
-}
-
-impl McpCommand {
-    pub fn run(self, config: &Config) -> Result<ExitCode> {
-        let user = client::parse_user(&self.user)?;
-        let caller = Caller::local(user.tenant());
-        // The program that starts this one shows its user only what the tools answer, so they answer
-        // that no service runs, too.
-        let connected = Arc::<OnceLock<Arc<Calls>>>::default();
-        let (its, known) = (config.clone(), connected.clone());
-        let client = mcp::Client::later(move || {
-            let calls = connect(&its, &options(&its))?;
-            Ok(known.get_or_init(|| calls).clone())
-        });
-        let refusals = Refusals::default();
-        let server = Server { client, bound: Some(Bound { caller, user, refusals }) };
-        let runtime = runtime()?;
-        let ended = runtime.block_on(async {
-            tokio::select! {
-                ended = mcp::stdio(server) => ended,
-                fault = retired(config, || connected.get().cloned()) => Err(fault),
-            }
-        });
-        // A call may still wait for a broker that is gone.
-        runtime.shutdown_background();
-        ended?;
-        Ok(ExitCode::SUCCESS)
-    }
-}
-
 /// Waits until the next generation of shards has taken the events. A gateway that went on would look for
 /// memories, and erase them, in a topic that nobody writes any more.
-async fn retired(config: &Config, connected: impl Fn() -> Option<Arc<Calls>>) -> Fault {
+pub async fn retired(config: &Config, connected: impl Fn() -> Option<Arc<Calls>>) -> Fault {
     let mut last = String::new();
     loop {
         let (config, calls) = (config.clone(), connected());
@@ -186,14 +161,14 @@ async fn retired(config: &Config, connected: impl Fn() -> Option<Arc<Calls>>) ->
     }
 }
 
-fn runtime() -> Result<Runtime> {
+pub fn runtime() -> Result<Runtime> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|e| Fault::retry(format!("start the runtime: {e}")))
 }
 
-fn connect(config: &Config, options: &Options) -> Result<Arc<Calls>> {
+pub fn connect(config: &Config, options: &Options) -> Result<Arc<Calls>> {
     let topics = TopicNames {
         events: config.topics.events(),
         recalls: config.topics.recalls(),
@@ -205,6 +180,8 @@ fn connect(config: &Config, options: &Options) -> Result<Arc<Calls>> {
     };
     let tenants = config.auth.keys().expect("the keys were checked at start");
     let connection = client::connection(config)?;
+    // Names the address and the section of the runbook where nothing answers.
+    connection.cluster_id(Duration::from_millis(config.kafka.connect_ms.min(10_000)))?;
     let has_login = connection.options.iter().any(|(name, _)| name == "sasl.password");
     if options.keys.is_some() && config.kafka.is_embedded() && !has_login {
         tracing::warn!(
@@ -223,7 +200,7 @@ fn profiles(config: &Config) -> Vec<String> {
     named.filter(|name| seen.insert(name.clone())).collect()
 }
 
-fn options(config: &Config) -> Options {
+pub fn options(config: &Config) -> Options {
     let gateway = &config.gateway;
     Options {
         listen: gateway.listen.clone(),

@@ -69,14 +69,19 @@ impl ImportCommand {
         };
         let rules = Rules::of(config);
         let mut reading = Lines::new(&rules);
+        // Standard input has no length.
+        let size = std::fs::metadata(&self.file).map_or(0, |file| file.len());
+        let mut place = Place { published: 0, read: 0, size };
         for line in self.lines()? {
             let line = line.map_err(|error| unreadable(&self.file, &error))?;
             if let Some(batch) = reading.line(&line) {
-                self.publish(&mut service, batch, &mut reading.report)?;
+                self.publish(&mut service, batch, &mut reading.report, &place)?;
+                place.published = place.read;
             }
+            place.read += line.len() as u64 + 1;
         }
         if let Some(batch) = reading.end() {
-            self.publish(&mut service, batch, &mut reading.report)?;
+            self.publish(&mut service, batch, &mut reading.report, &place)?;
         }
         let report = reading.report;
         self.print(&report, output);
@@ -97,6 +102,7 @@ impl ImportCommand {
         service: &mut Option<Memories>,
         mut batch: UserBatch,
         report: &mut Imported,
+        place: &Place,
     ) -> Result<()> {
         if batch.wishes.is_empty() {
             return Ok(());
@@ -107,7 +113,7 @@ impl ImportCommand {
         };
         report.there += batch.leave_out(&ids_there(service, &batch.key)?);
         let UserBatch { key, wishes, .. } = batch;
-        for together in wishes.chunks(TOGETHER) {
+        for (n, together) in wishes.chunks(TOGETHER).enumerate() {
             let events: Vec<Value> = together.iter().map(|wish| wish.event.clone()).collect();
             let within = Duration::from_secs_f32(self.timeout.max(0.1));
             let receipts = service.client.publish_all(&events, within)?;
@@ -115,7 +121,12 @@ impl ImportCommand {
                 report.note(wish, &receipt);
             }
             let done: u64 = report.outcomes.values().sum();
-            eprintln!("{key}: {done} memories published so far");
+            let share = (n * TOGETHER + together.len()) as f64 / wishes.len() as f64;
+            let read = match place.percent(share) {
+                None => String::new(),
+                Some(percent) => format!("{percent:>3.0} % of {}, ", self.file),
+            };
+            eprintln!("{read}{key}: {done} memories published so far");
         }
         Ok(())
     }
@@ -150,6 +161,22 @@ impl ImportCommand {
         if self.dry_run {
             println!("a dry run: nothing was published");
         }
+    }
+}
+
+/// How much of a file is published, in bytes: the lines of the users before, and those up to `read`, which
+/// are of the user whose memories are being published.
+struct Place {
+    published: u64,
+    read: u64,
+    size: u64,
+}
+
+impl Place {
+    /// The percentage of the file that is published with this share of the user's memories.
+    fn percent(&self, share: f64) -> Option<f64> {
+        let bytes = self.published as f64 + (self.read - self.published) as f64 * share;
+        (self.size > 0).then(|| (100.0 * bytes / self.size as f64).min(100.0))
     }
 }
 

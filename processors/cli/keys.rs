@@ -22,6 +22,9 @@ pub enum KeysCommand {
         /// read, write, forget, admin, with commas between
         #[arg(long, value_delimiter = ',', value_parser = right, default_value = "read,write")]
         rights: Vec<Right>,
+        /// Do nothing where the file has a key already, as after a restart of a container
+        #[arg(long)]
+        once: bool,
     },
     /// List the keys by their ids
     List,
@@ -42,7 +45,9 @@ impl KeysCommand {
         }
         let path = PathBuf::from(&config.gateway.keys);
         match self {
-            KeysCommand::New { tenant, user, rights } => {
+            KeysCommand::New { once: true, .. }
+                if path.exists() && !keys::read(&path)?.is_empty() => {}
+            KeysCommand::New { tenant, user, rights, once: _ } => {
                 let (key, shown) = keys::new(&path, &tenant, user.as_deref(), rights)?;
                 match output {
                     Output::Json => anstream::println!("{}", json!({"id": key.id, "key": shown})),

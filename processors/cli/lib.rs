@@ -3,27 +3,32 @@
 //! crate `lab`.
 
 mod backup;
+mod bring;
 mod compact;
 mod config;
+mod connect;
 mod dlq;
 mod duration;
 mod events;
 mod export;
 mod gateway;
 mod generation;
+mod help;
 mod import;
 mod keys;
+mod mcp;
 mod model;
 mod requests;
 mod restore;
 mod serve;
 mod tail;
 mod topics;
+mod unit;
 mod verify;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use client::show::{self, Output};
-use domain::fault::Result;
+use domain::fault::{Fault, Result, StopName};
 use lab::{bench, demo, eval, whatif};
 use service::config::{Config, Layers};
 use service::run;
@@ -34,7 +39,8 @@ use std::process::ExitCode;
 const EXAMPLES: &str = "\
 Examples:
   keepsake demo                                       all features, in a directory that is removed
-  keepsake serve --gateway                            keep memories on this machine, for MCP and HTTP
+  keepsake serve                                      keep memories on this machine
+  keepsake connect claude-code                        give Claude Code the memories
   keepsake serve --brokers localhost:9092             run against a Kafka cluster
   keepsake publish --user ada 'I moved to Lisbon'     publish one turn and print the decision
   keepsake recall --user ada 'Where do I live?'       print the memories and the prompt block
@@ -71,14 +77,61 @@ struct CommonArgs {
     json: bool,
 }
 
+impl CommonArgs {
+    /// Returns the arguments by which a process in any other directory has the same options. A directory
+    /// is always among them: other programs may have another HOME, or none.
+    fn repeated(&self, config: &Config) -> Vec<String> {
+        let mut arguments = Vec::new();
+        let mut give = |name: &str, value: String| arguments.extend([name.to_owned(), value]);
+        if let Some(file) = &self.config {
+            let file = std::path::absolute(file).unwrap_or_else(|_| file.clone());
+            give("--config", file.display().to_string());
+        }
+        match config.kafka.is_embedded() {
+            true => give("--data", config.data.dir.display().to_string()),
+            false => give("--brokers", config.kafka.bootstrap_servers.clone()),
+        }
+        for pair in &self.set {
+            give("--set", with_whole_path(pair));
+        }
+        arguments
+    }
+}
+
+/// Makes the path of an option absolute: `gateway.keys=keys.toml` means a file of this directory.
+fn with_whole_path(pair: &str) -> String {
+    let Some((name, value)) = pair.split_once('=') else { return pair.to_owned() };
+    let name = name.trim();
+    let is_path = match name {
+        "gateway.keys" | "data.dir" | "store.dir" | "kafka.token_file" | "embedder.library" => true,
+        // `hash` is no directory.
+        "embedder.model" => value != "hash",
+        "rerank.model" | "conflict.model" => true,
+        _ => {
+            name.ends_with("_file")
+                || name.ends_with(".location")
+                || name.starts_with("kafka.librdkafka_files.")
+        }
+    };
+    match std::path::absolute(value) {
+        Ok(path) if is_path && !value.is_empty() => format!("{name}={}", path.display()),
+        _ => pair.to_owned(),
+    }
+}
+
 #[derive(Subcommand)]
 enum Command {
-    /// Run the service; SIGTERM drains, leaves the group and exits 0
+    /// Keep memories: run the service, MCP, HTTP and the explorer; SIGTERM drains and exits 0
     Serve(serve::ServeCommand),
-    /// Serve MCP and HTTP for programs that do not speak Kafka
+    /// Serve MCP on standard input and output for one user, and start the service if none runs
+    Mcp(mcp::McpCommand),
+    /// Give Claude Code, Claude Desktop, Cursor, Codex or VS Code the memories, or take them back
+    Connect(connect::ConnectCommand),
+    /// Have this account's session run `keepsake serve`
+    #[command(subcommand)]
+    Service(unit::UnitCommand),
+    /// Serve MCP and HTTP for programs that do not speak Kafka, in a process of its own
     Gateway,
-    /// Serve MCP on standard input and output, for one user
-    Mcp(gateway::McpCommand),
     /// Make, list and revoke keys of the gateway
     #[command(subcommand)]
     Keys(keys::KeysCommand),
@@ -148,11 +201,26 @@ pub fn main() -> ExitCode {
     exit_quietly_on_a_closed_pipe();
     // Order matters: before the first file.
     run::keep_private();
-    // clap exits by itself: with 0 after --help and --version, with 2 on invalid arguments.
-    let typed = CommandLine::parse();
+    // `exit` ends with 0 after --help and --version, with 2 on invalid arguments.
+    let command = help::grouped(CommandLine::command());
+    let typed =
+        command.try_get_matches().and_then(|matches| CommandLine::from_arg_matches(&matches));
+    let typed = match typed {
+        Ok(typed) => typed,
+        Err(error) if error.use_stderr() && mcp::is_asked() => {
+            let fault = Fault::stop(StopName::ConfigInvalid, error.to_string());
+            return mcp::refuse(&fault).unwrap_or(ExitCode::from(2));
+        }
+        Err(error) => error.exit(),
+    };
     match run(typed) {
         Ok(code) => code,
         Err(fault) => {
+            if mcp::is_asked()
+                && let Ok(code) = mcp::refuse(&fault)
+            {
+                return code;
+            }
             anstream::eprintln!("{}error:{} {fault}", show::BAD, show::PLAIN);
             ExitCode::from(fault.exit_code())
         }
@@ -192,7 +260,9 @@ fn run(typed: CommandLine) -> Result<ExitCode> {
     match typed.command {
         Command::Serve(serve) => serve.run(&config),
         Command::Gateway => gateway::run(&config),
-        Command::Mcp(mcp) => mcp.run(&config),
+        Command::Mcp(mcp) => mcp.run(&config, typed.common.repeated(&config)),
+        Command::Connect(connect) => connect.run(&typed.common.repeated(&config), output),
+        Command::Service(service) => service.run(&config, &typed.common.repeated(&config), output),
         Command::Keys(keys) => keys.run(&config, output),
         Command::Demo(demo) => demo.run(&config, output, gateway::of_demo),
         Command::Publish(publish) => publish.run(&config, output),
@@ -267,10 +337,23 @@ fn log(config: &Config, command: &Command) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
+
+    #[test]
+    fn paths_of_options_are_made_whole_and_other_values_stay() {
+        let here = std::env::current_dir().expect("there is one");
+        for name in ["gateway.keys", "store.dir", "embedder.model", "llm.key_file"] {
+            let whole = format!("{name}={}", here.join("a b").display());
+            assert_eq!(with_whole_path(&format!("{name}=a b")), whole);
+            assert_eq!(with_whole_path(&whole), whole);
+        }
+        for other in ["embedder.model=hash", "gateway.keys=", "profile=keepsake", "recall.limit=3"]
+        {
+            assert_eq!(with_whole_path(other), other);
+        }
+    }
 
     #[test]
     fn the_commands_are_well_formed() {
-        CommandLine::command().debug_assert();
+        help::grouped(CommandLine::command()).debug_assert();
     }
 }

@@ -79,7 +79,9 @@ fn print_search(value: &Value) {
 fn print_memories(value: &Value) {
     let memories = value["memories"].as_array().map_or(&[][..], Vec::as_slice);
     if memories.is_empty() {
-        anstream::println!("no memory about that");
+        anstream::println!("nothing is known about that");
+    } else {
+        anstream::println!("{}", describe::memory_head());
     }
     let best = memories.iter().map(|memory| show::number(memory, "score")).fold(0.0, f64::max);
     for memory in memories {
@@ -134,6 +136,9 @@ impl ListCommand {
         ask(config, output, &self.user, &message, |value| {
             let memories = value["memories"].as_array().into_iter().flatten();
             let rows: Vec<Vec<String>> = memories.map(list_row).collect();
+            if rows.is_empty() {
+                return anstream::println!("no memories");
+            }
             anstream::print!("{}", show::table(&["id", "kind", "day", "content"], &rows));
             if let Some(after) = value["after"].as_str() {
                 anstream::println!("{}more: --after {after}{}", show::DIM, show::PLAIN);
@@ -239,11 +244,10 @@ impl StatsCommand {
                 anstream::print!("{}", tools::memory_stats(value, jiff::Timestamp::now()));
                 return;
             }
-            let mut value = value.clone();
-            for field in ["type", "status", "stale", "took_us", "applied_offset"] {
-                value.as_object_mut().map(|fields| fields.remove(field));
-            }
-            anstream::println!("{}", pretty(&value));
+            let rows = describe::stats(value);
+            let rows: Vec<Vec<String>> =
+                rows.into_iter().map(|(name, figures)| vec![name.to_owned(), figures]).collect();
+            anstream::print!("{}", show::table(&["of", "figures"], &rows));
         })
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! The offsets of the events topic are kept, because everything depends on them: the ids of memories,
 //! the place from which a shard reads on, which forwarded copies are known, and `min-offset`. A new
-//! events topic is therefore numbered: ticks fill it up to the applied offset, then follow the events
-//! that the shard had not applied, each at its old offset.
+//! events topic is therefore numbered: it begins behind the applied offset, which a cluster reaches by
+//! ticks, then follow the events that the shard had not applied, each at its old offset.
 //!
 //! 1. Check everything that can be checked without writing.
 //! 2. Publish the records of all shards, without their meta records. A service that starts now stops
@@ -48,8 +48,9 @@ so. All files are read and compared first; --dry-run ends there.
 The events topic is one of three:
   the same log    recognised by its last records. The service reads on behind the backup, so every \
 event since then is applied, forgets included.
-  a new one       gets the offsets of the old one: ticks up to the applied offset, which are deleted \
-again, then the events that the shards had not applied. A min-offset of before is honoured.
+  a new one       gets the offsets of the old one: a cluster by ticks up to the applied offset, which \
+are deleted again as they go; then the events that the shards had not applied. A min-offset of before is \
+honoured.
   a mirror        of other offsets, as of MirrorMaker 2: with --as-mirror TOPIC the events topic is new, \
 and the records of TOPIC behind the backup follow. A min-offset that the old cluster gave for one of \
 them is answered stale until as many events are here. An event that names a memory made behind the \
@@ -106,6 +107,8 @@ struct Restore<'a> {
 struct Restored {
     partition: i32,
     published: u64,
+    /// Records of the events topic that stand only for an offset.
+    ticks: u64,
     records: u64,
     memories: u64,
     digest: String,
@@ -163,11 +166,11 @@ impl RestoreCommand {
             return Ok(ExitCode::SUCCESS);
         }
         let published = restore.publish_records()?;
-        restore.number_events(&plan)?;
+        let ticks = restore.number_events(&plan)?;
         let mirrored = mirror.as_ref().map(|mirror| restore.append(mirror)).transpose()?;
         restore.check_group()?;
         restore.publish_metas()?;
-        let restored = restore.verified(&published, &plan)?;
+        let restored = restore.verified(&published, &ticks, &plan)?;
         match output {
             Output::Json => println!("{}", json_of(&restored, mirrored)),
             Output::Person => print(&restored, mirrored),
@@ -336,9 +339,16 @@ impl Restore<'_> {
     }
 
     /// Reads the topic again: it must amount to the backup.
-    fn verified(&self, published: &[u64], plan: &[EventsPlan]) -> Result<Vec<Restored>> {
+    fn verified(
+        &self,
+        published: &[u64],
+        ticks: &[u64],
+        plan: &[EventsPlan],
+    ) -> Result<Vec<Restored>> {
         let mut restored = Vec::new();
-        for ((shard, published), plan) in self.manifest.shards.iter().zip(published).zip(plan) {
+        let counts = published.iter().zip(ticks);
+        for ((shard, (published, ticks)), plan) in self.manifest.shards.iter().zip(counts).zip(plan)
+        {
             let found = self.found(shard.partition)?;
             if found.digest() != shard.digest()?
                 || found.proven() == Proven::Differs
@@ -353,6 +363,7 @@ impl Restore<'_> {
             restored.push(Restored {
                 partition: shard.partition,
                 published: *published,
+                ticks: *ticks,
                 records: found.digest().records,
                 memories: found.memories(),
                 digest: format!("{:032x}", found.digest().sum),
@@ -411,7 +422,8 @@ fn json_of(restored: &[Restored], mirrored: Option<u64>) -> Value {
     let shards: Vec<Value> = restored
         .iter()
         .map(|it| {
-            json!({"partition": it.partition, "published": it.published, "records": it.records,
+            json!({"partition": it.partition, "published": it.published, "ticks": it.ticks,
+                "records": it.records,
                 "memories": it.memories, "digest": it.digest, "applied_offset": it.applied,
                 "events": it.events})
         })

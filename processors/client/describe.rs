@@ -77,12 +77,50 @@ pub fn memory(memory: &Value, best: f64) -> String {
     });
     let relevance = memory["relevance"]
         .as_f64()
-        .map_or(String::new(), |share| format!("{:>3.0} % ", 100.0 * share));
+        .map_or(String::new(), |share| format!("{:>7.0} % ", 100.0 * share));
     format!(
         "{score}{relevance}{NAME}{:<11}{PLAIN} {DIM}{day}{PLAIN} {}{until}{end}",
         shown(memory, "kind"),
         shown(memory, "content")
     )
+}
+
+/// The head of the columns of [`memory`], for memories with a score.
+pub fn memory_head() -> String {
+    format!("{DIM}{:<10} {:<9} {:<11} {:<10} memory{PLAIN}", "score", "relevance", "kind", "day")
+}
+
+/// The figures of a `stats` reply, each with its name.
+pub fn stats(reply: &Value) -> Vec<(&'static str, String)> {
+    let memories = &reply["memories"];
+    if memories["total"] == 0 {
+        return vec![("memories", "none".to_owned()), ("decisions", counted(&reply["decisions"]))];
+    }
+    vec![
+        ("memories", format!("{}: {}", memories["total"], counted(&memories["by_state"]))),
+        ("kinds", counted(&memories["by_kind"])),
+        ("scopes", counted(&memories["by_scope"])),
+        ("importance", format!("{:.2} of 1 on average", number(reply, "importance_average"))),
+        ("oldest", text(reply, "oldest").get(..10).unwrap_or_default().to_owned()),
+        ("size", size(number(reply, "bytes"))),
+        ("decisions", counted(&reply["decisions"])),
+    ]
+}
+
+fn size(bytes: f64) -> String {
+    match bytes {
+        ..1e4 => format!("{bytes} bytes in the store"),
+        ..1e7 => format!("{:.0} kB in the store", bytes / 1e3),
+        _ => format!("{:.0} MB in the store", bytes / 1e6),
+    }
+}
+
+/// Formats an object of counts as `3 fact, 2 preference`.
+fn counted(counts: &Value) -> String {
+    let counts = counts.as_object().into_iter().flatten();
+    let counts = counts.filter(|(_, count)| **count != 0);
+    let counts: Vec<String> = counts.map(|(name, count)| format!("{count} {name}")).collect();
+    if counts.is_empty() { "none".to_owned() } else { counts.join(", ") }
 }
 
 /// Formats the `explain` of a memory: the terms of the sum as bars, largest first, then the
@@ -133,6 +171,36 @@ fn present<'n>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_number_of_a_recalled_memory_stands_under_its_name() {
+        let recalled = serde_json::json!({"score": 0.6, "relevance": 0.42, "kind": "fact",
+            "created_at": "2026-11-27T10:00:00Z", "content": "I like tea."});
+        let plain = |styled: &str| anstream::adapter::strip_str(styled).to_string();
+        assert_eq!(
+            [plain(&memory_head()), plain(&memory(&recalled, 0.6))],
+            [
+                "score      relevance kind        day        memory",
+                "█████ 0.60      42 % fact        2026-11-27 I like tea.",
+            ]
+        );
+    }
+
+    #[test]
+    fn figures_have_names_and_no_json() {
+        let reply = serde_json::json!({
+            "memories": {"total": 3, "by_state": {"active": 2, "archived": 1}, "by_kind": {"fact": 3},
+                "by_scope": {"user": 3}},
+            "importance_average": 0.512, "oldest": "2026-11-27T10:00:00Z", "bytes": 2048,
+            "decisions": {"kept": 3, "dropped": 1},
+        });
+        let rows = stats(&reply);
+        assert_eq!(rows[0], ("memories", "3: 2 active, 1 archived".to_owned()));
+        assert_eq!(rows[5], ("size", "2048 bytes in the store".to_owned()));
+        assert!(rows.iter().all(|(_, figures)| !figures.contains(['{', '"'])), "{rows:?}");
+        let nobody = serde_json::json!({"memories": {"total": 0}, "decisions": {}});
+        assert_eq!(stats(&nobody)[0], ("memories", "none".to_owned()));
+    }
 
     #[test]
     fn the_terms_of_a_score_are_bars_followed_by_the_multipliers() {

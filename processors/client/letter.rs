@@ -18,7 +18,8 @@ const CONNECT: &str = "__connect.errors.";
 const SPRING: &str = "kafka_dlt-";
 /// Headers of a forwarded record. They are removed when a dead letter is sent again, because a
 /// shard skips a forwarded record that was applied before.
-const FORWARDED: [&str; 4] = ["keepsake-origin", "keepsake-via", "keepsake-hops", MARK];
+const FORWARDED: [&str; 5] =
+    ["keepsake-origin", "keepsake-via", "keepsake-hops", "keepsake-own", MARK];
 /// Header of a change of a tenant's memories on its way between partitions.
 const TENANT: &str = "keepsake-tenant";
 

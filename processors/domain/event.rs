@@ -269,6 +269,10 @@ pub struct Rest {
     pub memories: Vec<MemoryId>,
     /// Memories that follow in later events.
     pub left: usize,
+    /// The `forget` was of everything.
+    pub is_of_everything: bool,
+    /// Sessions whose context windows are cleared.
+    pub sessions: Vec<String>,
 }
 
 /// Feedback of a client about memories; `Returned` is written by Keepsake after a recall.

@@ -177,6 +177,11 @@ impl Segments {
         self.next
     }
 
+    /// True if no record was ever written.
+    pub fn is_new(&self) -> bool {
+        self.next == self.start && self.list.is_empty()
+    }
+
     pub fn bytes(&self) -> u64 {
         self.list.iter().map(|segment| segment.bytes).sum()
     }
@@ -237,8 +242,12 @@ impl Segments {
         Ok(())
     }
 
-    /// Moves the beginning. Returns the files of segments that lie before it.
+    /// Moves the beginning, of a log that was never written behind its end too. Returns the files of
+    /// segments that lie before it.
     pub fn begin_at(&mut self, start: i64) -> Vec<PathBuf> {
+        if self.is_new() {
+            self.next = self.next.max(start);
+        }
         self.start = self.start.max(start.min(self.next));
         let gone =
             self.list.iter().filter(|segment| segment.next <= self.start && segment.is_sealed);

@@ -161,9 +161,11 @@ impl State {
                 self.append(files, number, (*topic, *partition), batch, *at_ms)?;
             }
             Change::RecordsDeleted { topic, partition, start } => {
-                let found = self.partition_mut(*topic, *partition);
-                let gone = found.map(|partition| partition.begin_at(*start));
-                self.doomed.extend(gone.unwrap_or_default());
+                let Some(found) = self.partition_mut(*topic, *partition) else { return Ok(()) };
+                let gone = found.begin_at(*start);
+                let next = found.log.next();
+                self.doomed.extend(gone);
+                self.unsynced.push_back((number, *topic, *partition, next));
             }
             Change::OffsetsCommitted { group, offsets, producer_id } => {
                 let group = self.groups.entry((*group).to_owned()).or_default();

@@ -1,5 +1,5 @@
-//! Hands out places by key, by tenant and in all: for calls that wait, bytes of answers, look-ups,
-//! streams, and connections of one address.
+//! Hands out places by key, by tenant and in all: for calls that wait, bytes of bodies and of answers,
+//! look-ups, streams, and connections of one address.
 //!
 //! A key may hold as much as is still free, and a tenant three times as much (dynamic thresholds,
 //! [Choudhury and Hahne 1998](https://doi.org/10.1109/90.664262)): a key alone gets half, two greedy
@@ -22,8 +22,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
+/// Bytes of all bodies that are read or worked on: a key alone has 28 of a megabyte, or three imports.
+/// More if the largest body is larger.
+const BODY_BYTES: usize = 64 << 20;
 /// Bytes of all answers that callers have not taken yet. A key alone has 28 MB: 28 pages of a list.
 const ANSWER_BYTES: usize = 64 << 20;
+/// Bytes of a long answer: a page of `list` ends there.
+const PAGE_BYTES: usize = 1 << 20;
 /// Callers that may wait for a reading of the memories topic: a key alone 14. One reading answers all.
 const LOOKUPS: usize = 32;
 /// The part of each budget that is for keys with the right `admin`: one of so many.
@@ -59,7 +64,9 @@ struct Used {
 /// A part of a budget, given back when dropped.
 pub struct Place {
     budget: Arc<Budget>,
-    holders: Vec<Holder>,
+    /// The holders, and how many times what is free each may hold.
+    shares: Vec<(Holder, usize)>,
+    is_admin: bool,
     amount: usize,
 }
 
@@ -71,12 +78,38 @@ impl Budget {
     /// Takes a part for a call, or refuses with the name of the budget. Callers without keys are one
     /// program's, so these have it all.
     pub fn take(self: &Arc<Self>, caller: &Caller, amount: usize) -> Result<Place> {
-        let shares: &[(Holder, usize)] = match caller.key.as_str() {
-            "" => &[],
-            key => &[(Holder::Key(key.to_owned()), 1), (Holder::Tenant(caller.tenant.clone()), 3)],
+        let shares = match caller.key.as_str() {
+            "" => vec![],
+            key => {
+                vec![(Holder::Key(key.to_owned()), 1), (Holder::Tenant(caller.tenant.clone()), 3)]
+            }
         };
-        let place = self.take_as(shares, caller.may(Right::Admin).is_ok(), amount);
-        place.map_err(|holder| {
+        let is_admin = caller.may(Right::Admin).is_ok();
+        let mut place = Place { budget: self.clone(), shares, is_admin, amount: 0 };
+        place.grow(amount)?;
+        Ok(place)
+    }
+
+    /// Refuses a caller whose key holds so much that so much more would find no room: the work for the
+    /// answer would be for nothing. A key that holds nothing passes, since its answers may be short.
+    fn check_room(self: &Arc<Self>, caller: &Caller, amount: usize) -> Result<()> {
+        let holder = Holder::Key(caller.key.clone());
+        let holds = self.used.lock().by.contains_key(&holder);
+        if holds { self.take(caller, amount).map(drop) } else { Ok(()) }
+    }
+
+    /// Takes one place for an address, which may hold so many times what is free.
+    pub fn take_for(self: &Arc<Self>, peer: IpAddr, times: usize) -> Option<Place> {
+        let shares = vec![(Holder::Peer(peer), times)];
+        let mut place = Place { budget: self.clone(), shares, is_admin: true, amount: 0 };
+        place.extend(1).is_ok().then_some(place)
+    }
+}
+
+impl Place {
+    /// Takes more, or refuses and keeps what there is.
+    pub fn grow(&mut self, by: usize) -> Result<()> {
+        self.extend(by).map_err(|holder| {
             let whose = match holder {
                 Some(Holder::Key(_)) => "this key holds",
                 Some(Holder::Tenant(_)) => "the keys of this tenant hold",
@@ -84,37 +117,32 @@ impl Budget {
             };
             Refusal::overloaded(format!(
                 "{whose} as many {} as there is room for: finish some, then try again",
-                self.name
+                self.budget.name
             ))
         })
     }
 
-    /// Takes a part for holders, each of which may hold so many times what is free; otherwise returns
-    /// whose share is used up, or `None` if there is no more for anybody.
-    pub fn take_as(
-        self: &Arc<Self>,
-        shares: &[(Holder, usize)],
-        is_admin: bool,
-        amount: usize,
-    ) -> std::result::Result<Place, Option<Holder>> {
-        let mut used = self.used.lock();
-        let reserved = if is_admin { 0 } else { self.all / RESERVED };
-        let free = self.all.saturating_sub(used.all + reserved);
-        if amount > free {
+    /// Takes more; otherwise returns whose share is used up, or `None` if there is no more for anybody.
+    fn extend(&mut self, by: usize) -> std::result::Result<(), Option<Holder>> {
+        let Budget { all, used, .. } = &*self.budget;
+        let mut used = used.lock();
+        let reserved = if self.is_admin { 0 } else { all / RESERVED };
+        let free = all.saturating_sub(used.all + reserved);
+        if by > free {
             return Err(None);
         }
-        for (holder, times) in shares {
+        for (holder, times) in &self.shares {
             let held = used.by.get(holder).copied().unwrap_or_default();
-            if held + amount > free * times {
+            if held + by > free * times {
                 return Err(Some(holder.clone()));
             }
         }
-        used.all += amount;
-        let holders: Vec<Holder> = shares.iter().map(|(holder, _)| holder.clone()).collect();
-        for holder in &holders {
-            *used.by.entry(holder.clone()).or_default() += amount;
+        used.all += by;
+        for (holder, _) in &self.shares {
+            *used.by.entry(holder.clone()).or_default() += by;
         }
-        Ok(Place { budget: self.clone(), holders, amount })
+        self.amount += by;
+        Ok(())
     }
 }
 
@@ -122,7 +150,7 @@ impl Drop for Place {
     fn drop(&mut self) {
         let mut used = self.budget.used.lock();
         used.all -= self.amount;
-        for holder in &self.holders {
+        for (holder, _) in &self.shares {
             if let Some(held) = used.by.get_mut(holder) {
                 *held -= self.amount;
                 if *held == 0 {
@@ -137,6 +165,7 @@ impl Drop for Place {
 pub struct Budgets {
     /// Calls that have no answer yet.
     pub calls: Arc<Budget>,
+    pub bodies: Arc<Budget>,
     pub answers: Arc<Budget>,
     pub streams: Arc<Budget>,
     pub lookups: Arc<Budget>,
@@ -145,8 +174,11 @@ pub struct Budgets {
 
 impl Budgets {
     pub fn new(options: &Options) -> Budgets {
+        let largest = options.body_bytes_max.max(options.import_bytes_max);
+        let body_bytes = BODY_BYTES.max(8 * largest);
         Budgets {
             calls: Budget::new("calls (gateway.in_flight_max)", options.in_flight_max),
+            bodies: Budget::new("bytes of bodies", body_bytes),
             answers: Budget::new("bytes of answers that were not read", ANSWER_BYTES),
             streams: Budget::new("streams (gateway.streams_max)", options.streams_max),
             lookups: Budget::new("look-ups in the memories topic", LOOKUPS),
@@ -172,7 +204,8 @@ impl Refusals {
                 "calls of this key were refused again and again, so it is slowed to \
                  {REFUSALS_PER_SECOND} refusals a second: correct them first"
             );
-            return Err(Refusal::overloaded(what));
+            let seconds = (1.0 - *tokens) / REFUSALS_PER_SECOND;
+            return Err(Refusal::overloaded(what).after(seconds));
         }
         if is_full {
             left.remove(key);
@@ -193,13 +226,21 @@ impl Refusals {
 }
 
 /// Answers a call within the budgets of its caller; pages without a key have none. An answer that is a
-/// stream of its own has a place among the streams.
+/// stream of its own has a place among the streams. A call that only reads is not carried out while its
+/// key leaves earlier answers unread.
 pub async fn answered(
     budgets: &Budgets,
     caller: Option<&Caller>,
+    only_reads: bool,
     answer: impl Future<Output = Response>,
 ) -> Response {
-    let _place = match caller.map(|caller| budgets.calls.take(caller, 1)).transpose() {
+    let place = caller.map(|caller| {
+        if only_reads {
+            budgets.answers.check_room(caller, PAGE_BYTES)?;
+        }
+        budgets.calls.take(caller, 1)
+    });
+    let _place = match place.transpose() {
         Ok(place) => place,
         Err(refusal) => return refusal.into_response(),
     };
@@ -288,6 +329,31 @@ mod tests {
     }
 
     #[test]
+    fn a_place_grows_within_the_share_of_its_key_and_gives_all_back() {
+        let budget = Budget::new("bytes", 80);
+        let place = |key| budget.take(&caller(key, "acme", &[Right::Read]), 0).expect("nothing");
+        let [mut first, mut second, mut other] = ["a", "a", "b"].map(place);
+        first.grow(30).expect("free");
+        let refused = second.grow(11).expect_err("more than is free");
+        assert!(refused.message.contains("this key holds"), "{}", refused.message);
+        second.grow(5).expect("within the share");
+        other.grow(17).expect("of another key");
+        drop((first, second, other));
+        assert!(budget.used.lock().all == 0 && budget.used.lock().by.is_empty());
+    }
+
+    #[test]
+    fn a_key_that_leaves_its_answers_unread_is_refused_before_the_work() {
+        let budget = Budget::new("bytes", 80);
+        let [slow, quick] = ["a", "b"].map(|key| caller(key, "acme", &[Right::Read]));
+        let unread = budget.take(&slow, 30).expect("free");
+        assert!(budget.check_room(&slow, 11).is_err() && budget.check_room(&slow, 5).is_ok());
+        assert!(budget.check_room(&quick, 1000).is_ok(), "its answer may be short");
+        drop(unread);
+        assert!(budget.check_room(&slow, 11).is_ok());
+    }
+
+    #[test]
     fn callers_without_keys_have_it_all_and_few_places_are_not_halved_to_none() {
         let budget = Budget::new("places", 80);
         assert_eq!(all_of(&budget, &Caller::local("acme")).len(), 80);
@@ -315,6 +381,10 @@ mod tests {
             refused
         });
         assert_eq!(why.expect("slowed").status, StatusCode::TOO_MANY_REQUESTS);
+        // Calls that were on their way are counted, too: three seconds' worth.
+        (0..30).for_each(|_| refusals.count("eve", StatusCode::BAD_REQUEST));
+        let seconds = refusals.check("eve").expect_err("slowed").retry_after;
+        assert!((3..=4).contains(&seconds.unwrap_or_default()), "{seconds:?}");
         assert!(refusals.check("ada").is_ok() && refusals.check("").is_ok());
     }
 }

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, oneshot};
 use uuid::Uuid;
@@ -75,6 +75,8 @@ pub struct Calls {
     /// includes that event, whichever process gives the answer.
     written: Mutex<LruCache<UserKey, i64>>,
     stopping: AtomicBool,
+    /// Calls since the start.
+    made: AtomicU64,
     /// Calls that have had no reply since the last one that came.
     unanswered: AtomicUsize,
     alive: Mutex<Instant>,
@@ -114,6 +116,7 @@ impl Calls {
             tenants,
             written: Mutex::new(LruCache::new(remembered)),
             stopping: AtomicBool::new(false),
+            made: AtomicU64::new(0),
             unanswered: AtomicUsize::new(0),
             alive: Mutex::new(Instant::now()),
         });
@@ -131,6 +134,11 @@ impl Calls {
 
     pub fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)
+    }
+
+    /// Calls since the start, without the probes of readiness.
+    pub fn made(&self) -> u64 {
+        self.made.load(Ordering::Relaxed)
     }
 
     pub fn reply_within(&self) -> Duration {
@@ -194,6 +202,7 @@ impl Calls {
         message: Value,
         header: Option<(String, Vec<u8>)>,
     ) -> Result<Value> {
+        self.made.fetch_add(1, Ordering::Relaxed);
         let reply = self.exchanged(topic, user, message, header, self.reply_within).await?;
         reply.ok_or_else(|| {
             self.unanswered.fetch_add(1, Ordering::Relaxed);
@@ -231,6 +240,8 @@ impl Calls {
         self.waiting.lock().insert(correlation, sender);
         let _forgets = Forgets { waiting: &self.waiting, correlation };
         self.producer.lock().send(&record).map_err(not_written)?;
+        // The message as a value may be ten times as long as its text, and the wait is long.
+        drop((message, record));
         let Ok(Ok(reply)) = tokio::time::timeout(within, reply).await else { return Ok(None) };
         let bytes = reply.map_err(not_written)?;
         let value: Value = serde_json::from_slice(&bytes).map_err(|e| {

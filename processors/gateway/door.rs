@@ -2,8 +2,7 @@
 //! and speed of the body, in this order. An admitted request has a [`Route`], a [`Caller`] and a whole
 //! body.
 
-use crate::bodies::{Bodies, Held};
-use crate::budget::{self, Budgets};
+use crate::budget::{self, Budgets, Place};
 use crate::calls::{Calls, TRACE, TRACEPARENT};
 use crate::hidden::Hidden;
 use crate::import::Imports;
@@ -11,26 +10,28 @@ use crate::keys::{Caller, Keys, Right};
 use crate::letters::LetterCount;
 use crate::owners::Owners;
 use crate::refusal::{Refusal, Result};
-use crate::routes::{self, Needs, Route};
+use crate::routes::{self, Answer, Needs, Route};
 use crate::serve::IsShort;
 use crate::streams::Decisions;
 use crate::users::Users;
-use crate::{Options, mcp, own};
-use axum::Router;
-use axum::body::{Body, to_bytes};
+use crate::{Options, bodies, mcp, own};
+use axum::body::{Body, Bytes, HttpBody, to_bytes};
 use axum::extract::{DefaultBodyLimit, MatchedPath, Path, Request, State};
+use axum::http::response::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
+use axum::{Json, Router};
 use domain::{UserKey, fault};
 use parking_lot::Mutex;
 use prometheus::{HistogramVec, IntCounterVec, Registry};
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use serde_json::json;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 const USER: &str = "x-keepsake-user";
@@ -43,7 +44,13 @@ const PRIVATE: [(&str, &str); 3] = [
     ("x-content-type-options", "nosniff"),
     ("cross-origin-resource-policy", "same-origin"),
 ];
+/// What probes ask for: answered on a short place as well.
+const PROBES: [&str; 4] = ["/livez", "/readyz", "/health", "/ready"];
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
+/// Pause before a key that is refused again and again gets its next refusal.
+const SLOWED: Duration = Duration::from_millis(100);
+/// The longest answer over MCP that may be a refusal.
+const REFUSAL_BYTES: u64 = 16 << 10;
 type Mcp = StreamableHttpService<mcp::Server, NeverSessionManager>;
 
 pub struct Gateway {
@@ -57,8 +64,6 @@ pub struct Gateway {
     mcp: Mcp,
     /// Requests that each key may still send, and when that was so.
     left: Mutex<HashMap<String, (f64, Instant)>>,
-    /// The bytes of all bodies at once.
-    bodies: Arc<Bodies>,
     pub imports: Imports,
     pub decisions: Decisions,
     pub hidden: Arc<Hidden>,
@@ -75,6 +80,7 @@ impl Gateway {
         calls: Arc<Calls>,
         options: &Options,
         address: SocketAddr,
+        keys: Option<Keys>,
     ) -> fault::Result<Arc<Gateway>> {
         let about = |e: prometheus::Error| fault::Fault::retry(format!("make a metric: {e}"));
         let registry = Registry::new();
@@ -103,10 +109,9 @@ impl Gateway {
             owners: Arc::new(Owners::new(options.remembered_max, budgets.lookups.clone())),
             registry,
             is_local: address.ip().is_loopback(),
-            keys: options.keys.as_deref().map(Keys::open).transpose()?,
+            keys,
             mcp: Mcp::new(move || Ok(server.clone()), Arc::default(), config),
             left: Mutex::default(),
-            bodies: Bodies::new(options),
             imports: Imports::default(),
             decisions: Decisions::default(),
             hidden: Arc::default(),
@@ -208,7 +213,6 @@ impl Gateway {
     /// Takes one of the requests of a key, which come back with time. A second's worth may come at
     /// once.
     fn take_turn(&self, key: &str) -> Result<()> {
-        self.budgets.refusals.check(key)?;
         let rate = self.options.requests_per_second;
         if rate == 0.0 {
             return Ok(());
@@ -219,9 +223,9 @@ impl Gateway {
         *tokens = (*tokens + now.duration_since(*at).as_secs_f64() * rate).min(rate.max(1.0));
         *at = now;
         if *tokens < 1.0 {
-            return Err(Refusal::overloaded(
-                "this key sends more than gateway.requests_per_second: send fewer, or raise it",
-            ));
+            let what =
+                "this key sends more than gateway.requests_per_second: send fewer, or raise it";
+            return Err(Refusal::overloaded(what).after((1.0 - *tokens) / rate));
         }
         *tokens -= 1.0;
         Ok(())
@@ -234,7 +238,7 @@ impl Gateway {
         parts.extensions.insert(route);
         let is_open = route.needs == Needs::Nothing;
         let is_short = parts.extensions.get::<IsShort>().is_some();
-        let is_probe = ["/livez", "/readyz"].contains(&parts.uri.path());
+        let is_probe = PROBES.contains(&parts.uri.path());
         if is_short && !is_probe && (self.keys.is_none() || is_open) {
             return Err(no_connection());
         }
@@ -247,6 +251,11 @@ impl Gateway {
         if is_short {
             caller.may(Right::Admin).map_err(|_| no_connection())?;
         }
+        if let Err(refusal) = self.budgets.refusals.check(&caller.key) {
+            // A caller that repeats at once would keep the gateway busy with refusals.
+            tokio::time::sleep(SLOWED).await;
+            return Err(refusal);
+        }
         self.take_turn(&caller.key)?;
         let entitled = async {
             if let Some(right) = route.right(caller.user.is_some()) {
@@ -256,23 +265,25 @@ impl Gateway {
             match route.body_bytes_max(&self.options) {
                 0 => Ok((Body::empty(), None)),
                 max => {
-                    let (bytes, share) = self.bodies.read(&caller.key, body, max).await?;
-                    Ok((Body::from(bytes), Some(share)))
+                    let mut place = self.budgets.bodies.take(&caller, 0)?;
+                    let within = self.options.body_within;
+                    let bytes = bodies::read(&mut place, body, max, within).await?;
+                    Ok((Body::from(bytes), Some(place)))
                 }
             }
         };
-        let (body, share) = entitled.await.inspect_err(|refusal: &Refusal| {
+        let (body, place) = entitled.await.inspect_err(|refusal: &Refusal| {
             self.budgets.refusals.count(&caller.key, refusal.status);
         })?;
         parts.extensions.insert(caller);
-        Ok(Admitted { request: Request::from_parts(parts, body), _body: share })
+        Ok(Admitted { request: Request::from_parts(parts, body), _body: place })
     }
 }
 
 /// A request with its whole body, which counts in the budget until the answer is made.
 struct Admitted {
     request: Request,
-    _body: Option<Held>,
+    _body: Option<Place>,
 }
 
 /// Refuses calls that a page of another site makes a browser send: a GET has no `Origin`.
@@ -312,7 +323,7 @@ fn check_path(path: &str) -> Result<()> {
 /// All paths behind the door.
 pub fn app(gateway: Arc<Gateway>) -> Router {
     routes::router()
-        .fallback(async || Refusal::not_found("no such path: GET /openapi.json names them"))
+        .fallback(async || Refusal::not_found("no such path: GET /docs lists all calls"))
         .method_not_allowed_fallback(async || {
             let status = StatusCode::METHOD_NOT_ALLOWED;
             Refusal::new(status, "method_refused", "this path takes other methods")
@@ -341,7 +352,8 @@ async fn enter(State(gateway): State<Arc<Gateway>>, request: Request, next: Next
         Ok(Admitted { request, _body }) => {
             let caller = request.extensions().get::<Caller>().cloned();
             let answer = async { named(next.run(request).await, door).await };
-            let answer = budget::answered(&gateway.budgets, caller.as_ref(), answer);
+            let only_reads = route.answer == Answer::Found;
+            let answer = budget::answered(&gateway.budgets, caller.as_ref(), only_reads, answer);
             TRACE.scope(trace, answer).await
         }
         Err(refusal) => refusal.into_response(),
@@ -364,11 +376,28 @@ async fn named(response: Response, door: &str) -> Response {
     let status = response.status();
     let kind = response.headers().get(header::CONTENT_TYPE);
     let is_text = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/plain"));
-    if door == "mcp" || door == "pages" || !status.is_client_error() || !is_text {
+    // The library of MCP names no type.
+    if door == "pages" || !status.is_client_error() || !(is_text || door == "mcp") {
         return response;
     }
-    let text = to_bytes(response.into_body(), 64 * 1024).await.unwrap_or_default();
+    let (parts, body) = response.into_parts();
+    let text = to_bytes(body, 64 * 1024).await.unwrap_or_default();
+    if door == "mcp" {
+        return of_mcp(parts, text);
+    }
     Refusal::of_framework(status, &String::from_utf8_lossy(&text)).into_response()
+}
+
+/// Answers a body that is no message as [JSON-RPC](https://www.jsonrpc.org/specification#error_object)
+/// asks for. What else the library of MCP refuses, such as a wrong `Accept` header, it explains well.
+fn of_mcp(parts: Parts, text: Bytes) -> Response {
+    if !text.starts_with(b"fail to deserialize") {
+        return Response::from_parts(parts, Body::from(text));
+    }
+    let message = "the body is no message of JSON-RPC 2.0";
+    let error =
+        json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32700, "message": message}});
+    (StatusCode::BAD_REQUEST, Json(error)).into_response()
 }
 
 pub async fn mcp_by_header(State(gateway): State<Arc<Gateway>>, request: Request) -> Response {
@@ -388,14 +417,22 @@ pub async fn mcp_by_path(
 async fn mcp_of(gateway: Arc<Gateway>, user: Option<String>, mut request: Request) -> Response {
     let caller = request.extensions().get::<Caller>().cloned();
     let caller = caller.unwrap_or_else(|| Caller::local(&gateway.options.tenant));
+    let key = caller.key.clone();
     match caller.user(user.as_deref()) {
-        Ok(user) => {
-            let refusals = gateway.budgets.refusals.clone();
-            request.extensions_mut().insert(mcp::Bound { caller, user, refusals })
-        }
+        Ok(user) => request.extensions_mut().insert(mcp::Bound { caller, user }),
         Err(refusal) => return refusal.into_response(),
     };
-    gateway.mcp.handle(request).await.into_response()
+    let response = gateway.mcp.handle(request).await.into_response();
+    if response.body().size_hint().exact().is_none_or(|bytes| bytes > REFUSAL_BYTES) {
+        return response;
+    }
+    // HTTP answers 200 to what MCP refuses.
+    let (parts, body) = response.into_parts();
+    let answer = to_bytes(body, REFUSAL_BYTES as usize).await.unwrap_or_default();
+    if let Some(status) = mcp::refused(&answer) {
+        gateway.budgets.refusals.count(&key, status);
+    }
+    Response::from_parts(parts, answer.into())
 }
 
 #[cfg(test)]

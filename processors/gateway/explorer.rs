@@ -75,10 +75,11 @@ pub async fn below(Path(path): Path<String>, headers: HeaderMap) -> Response {
 }
 
 fn file(path: &str, asked: &HeaderMap) -> Response {
-    let mut response = match found(path, asked) {
-        Ok(response) => response,
-        Err(refusal) => refusal.into_response(),
-    };
+    guarded(found(path, asked).unwrap_or_else(Refusal::into_response))
+}
+
+/// Adds the headers that keep a page from foreign scripts and frames.
+pub fn guarded(mut response: Response) -> Response {
     for (name, value) in HEADERS {
         response.headers_mut().insert(name, HeaderValue::from_static(value));
     }

@@ -56,14 +56,18 @@ pub async fn import(
         if batch.wishes.is_empty() && batch.superseded + batch.summaries == 0 {
             continue;
         }
-        let there = batch.leave_out(&ids_there(&gateway.calls, &batch.key).await?);
+        // A revoked key reads nothing more, and `publish` refuses its lines.
+        let there = match gateway.still_admits(&caller) {
+            true => batch.leave_out(&ids_there(&gateway.calls, &batch.key).await?),
+            false => 0,
+        };
         report.there += there;
         users.push(json!({"user": batch.key.user(), "new": batch.wishes.len(), "there": there,
             "superseded": batch.superseded, "summaries": batch.summaries}));
         if preview {
             report.would_publish(batch.wishes.len());
         } else {
-            publish(&gateway.calls, &caller, batch, &mut report).await;
+            publish(&gateway, &caller, batch, &mut report).await;
         }
     }
     let mut reply = report.json();
@@ -160,14 +164,18 @@ async fn ids_there(calls: &Arc<Calls>, user: &UserKey) -> Result<BTreeSet<String
     }
 }
 
-/// Publishes the memories of one user. One that fails is a refused line, and the others go on.
-async fn publish(calls: &Arc<Calls>, caller: &Caller, batch: UserBatch, report: &mut Imported) {
+/// Publishes the memories of one user. One that fails is a refused line, and the others go on while the
+/// key is there.
+async fn publish(gateway: &Gateway, caller: &Caller, batch: UserBatch, report: &mut Imported) {
     let UserBatch { key, wishes, .. } = batch;
-    let by = &By { calls, caller, user: &key, key: None };
+    let by = &By { calls: &gateway.calls, caller, user: &key, key: None };
     // The first poll of each call sends its event, so the events are sent in their order.
     let mut receipts = stream::iter(wishes)
         .map(|wish| async {
-            let receipt = by.publish(wish.event.clone()).await;
+            let receipt = match gateway.still_admits(caller) {
+                true => by.publish(wish.event.clone()).await,
+                false => Err(Refusal::forbidden("the key of this import was revoked")),
+            };
             (wish, receipt.unwrap_or_else(|refusal| refusal.body()))
         })
         .buffered(TOGETHER);

@@ -10,7 +10,7 @@ use domain::{SenderLimits, UserKey};
 use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 use subtle::ConstantTimeEq;
@@ -132,8 +132,15 @@ impl Caller {
 }
 
 pub fn read(path: &Path) -> fault::Result<Vec<Key>> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|e| wrong(format!("cannot read the keys in {}: {e}", path.display())))?;
+    let text = std::fs::read_to_string(path).map_err(|e| {
+        let make = match e.kind() {
+            ErrorKind::NotFound => {
+                format!("; make one with `keepsake keys new --set gateway.keys={}`", path.display())
+            }
+            _ => String::new(),
+        };
+        wrong(format!("gateway.keys: cannot read the keys in {}: {e}{make}", path.display()))
+    })?;
     let file: File = toml::from_str(&text)
         .map_err(|e| wrong(format!("{} is no file of keys: {e}", path.display())))?;
     Ok(file.key)

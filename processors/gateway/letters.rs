@@ -86,9 +86,15 @@ impl Visible {
     }
 }
 
-/// The original places of the newest letters: topic and partition, if Keepsake wrote the letter.
+/// Whose a letter is and where it came from: topic and partition, if Keepsake wrote the letter.
+pub struct Origin {
+    pub tenant: Option<String>,
+    pub place: Option<(String, i64)>,
+}
+
+/// The origins of the newest letters.
 pub struct Origins {
-    pub letters: Vec<Option<(String, i64)>>,
+    pub letters: Vec<Origin>,
     /// There are no older letters.
     pub is_complete: bool,
 }
@@ -98,7 +104,7 @@ pub struct Origins {
 pub struct LetterCount(tokio::sync::Mutex<Option<(Instant, Arc<Origins>)>>);
 
 impl LetterCount {
-    /// Counts the newest letters, at most once in [`COUNTED_FOR`], and keeps nothing but their places.
+    /// Counts the newest letters, at most once in [`COUNTED_FOR`], and keeps nothing but their origins.
     pub async fn origins(&self, calls: &Arc<Calls>, read_max: usize) -> Result<Arc<Origins>> {
         let mut last = self.0.lock().await;
         if let Some((at, origins)) = &*last
@@ -130,7 +136,8 @@ fn counted(calls: &Calls, read_max: usize) -> fault::Result<Origins> {
             is_complete = false;
             return Err(Fault::retry("counted enough"));
         }
-        letters.push(DeadLetter(record).origin());
+        let letter = DeadLetter(record);
+        letters.push(Origin { tenant: tenant_of(&letter.0), place: letter.origin() });
         Ok(())
     });
     if is_complete || letters.is_empty() {

@@ -2,13 +2,14 @@
 //! requests like any other client, and holds no state that a restart would lose.
 //!
 //! `calls.rs` is the Kafka client, `door.rs` admits or refuses an HTTP request, `mem0.rs`, `hosted.rs`,
-//! `own.rs`, `streams.rs` and `mcp.rs` translate, `explorer.rs` has the web pages, `budget.rs` hands out
+//! `own.rs`, `streams.rs` and `mcp.rs` translate, `explorer.rs` and `docs.rs` have the web pages, `budget.rs` hands out
 //! places, `serve.rs` listens. No module here opens a shard or applies a policy.
 
 mod backwards;
 mod bodies;
-pub mod budget;
+mod budget;
 pub mod calls;
+mod docs;
 mod door;
 mod entities;
 mod explorer;
@@ -27,6 +28,7 @@ mod own;
 mod owners;
 mod pages;
 mod past;
+mod plain;
 mod refusal;
 pub mod routes;
 pub mod serve;

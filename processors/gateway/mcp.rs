@@ -1,9 +1,10 @@
 //! The Model Context Protocol, over streamable HTTP and over stdio: the tools of `tools.rs`, each
-//! memory as a resource, and a prompt that holds the block of a recall.
+//! memory as a resource, and a prompt that holds the block of a recall. A result is text for the model
+//! and, beside it, the numbers as structured content.
 
-use crate::budget::Refusals;
 use crate::calls::Calls;
 use crate::keys::{Caller, Right};
+use crate::plain;
 use crate::refusal::{self, Refusal};
 use crate::tools::{By, TOOLS, Tool, of};
 use axum::http::StatusCode;
@@ -14,7 +15,6 @@ use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
 use serde_json::{Value, json};
 use std::sync::Arc;
-use tokio::sync::OnceCell;
 
 const MEMORY: &str = "memory://";
 
@@ -22,25 +22,17 @@ const MEMORY: &str = "memory://";
 #[derive(Clone)]
 pub enum Client {
     Connected(Arc<Calls>),
-    /// Connected by the first call that finds a service.
-    Later(Connect, Arc<OnceCell<Arc<Calls>>>),
+    /// Connected when a call needs it, by a function that may wait for a service.
+    OnDemand(Connect),
 }
 
-type Connect = Arc<dyn Fn() -> fault::Result<Arc<Calls>> + Send + Sync>;
+pub type Connect = Arc<dyn Fn() -> fault::Result<Arc<Calls>> + Send + Sync>;
 
 impl Client {
-    pub fn later(
-        connect: impl Fn() -> fault::Result<Arc<Calls>> + Send + Sync + 'static,
-    ) -> Client {
-        Client::Later(Arc::new(connect), Arc::default())
-    }
-
     async fn calls(&self) -> refusal::Result<Arc<Calls>> {
         match self {
             Client::Connected(calls) => Ok(calls.clone()),
-            Client::Later(connect, connected) => {
-                connected.get_or_try_init(|| connected_by(connect.clone())).await.cloned()
-            }
+            Client::OnDemand(connect) => connected_by(connect.clone()).await,
         }
     }
 }
@@ -66,8 +58,6 @@ pub struct Server {
 pub struct Bound {
     pub caller: Caller,
     pub user: UserKey,
-    /// HTTP answers 200 to a tool that is refused, so the tool counts its refusals itself.
-    pub refusals: Refusals,
 }
 
 impl Server {
@@ -99,8 +89,24 @@ fn failed(refusal: Refusal) -> ErrorData {
     match refusal.code.as_str() {
         "not_found" => ErrorData::resource_not_found(refusal.message, data),
         "invalid" => ErrorData::invalid_params(refusal.message, data),
+        "forbidden" => ErrorData::invalid_request(refusal.message, data),
         _ => ErrorData::internal_error(refusal.message, data),
     }
+}
+
+/// The HTTP status that says what a refused call or tool is refused for; 400 for an error of the
+/// protocol.
+pub fn refused(answer: &[u8]) -> Option<StatusCode> {
+    let answer: Value = serde_json::from_slice(answer).ok()?;
+    let body = match &answer["error"] {
+        Value::Null if answer["result"]["isError"] == true => {
+            &answer["result"]["structuredContent"]
+        }
+        Value::Null => return None,
+        error => &error["data"],
+    };
+    let status = body["error"]["status"].as_u64().unwrap_or(400);
+    StatusCode::from_u16(status as u16).ok()
 }
 
 async fn called(
@@ -147,13 +153,13 @@ impl ServerHandler for Server {
         };
         let arguments = Value::Object(request.arguments.unwrap_or_default());
         // A refusal is a result that the model can read and act on, not an error of the protocol.
-        let result = match called(self, &bound, tool, &arguments).await {
-            Ok(value) => CallToolResult::structured(value),
+        let (text, mut result) = match called(self, &bound, tool, &arguments).await {
+            Ok(mut value) => (plain::take(&mut value), CallToolResult::structured(value)),
             Err(refusal) => {
-                bound.refusals.count(&bound.caller.key, refusal.status);
-                CallToolResult::structured_error(refusal.body())
+                (refusal.message.clone(), CallToolResult::structured_error(refusal.body()))
             }
         };
+        result.content = vec![ContentBlock::text(text)];
         Ok(result.into())
     }
 

@@ -3,6 +3,9 @@
 
 use crate::routes::{Answer, Needs, ROUTES, Route};
 use serde_json::{Map, Value, json};
+use std::sync::LazyLock;
+
+pub static DOCUMENT: LazyLock<Value> = LazyLock::new(document);
 
 macro_rules! schemas {
     ($($name:literal)*) => {
@@ -75,7 +78,13 @@ const EXPLORER: [(&str, &str, Names); 8] = [
          the gateway asks for no keys, otherwise that of the key",
         &[],
     ),
-    ("shards", "How far each shard has come, and who serves it; needs the right admin", &[]),
+    (
+        "shards",
+        "How far each shard has come, and who serves it; needs the right admin. A key sees whether a \
+         shard is behind and the dead letters of its tenant; numbers and hosts of all tenants only the \
+         operator of a gateway without keys",
+        &[],
+    ),
     ("shards/answers", "Which shards answer, and why others do not; needs the right admin", &[]),
     (
         "dead-letters",
@@ -191,7 +200,7 @@ const HOSTED: [(&str, &str, &str, &[&str]); 17] = [
     ("get", "/api/v1/webhooks/{rest}", "501 no_webhooks: read the memories topic", &[]),
 ];
 
-pub fn document() -> Value {
+fn document() -> Value {
     let mut schemas = Map::new();
     for (name, text) in SCHEMAS {
         let mut schema: Value = serde_json::from_str(text).unwrap_or_default();
@@ -204,7 +213,7 @@ pub fn document() -> Value {
     let mut paths = Map::new();
     for (call, reply) in OWN {
         let post = json!({
-            "summary": format!("Send a {call} of the contract; type and tenant may be left out"),
+            "summary": schemas[call]["title"],
             "operationId": call,
             "parameters": if reply == "applied" { json!([idempotency()]) } else { json!([]) },
             "requestBody": {"required": true, "content": {"application/json": {"schema":

@@ -6,12 +6,10 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use serde_json::Value;
-use std::sync::{Arc, LazyLock};
-
-static DOCUMENT: LazyLock<Value> = LazyLock::new(openapi::document);
+use std::sync::Arc;
 
 pub async fn openapi() -> Json<&'static Value> {
-    Json(&DOCUMENT)
+    Json(&openapi::DOCUMENT)
 }
 
 pub async fn livez(State(gateway): State<Arc<Gateway>>) -> (StatusCode, &'static str) {

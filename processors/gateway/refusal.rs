@@ -1,7 +1,7 @@
 //! Why a call is refused: an HTTP status, a name, and a message that says what to do.
 
 use axum::Json;
-use axum::http::StatusCode;
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use domain::fault::Reject;
 use serde_json::{Value, json};
@@ -12,13 +12,17 @@ pub struct Refusal {
     pub code: String,
     pub message: String,
     pub field: Option<String>,
+    /// Whole seconds after which a repeated call can succeed.
+    pub retry_after: Option<u64>,
 }
 
 pub type Result<T> = std::result::Result<T, Refusal>;
 
 impl Refusal {
     pub fn new(status: StatusCode, code: &str, message: impl Into<String>) -> Refusal {
-        Refusal { status, code: code.to_owned(), message: message.into(), field: None }
+        let (code, message) = (code.to_owned(), message.into());
+        let retry_after = (status == StatusCode::TOO_MANY_REQUESTS).then_some(1);
+        Refusal { status, code, message, field: None, retry_after }
     }
 
     pub fn invalid(field: &str, message: impl Into<String>) -> Refusal {
@@ -38,6 +42,11 @@ impl Refusal {
         Refusal::new(StatusCode::TOO_MANY_REQUESTS, "overloaded", message)
     }
 
+    /// Says when a repeated call can succeed.
+    pub fn after(self, seconds: f64) -> Refusal {
+        Refusal { retry_after: Some(seconds.ceil().max(1.0) as u64), ..self }
+    }
+
     /// A call of mem0 that Keepsake does not answer. The code names the part that is missing.
     pub fn unsupported(code: &str, message: impl Into<String>) -> Refusal {
         Refusal::new(StatusCode::NOT_IMPLEMENTED, code, message)
@@ -47,12 +56,9 @@ impl Refusal {
     pub fn of_reply(reply: &Value) -> Option<Refusal> {
         let error = reply.get("error")?;
         let name = reply["status"].as_str().unwrap_or("unavailable");
-        Some(Refusal {
-            status: status_of(name),
-            code: name.to_owned(),
-            message: error["message"].as_str().unwrap_or_default().to_owned(),
-            field: error["field"].as_str().map(str::to_owned),
-        })
+        let message = error["message"].as_str().unwrap_or_default();
+        let field = error["field"].as_str().map(str::to_owned);
+        Some(Refusal { field, ..Refusal::new(status_of(name), name, message) })
     }
 
     /// Translates a refusal of the service's decoder as the service would answer it.
@@ -73,31 +79,64 @@ impl Refusal {
             return Refusal { status, ..refusal };
         }
         let why = text.split_once(": ").map_or(text, |(_, why)| why);
-        let why = why.split(" at line ").next().unwrap_or(why);
+        let (why, place) = why.rsplit_once(" at line ").unwrap_or((why, ""));
         if text.contains("as JSON") {
-            let refusal = Refusal::invalid("body", format!("the body is no JSON: {why}"));
-            return Refusal { status, ..refusal };
+            let place = match place {
+                "" => String::new(),
+                place => format!(", from line {place} on"),
+            };
+            let what = format!("the body is no JSON{place}: look for a missing quote or comma");
+            return Refusal { status, ..Refusal::invalid("body", what) };
         }
-        let missing = why.split('`').nth(1).filter(|_| why.contains("missing field"));
-        let (field, why) = match (missing, why.split_once(": ")) {
-            (Some(field), _) => (field, "is missing".to_owned()),
-            (None, Some((field, why))) if !field.contains(' ') => {
-                let why = log::decode::plain(why);
-                (field, why.replace("invalid digit found in string", "is no whole number"))
-            }
-            _ => return Refusal::new(status, "invalid", why),
+        let (field, why) = of_parser(why);
+        let refusal = match field {
+            Some(field) => Refusal::invalid(field, format!("{field} {why}")),
+            None => Refusal::invalid("body", format!("the body {why}")),
         };
-        Refusal { status, ..Refusal::invalid(field, format!("{field} {why}")) }
+        Refusal { status, ..refusal }
     }
 
     pub fn body(&self) -> Value {
-        let mut error = json!({"code": self.code, "message": self.message});
+        let status = self.status.as_u16();
+        let mut error = json!({"code": self.code, "message": self.message, "status": status});
         if let Some(field) = &self.field {
             error["field"] = json!(field);
         }
         // `detail` is where the clients of mem0 look for the text.
         json!({"error": error, "detail": self.message})
     }
+}
+
+/// The field that a parser's message is about, if it names one, and what is wrong with it.
+fn of_parser(message: &str) -> (Option<&str>, String) {
+    let quoted = message.split('`').nth(1);
+    for (theirs, ours) in [
+        ("missing field `", "is missing"),
+        ("duplicate field `", "is given twice"),
+        ("unknown field `", "is no field of this call: see /docs"),
+    ] {
+        if message.contains(theirs) {
+            return (quoted, ours.to_owned());
+        }
+    }
+    let (field, message) = match message.split_once(": ") {
+        Some((field, message)) if !field.contains(' ') => (Some(field), message),
+        _ => (None, message),
+    };
+    let known = [
+        ("invalid digit found in string", "is no whole number"),
+        ("cannot parse integer from empty string", "is empty and must be a whole number"),
+        ("invalid float literal", "is no number"),
+        ("provided string was not `true` or `false`", "is neither true nor false"),
+        ("data did not match any variant", "has a form that this call does not take: see /docs"),
+    ];
+    let known = known.into_iter().find(|(theirs, _)| message.starts_with(theirs));
+    let why = match (known, message.strip_prefix("unknown variant ")) {
+        (Some((_, ours)), _) => ours.to_owned(),
+        (None, Some(variant)) => format!("is {variant}"),
+        (None, None) => log::decode::plain(message),
+    };
+    (field, why)
 }
 
 fn status_of(name: &str) -> StatusCode {
@@ -116,9 +155,8 @@ impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let body = self.body();
         let mut response = (self.status, Json(body)).into_response();
-        if self.status == StatusCode::TOO_MANY_REQUESTS {
-            let second = axum::http::HeaderValue::from_static("1");
-            response.headers_mut().insert("retry-after", second);
+        if let Some(seconds) = self.retry_after {
+            response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
         }
         response
     }
@@ -152,7 +190,32 @@ mod tests {
                 "Failed to parse the request body as JSON: EOF while parsing an object at line 1"
                     .into(),
                 "body",
-                "the body is no JSON: EOF while parsing an object",
+                "the body is no JSON, from line 1 on: look for a missing quote or comma",
+            ),
+            (
+                format!("{data}unknown field `typo`, expected `letters` at line 1 column 7"),
+                "typo",
+                "typo is no field of this call: see /docs",
+            ),
+            (
+                format!("{data}feedback: unknown variant `UP`, expected `POSITIVE` or `NEGATIVE`"),
+                "feedback",
+                "feedback is `UP`, expected `POSITIVE` or `NEGATIVE`",
+            ),
+            (
+                format!(
+                    "{data}data did not match any variant of untagged enum Messages at line 1 \
+                     column 3"
+                ),
+                "body",
+                "the body has a form that this call does not take: see /docs",
+            ),
+            (
+                "Failed to deserialize query string: preview: provided string was not `true` or \
+                 `false`"
+                    .into(),
+                "preview",
+                "preview is neither true nor false",
             ),
             (
                 "Failed to deserialize query string: limit: invalid digit found in string".into(),

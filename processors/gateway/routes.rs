@@ -7,8 +7,8 @@
 use crate::door::{self, Gateway};
 use crate::keys::Right;
 use crate::{
-    Options, entities, explorer, hosted, import, letters, mem0, own, pages, past, shards, streams,
-    users,
+    Options, docs, entities, explorer, hosted, import, letters, mem0, own, pages, past, shards,
+    streams, users,
 };
 use axum::Router;
 use std::sync::Arc;
@@ -96,8 +96,11 @@ pub static ROUTES: &[Route] = routes! {
     get    "/"                                Nothing None    Nothing Found       explorer::root;
     get    "/explorer/{*path}"                Nothing None    Nothing Found       explorer::below;
     get    "/openapi.json"                    Nothing None    Nothing Found       pages::openapi;
+    get    "/docs"                            Nothing None    Nothing Found       docs::docs;
     get    "/livez"                           Nothing None    Nothing Found       pages::livez;
     get    "/readyz"                          Nothing None    Nothing Found       pages::readyz;
+    get    "/health"                          Nothing None    Nothing Found       pages::livez;
+    get    "/ready"                           Nothing None    Nothing Found       pages::readyz;
     get    "/metrics"                         Nothing None    Nothing Found       pages::metrics;
 
     any    "/mcp"                             Key     Message Call    Receipt     door::mcp_by_header;

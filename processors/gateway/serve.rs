@@ -2,13 +2,14 @@
 //!
 //! A connection has a place. One address may hold three quarters of them, which is generous because a
 //! proxy is one address. Whoever comes beyond gets one of a few short places, that only liveness,
-//! readiness and keys with the right `admin` may use. A caller who takes nothing of an answer for
-//! `gateway.idle_ms` is cut off.
+//! readiness and keys with the right `admin` may use; of these one address may hold half. A caller who
+//! takes nothing of an answer for `gateway.idle_ms` is cut off.
 
 use crate::Options;
-use crate::budget::{Budget, Holder, Place};
+use crate::budget::{Budget, Place};
 use crate::calls::Calls;
 use crate::door::{Gateway, app};
+use crate::keys::Keys;
 use axum::Router;
 use axum::http::{HeaderValue, Request, header};
 use axum::response::Response;
@@ -28,7 +29,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
@@ -42,24 +43,29 @@ const BUFFER_MAX: usize = 32 << 10;
 /// Age from which on a connection ends with its next answer. A caller that opens another loses
 /// milliseconds; a place that is held by dripping bytes comes back.
 const AGE_MAX: Duration = Duration::from_secs(600);
-/// Short places: each is free again after a few seconds.
-const SHORT_PLACES: usize = 64;
+/// Short places: each is free again after a few seconds. Of an address that would hold more than half,
+/// further connections are closed at once: nobody waits for it.
+const SHORT_PLACES: usize = 256;
 /// Time in which a caller on a short place sends the head of a request, and takes the answer.
 const SHORT: Duration = Duration::from_secs(2);
 /// What one address may hold: so many times what is free, three quarters of all if it is alone.
 const PEER_TIMES: usize = 3;
+/// The whole answer to a connection without any place.
+const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 2\r\nconnection: close\r\n\
+    content-length: 0\r\n\r\n";
 
 /// Marks a request that came on a short place.
 #[derive(Clone, Copy)]
 pub struct IsShort;
 
-/// A bound address.
+/// A bound address, and the keys of its callers.
 pub struct Bound {
     listener: TcpListener,
     pub address: SocketAddr,
+    keys: Option<Keys>,
 }
 
-/// Binds the address. Without keys only loopback is allowed: everybody who reaches the gateway could
+/// Reads the keys and binds the address. Without keys only loopback is allowed: everybody who reaches the gateway could
 /// read and erase all memories.
 pub fn bind(options: &Options) -> Result<Bound> {
     let wanted: SocketAddr = options.listen.parse().map_err(|e| {
@@ -73,11 +79,12 @@ pub fn bind(options: &Options) -> Result<Bound> {
         );
         return Err(Fault::stop(StopName::ConfigInvalid, what));
     }
+    let keys = options.keys.as_deref().map(Keys::open).transpose()?;
     let bound = TcpListener::bind(wanted).and_then(|listener| {
         listener.set_nonblocking(true)?;
         // Connections inherit it.
         rustix::net::sockopt::set_socket_send_buffer_size(&listener, SEND_BUFFER)?;
-        Ok(Bound { address: listener.local_addr()?, listener })
+        Ok(Bound { address: listener.local_addr()?, listener, keys })
     });
     bound.map_err(|error| {
         let what = format!("cannot listen on {wanted}: {error}; set gateway.listen to another");
@@ -93,7 +100,7 @@ pub async fn run(
     options: &Options,
     stopped: impl Future<Output = Result<()>>,
 ) -> Result<()> {
-    let gateway = Gateway::new(calls.clone(), options, bound.address)?;
+    let gateway = Gateway::new(calls.clone(), options, bound.address, bound.keys)?;
     let listener = tokio::net::TcpListener::from_std(bound.listener)
         .map_err(|e| Fault::retry(format!("listen: {e}")))?;
     let app = app(gateway.clone());
@@ -106,7 +113,10 @@ pub async fn run(
                 tokio::time::sleep(ACCEPT_AGAIN).await;
                 continue;
             };
-            let (place, is_short) = connections.place(peer.ip()).await;
+            let Some((place, is_short)) = connections.place(peer.ip()) else {
+                let _ = stream.try_write(FULL);
+                continue;
+            };
             let limits = Limits::of(options, is_short);
             let (app, draining) = (app.clone(), draining.clone());
             tokio::spawn(async move {
@@ -132,22 +142,20 @@ pub async fn run(
 /// The places of connections.
 struct Connections {
     places: Arc<Budget>,
-    short: Arc<Semaphore>,
+    short: Arc<Budget>,
 }
 
 impl Connections {
     fn new(options: &Options) -> Connections {
         let places = Budget::new("connections (gateway.connections_max)", options.connections_max);
-        Connections { places, short: Arc::new(Semaphore::new(SHORT_PLACES)) }
+        Connections { places, short: Budget::new("short connections", SHORT_PLACES) }
     }
 
-    /// Returns a place, and whether it is a short one. Waits while there is none of either.
-    async fn place(&self, peer: IpAddr) -> (Box<dyn Send>, bool) {
-        let shares = [(Holder::Peer(network(peer)), PEER_TIMES)];
-        match self.places.take_as(&shares, true, 1) {
-            Ok(place) => (Box::<Place>::new(place), false),
-            Err(_) => (Box::new(self.short.clone().acquire_owned().await), true),
-        }
+    /// Returns a place, and whether it is a short one.
+    fn place(&self, peer: IpAddr) -> Option<(Place, bool)> {
+        let peer = network(peer);
+        let place = self.places.take_for(peer, PEER_TIMES).map(|place| (place, false));
+        place.or_else(|| self.short.take_for(peer, 1).map(|place| (place, true)))
     }
 }
 

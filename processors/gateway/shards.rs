@@ -8,6 +8,7 @@
 use crate::calls::Calls;
 use crate::door::Gateway;
 use crate::keys::{Caller, Right};
+use crate::letters::{Origin, Origins};
 use crate::refusal::Result;
 use crate::streams::{place, ranges, unavailable};
 use axum::extract::State;
@@ -29,6 +30,8 @@ const POLL: Duration = Duration::from_millis(50);
 const OLDEST_WITHIN: Duration = Duration::from_secs(2);
 /// Longest wait for a shard. One that is being restored says so after `recall.min_offset_ms`, a second.
 const ANSWER_WITHIN: Duration = Duration::from_secs(3);
+/// What the administrator of one tenant sees of a shard, which all tenants share.
+const OF_TENANT: [&str; 4] = ["partition", "behind", "dead_letters", "member"];
 /// A quarter of the calls that may wait at once.
 const ASKED_AT_ONCE: usize = 64;
 
@@ -45,17 +48,10 @@ pub async fn list(
     let read = tokio::task::spawn_blocking(move || Shards::read(&calls, &group));
     let read = read.await.unwrap_or_else(|e| Err(Fault::retry(e.to_string())));
     let shards = read.map_err(|fault| unavailable(&fault))?;
-    let mut reply =
-        shards.reply(&gateway.calls.topics.events, &letters.letters, letters.is_complete);
-    // The admin of one tenant need not know the machines that serve all.
-    if gateway.keys.is_some() {
-        for shard in reply["shards"].as_array_mut().into_iter().flatten() {
-            if let Some(member) = shard["member"].as_object_mut() {
-                member.remove("host");
-            }
-        }
-    }
-    Ok(Json(reply))
+    let Calls { topics, .. } = &*gateway.calls;
+    // Counts and offsets of a shard are those of all tenants, and its machine serves all.
+    let tenant = gateway.keys.is_some().then_some(&*caller.tenant);
+    Ok(Json(shards.reply(&topics.events, &letters, tenant)))
 }
 
 /// `GET /v1/keepsake/shards/answers`.
@@ -142,27 +138,38 @@ impl Shards {
         Ok(Shards { group: group.to_owned(), ranges, memories, committed, facts, oldest })
     }
 
-    fn reply(&self, events: &str, letters: &[Option<(String, i64)>], is_complete: bool) -> Value {
-        let shards: Vec<Value> =
-            self.ranges.iter().map(|range| self.row(range, events, letters)).collect();
+    /// The shards, for one tenant without what others have there.
+    fn reply(&self, events: &str, origins: &Origins, tenant: Option<&str>) -> Value {
+        let is_visible = |letter: &&Origin| tenant.is_none() || letter.tenant.as_deref() == tenant;
+        let letters: Vec<&Origin> = origins.letters.iter().filter(is_visible).collect();
+        let mut shards: Vec<Value> =
+            self.ranges.iter().map(|range| self.row(range, events, &letters)).collect();
+        if tenant.is_some() {
+            for row in shards.iter_mut().filter_map(Value::as_object_mut) {
+                row.retain(|name, _| OF_TENANT.contains(&name.as_str()));
+                if let Some(member) = row.get_mut("member").and_then(Value::as_object_mut) {
+                    member.remove("host");
+                }
+            }
+        }
         let mut reply = json!({"group": self.group, "shards": shards,
-            "dead_letters": {"count": letters.len(), "complete": is_complete}});
+            "dead_letters": {"count": letters.len(), "complete": origins.is_complete}});
         if let Some(facts) = &self.facts {
             reply["state"] = facts.state.as_str().into();
         }
         reply
     }
 
-    fn row(&self, range: &OffsetRange, events: &str, letters: &[Option<(String, i64)>]) -> Value {
+    fn row(&self, range: &OffsetRange, events: &str, letters: &[&Origin]) -> Value {
         let OffsetRange { partition, from, end } = *range;
         let applied = applied(range, &self.committed);
         let oldest = self.oldest.get(&partition);
         let lag = if oldest.is_some() { end - applied } else { 0 };
         let of_here = Some((events.to_owned(), i64::from(partition)));
-        let dead_letters = letters.iter().filter(|origin| **origin == of_here).count();
+        let dead_letters = letters.iter().filter(|letter| letter.place == of_here).count();
         let memories = self.memories.iter().find(|range| range.partition == partition);
         let mut row = json!({"partition": partition, "begin": from, "end": end,
-            "applied": applied, "lag": lag,
+            "applied": applied, "lag": lag, "behind": lag > 0,
             "restore": memories.map_or(0, |range| range.end - range.from),
             "dead_letters": dead_letters});
         if let Some(Oldest::At(ms)) = oldest {
@@ -246,21 +253,41 @@ mod tests {
             }),
             oldest: BTreeMap::from([(0, Oldest::At(1000)), (2, Oldest::Unknown)]),
         };
-        let letters = [Some(("k.events".to_owned(), 0)), Some(("k.recalls".to_owned(), 0)), None];
-        let reply = shards.reply("k.events", &letters, false);
-        assert_eq!(reply["dead_letters"], json!({"count": 3, "complete": false}));
+        let letter = |tenant: &str, place: Option<(&str, i64)>| Origin {
+            tenant: Some(tenant.to_owned()),
+            place: place.map(|(topic, partition)| (topic.to_owned(), partition)),
+        };
+        let letters = vec![
+            letter("acme", Some(("k.events", 0))),
+            letter("else", Some(("k.events", 0))),
+            letter("acme", Some(("k.recalls", 0))),
+            letter("else", None),
+        ];
+        let origins = Origins { letters, is_complete: false };
+        let reply = shards.reply("k.events", &origins, None);
+        assert_eq!(reply["dead_letters"], json!({"count": 4, "complete": false}));
         assert_eq!(
             reply["shards"],
             json!([
-                {"partition": 0, "begin": 5, "end": 20, "applied": 12, "lag": 8, "restore": 0,
-                    "dead_letters": 1,
+                {"partition": 0, "begin": 5, "end": 20, "applied": 12, "lag": 8, "behind": true,
+                    "restore": 0, "dead_letters": 2,
                     "oldest_waiting_at": "1970-01-01T00:00:01Z",
                     "member": {"client": "one", "host": "10.0.0.1"}},
-                {"partition": 1, "begin": 5, "end": 20, "applied": 19, "lag": 0, "restore": 7,
-                    "dead_letters": 0},
-                {"partition": 2, "begin": 5, "end": 20, "applied": 5, "lag": 15, "restore": 0,
-                    "dead_letters": 0,
+                {"partition": 1, "begin": 5, "end": 20, "applied": 19, "lag": 0, "behind": false,
+                    "restore": 7, "dead_letters": 0},
+                {"partition": 2, "begin": 5, "end": 20, "applied": 5, "lag": 15, "behind": true,
+                    "restore": 0, "dead_letters": 0,
                     "member": {"client": "two", "host": "10.0.0.1"}},
+            ])
+        );
+        let of_tenant = shards.reply("k.events", &origins, Some("acme"));
+        assert_eq!(of_tenant["dead_letters"], json!({"count": 2, "complete": false}));
+        assert_eq!(
+            of_tenant["shards"],
+            json!([
+                {"partition": 0, "behind": true, "dead_letters": 1, "member": {"client": "one"}},
+                {"partition": 1, "behind": false, "dead_letters": 0},
+                {"partition": 2, "behind": true, "dead_letters": 0, "member": {"client": "two"}},
             ])
         );
     }

@@ -138,7 +138,8 @@ impl Tool {
         let metadata = r#"{"type":"object","additionalProperties":{"type":"string"}}"#;
         let text = self.properties.replace(":T", &format!(":{TEXT}"));
         let text = text.replace(":M", &format!(":{metadata}"));
-        let properties: Value = serde_json::from_str(&text).unwrap_or_default();
+        let mut properties: Value = serde_json::from_str(&text).unwrap_or_default();
+        describe(&mut properties);
         let schema = json!({"type": "object", "properties": properties,
             "required": self.required, "additionalProperties": false});
         schema.as_object().cloned().unwrap_or_default()
@@ -232,6 +233,44 @@ impl Tool {
                 let event = of("forget", &[("everything", &json!(true))]);
                 Ok(decided(by.publish(event).await?))
             }
+        }
+    }
+}
+
+/// What each argument of a tool means, whichever tool takes it.
+const DESCRIPTIONS: [(&str, &str); 16] = [
+    ("text", "The memory as one plain sentence, such as: I am allergic to peanuts."),
+    (
+        "metadata",
+        "Labels of the memory, name to text, such as {\"project\": \"atlas\"}; filters finds them.",
+    ),
+    ("kind", "Kind of the memory: fact, preference, instruction, event, or a word of your own."),
+    ("turns", "Turns of the conversation, oldest first."),
+    ("role", "Who speaks; what the user says counts most."),
+    ("content", "The turn word for word."),
+    ("speaker", "Name of the speaker, where several people speak."),
+    ("session", "Id of the conversation; turns of one conversation have the same."),
+    ("query", "The question in plain words, as the user asked it."),
+    ("limit", "Most memories to return."),
+    ("filters", "Only memories with all of these labels, name to text."),
+    ("kinds", "Only memories of these kinds, such as [\"preference\"]."),
+    (
+        "min_relevance",
+        "Leave out memories less likely than this to answer, 0 to 1; 0 leaves out none.",
+    ),
+    ("as_of", "Answer from what was known at this time, such as 2026-01-31T12:00:00Z."),
+    ("after", "The cursor after from the page before."),
+    ("id", "Id of the memory, as get_memories and search_memories return it."),
+];
+
+/// Adds its description to each property, and to those of the objects in a list.
+fn describe(properties: &mut Value) {
+    for (name, property) in properties.as_object_mut().into_iter().flatten() {
+        if let Some((_, description)) = DESCRIPTIONS.iter().find(|(known, _)| known == name) {
+            property["description"] = json!(description);
+        }
+        if let Some(inner) = property.pointer_mut("/items/properties") {
+            describe(inner);
         }
     }
 }
@@ -361,7 +400,12 @@ mod tests {
             for name in tool.required {
                 assert!(schema["properties"][name].is_object(), "{} {name}", tool.name);
             }
-            assert!(schema["properties"].is_object(), "{}", tool.name);
+            let properties = schema["properties"].as_object().expect("an object");
+            let in_lists =
+                properties.values().filter_map(|it| it["items"]["properties"].as_object());
+            for (name, property) in properties.iter().chain(in_lists.flatten()) {
+                assert!(property["description"].is_string(), "{} {name}", tool.name);
+            }
         }
         let search = Tool::named("search_memories").expect("a tool");
         let refused = search.checked(&json!({"query": "x", "limits": 3})).expect_err("unknown");

@@ -112,6 +112,10 @@ impl Connection {
             .set("reconnect.backoff.max.ms", "1000")
             .set("topic.metadata.refresh.interval.ms", "60000")
             .set_log_level(RDKafkaLogLevel::Warning);
+        if cfg!(feature = "portable") {
+            // OpenSSL that is linked in has no path of this system's certificates.
+            config.set("ssl.ca.location", "probe");
+        }
         config
     }
 

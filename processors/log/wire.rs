@@ -165,6 +165,9 @@ pub struct Rest {
     pub memories: Option<Vec<Id>>,
     pub left: Option<usize>,
     pub continues: Option<Position>,
+    pub part_of: Option<String>,
+    #[serde(default)]
+    pub sessions: Vec<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -252,6 +255,10 @@ pub struct OwnEvent<'a> {
     pub idle: Vec<Idle>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub left: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub part_of: Option<&'static str>,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    pub sessions: &'a [String],
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -24,13 +24,64 @@ pub fn erase(
     doomed: Vec<Memory>,
 ) -> Result<Vec<Memory>> {
     let repeated = Repeated::of(cx, staged, key, &doomed)?;
+    erase_beside(cx, staged, handled, key, doomed, (&BTreeSet::new(), &repeated))
+}
+
+/// Erases the last memories of a `forget` of everything, which cleared what the others were linked to.
+/// What was said since may name any of them, and may have had their words beside it.
+pub fn erase_last(
+    cx: &Context<'_>,
+    staged: &mut Staged<'_>,
+    handled: &mut Handled,
+    doomed: Vec<Memory>,
+    forgot: &Position,
+) -> Result<Vec<Memory>> {
+    let key = cx.key();
+    staged.remove_memories(key, &doomed.iter().map(|memory| memory.id).collect())?;
+    let there: HashSet<MemoryId> = staged.memory_ids(key)?.into_iter().collect();
+    // A turn of another partition has no order with the `forget`: its facts go.
+    let is_before = |turn: &Position| {
+        (&turn.topic, turn.partition) != (&forgot.topic, forgot.partition)
+            || turn.offset < forgot.offset
+    };
+    let (mut gone, mut beside, mut extracted) = (BTreeSet::new(), Vec::new(), Vec::new());
+    gone.extend(doomed.iter().map(|memory| memory.id));
+    staged.memories(key, &mut |mut memory| {
+        gone.extend(
+            linked(&memory).chain(memory.covers.iter().copied()).filter(|id| !there.contains(id)),
+        );
+        let had_neighbours = memory.around.forget(|_| true);
+        if memory.sources.iter().any(is_before) {
+            extracted.push(memory);
+        } else if had_neighbours {
+            beside.push(memory);
+        }
+        true
+    })?;
+    put_changed(cx, staged, beside);
+    let repeated = Repeated::of(cx, staged, key, &[])?;
+    let mut erased = erase_beside(cx, staged, handled, key, extracted, (&gone, &repeated))?;
+    erased.extend(doomed);
+    Ok(erased)
+}
+
+/// `gone`: memories that were removed before.
+fn erase_beside(
+    cx: &Context<'_>,
+    staged: &mut Staged<'_>,
+    handled: &mut Handled,
+    key: &UserKey,
+    doomed: Vec<Memory>,
+    (gone, repeated): (&BTreeSet<MemoryId>, &Repeated),
+) -> Result<Vec<Memory>> {
     let Removed { memories, mut freed, .. } =
-        remove(cx, staged, handled, key, doomed, Some(&repeated))?;
+        remove(cx, staged, handled, key, doomed, (gone, Some(repeated)))?;
     let sessions: HashSet<_> = memories.iter().map(|memory| memory.session.as_deref()).collect();
     sessions.into_iter().for_each(|session| staged.forget_window(key, session));
     repeated.forget_said(cx, staged, key)?;
     let mut successors: Successors =
         memories.iter().map(|one| (one.id, one.superseded_by)).collect();
+    successors.extend(gone.iter().map(|id| (*id, None)));
     // The last value first, which may close those before it.
     freed.sort_by_key(|(memory, _)| Reverse(memory.valid_from));
     for (memory, closer) in freed {
@@ -121,7 +172,8 @@ pub fn erase_outlived(
     key: &UserKey,
     doomed: Vec<Memory>,
 ) -> Result<Vec<Memory>> {
-    let Removed { memories, sources, .. } = remove(cx, staged, handled, key, doomed, None)?;
+    let Removed { memories, sources, .. } =
+        remove(cx, staged, handled, key, doomed, (&BTreeSet::new(), None))?;
     staged.forget_said(key, &|said| {
         said.source.as_ref().is_some_and(|source| sources.contains(source))
     })?;
@@ -142,9 +194,10 @@ fn remove(
     handled: &mut Handled,
     key: &UserKey,
     mut doomed: Vec<Memory>,
-    repeated: Option<&Repeated>,
+    (before, repeated): (&BTreeSet<MemoryId>, Option<&Repeated>),
 ) -> Result<Removed> {
-    let gone: BTreeSet<MemoryId> = doomed.iter().map(|memory| memory.id).collect();
+    let mut gone: BTreeSet<MemoryId> = doomed.iter().map(|memory| memory.id).collect();
+    gone.extend(before);
     let mut sources: HashSet<Position> =
         doomed.iter().map(|memory| memory.source.clone()).collect();
     let asked = doomed.len();
@@ -182,7 +235,7 @@ fn remove(
     // Rare, so only then everything is read again: what covers such a fact goes too.
     if !extracted.is_empty() {
         doomed.append(&mut extracted);
-        return remove(cx, staged, handled, key, doomed, repeated);
+        return remove(cx, staged, handled, key, doomed, (before, repeated));
     }
     doomed.append(&mut covering);
     put_changed(cx, staged, beside);
@@ -264,7 +317,11 @@ fn unlink(
 }
 
 fn mentions(memory: &Memory, gone: &BTreeSet<MemoryId>) -> bool {
+    linked(memory).any(|id| gone.contains(&id))
+}
+
+fn linked(memory: &Memory) -> impl Iterator<Item = MemoryId> {
     let newer = memory.superseded_by.iter().chain(&memory.revised_by);
     let links = memory.supersedes.iter().chain(&memory.revises).chain(&memory.conflicts_with);
-    links.chain(newer).any(|id| gone.contains(id))
+    links.chain(newer).copied()
 }

@@ -132,7 +132,10 @@ pub struct Ranked {
     pub signals: Signals,
     /// The probability that the memory answers. `None` if the policy does not estimate relevance.
     pub relevance: Option<f32>,
+    /// The numbers behind the score; empty unless the question asks to explain.
     pub terms: Vec<(&'static str, f32)>,
+    /// The memory contains nearly all words of the question.
+    pub is_literal: bool,
     /// For a revised memory: the day and the words of the revision.
     pub note: Option<String>,
 }
@@ -153,6 +156,7 @@ impl Ranked {
             signals: Signals::default(),
             relevance: None,
             terms,
+            is_literal: false,
             note: None,
         }
     }

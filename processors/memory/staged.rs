@@ -33,6 +33,13 @@ pub struct Staged<'a> {
     links_cut: usize,
 }
 
+/// What a `forget` of everything leaves to later events.
+#[derive(Default)]
+pub struct Later {
+    pub memories: BTreeSet<MemoryId>,
+    pub sessions: BTreeSet<String>,
+}
+
 /// The staged records of all users, and the offsets of forwarded records by source partition.
 #[derive(Default)]
 pub struct StagedChanges {
@@ -338,31 +345,28 @@ impl<'a> Staged<'a> {
 
     /// Removes everything of a user but the ids of events and the latest time of signing, which
     /// keep a replay from bringing the rest back, the positions of events that wait for their turn,
-    /// the marks of `forget`s, and the memories that later events erase.
-    pub fn forget_user(&mut self, key: &UserKey, later: &BTreeSet<MemoryId>) -> Result<()> {
+    /// the marks of `forget`s, and what later events erase.
+    pub fn forget_user(&mut self, key: &UserKey, later: &Later) -> Result<()> {
         let GateState { ids, signed, .. } = *self.gate(key)?;
         let mut memories: BTreeSet<MemoryId> = self.below.memory_ids(key)?.into_iter().collect();
-        let mut slots: BTreeSet<String> =
-            self.below.slots(key)?.into_iter().map(|(name, _)| name).collect();
-        let mut sessions: BTreeSet<String> =
-            self.below.sessions(key)?.into_iter().map(|(name, _)| name).collect();
-        let windows = self.window_names(key)?;
-        let user = self.user(key);
-        memories.extend(user.memories.keys());
-        memories.retain(|id| !later.contains(id));
-        slots.extend(user.slots.keys().cloned());
-        sessions.extend(user.sessions.keys().cloned());
+        memories.extend(self.user(key).memories.keys());
+        memories.retain(|id| !later.memories.contains(id));
         memories.iter().for_each(|id| self.note_for_count(key, *id));
+        let mut slots = self.slots(key)?;
+        slots.retain(|(_, holder)| !later.memories.contains(&holder.memory));
+        let sessions = self.sessions(key)?.into_iter().map(|(name, _)| name);
+        let sessions: Vec<_> = sessions.filter(|name| !later.sessions.contains(name)).collect();
+        let windows = self.window_names(key)?;
         let user = self.user(key);
         user.memories.extend(memories.iter().map(|id| (*id, None)));
         user.vectors.extend(memories.into_iter().map(|id| (id, None)));
-        user.slots = slots.into_iter().map(|name| (name, None)).collect();
-        user.sessions = sessions.into_iter().map(|name| (name, None)).collect();
+        user.slots.extend(slots.into_iter().map(|(name, _)| (name, None)));
+        user.sessions.extend(sessions.into_iter().map(|name| (name, None)));
         user.is_gate_removed = true;
         user.gate = (ids > 0 || signed.is_some())
             .then(|| Arc::new(GateState { ids, signed, ..GateState::default() }));
-        for session in windows {
-            self.forget_window(key, Some(&session));
+        for session in windows.difference(&later.sessions) {
+            self.forget_window(key, Some(session));
         }
         Ok(())
     }

@@ -13,7 +13,7 @@ mod sections;
 mod settled;
 mod trace;
 
-pub use embedded::{Data, EmbeddedLog};
+pub use embedded::{Data, EmbeddedLog, Mcp};
 pub use gateway::Gateway;
 pub use layers::{Layers, is_secret};
 pub use schemas::Schemas;
@@ -45,6 +45,7 @@ pub struct Config {
     pub embedder: Embedder,
     pub http: Http,
     pub gateway: Gateway,
+    pub mcp: Mcp,
     pub metrics: Metrics,
     pub ingest: Ingest,
     pub recall: Recall,

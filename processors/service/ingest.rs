@@ -16,6 +16,7 @@ pub mod erasures;
 pub mod event_rate;
 mod prepare;
 mod redaction;
+pub mod sizes;
 #[cfg(test)]
 mod tests;
 mod traced;
@@ -29,8 +30,8 @@ use breaker::DeadLetterBreaker;
 use domain::fault::{Fault, Reject, Result, StopName};
 use domain::panics::{Panic, caught};
 use domain::{
-    CosineScale, Decision, Erasure, Event, GenerationMark, HandOverStep, Position, Rest, Time,
-    Vector,
+    CosineScale, Decision, Erasure, Event, ForwardReason, GenerationMark, HandOverStep, Position,
+    Rest, Time, Vector,
 };
 use event_rate::EventRate;
 use log::broker::{OutgoingRecord, Record};
@@ -41,6 +42,7 @@ use memory::{Command, Forgotten, Judges, Settings};
 use models::embedder::TokenCounter;
 use models::embedder::pool::{Pending, Pool};
 use prepare::{Draft, Route, TextVector};
+use sizes::RecordSizes;
 use spans::Tracer;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
@@ -82,6 +84,7 @@ pub struct Options {
     /// Live memories of a tenant on one partition.
     pub memories_max: Limits,
     pub erasures: erasures::Options,
+    pub sizes: RecordSizes,
 }
 
 pub struct Ingest {
@@ -193,7 +196,7 @@ impl Ingest {
     ///
     /// A panic of the kernel leaves its record staged in part, so the whole batch is done again: up
     /// to the record, and in the next batch with the record alone. If the kernel panics there too,
-    /// the record is put aside.
+    /// the record is put aside. So is a record whose outputs are longer than their topic takes.
     pub fn step_while(
         &mut self,
         records: Vec<Record>,
@@ -205,7 +208,12 @@ impl Ingest {
         let mut poison = None;
         loop {
             match self.try_batch(&records[..until], &shards, poison.as_ref(), goes_on) {
-                Ok(effects) => return Ok(effects),
+                Ok(effects) => match self.options.sizes.refusal(&effects.outputs) {
+                    // The event is one of these: applied alone, it is put aside.
+                    Some(_) if effects.records > 1 => until = effects.records / 2,
+                    Some(reject) if poison.is_none() => poison = Some(reject),
+                    _ => return Ok(effects),
+                },
                 Err(Halt::Fault(fault)) => return Err(fault),
                 Err(Halt::Panicked { at: 0, panic }) if poison.is_some() => {
                     return Err(Fault::stop(StopName::ThreadDied, panic.message));
@@ -363,9 +371,7 @@ impl Ingest {
             (Route::Forward(home, way), _) => {
                 batch.counts.push(Count::Forwarded(self.options.events.clone()));
                 batch.spans.forwarded();
-                let record = batch.spans.carried(draft.record);
-                let copy = decode::forwarded(&record, *home, *way, &self.options.decode);
-                batch.forward(copy);
+                batch.forward(self.copy(batch, draft.record, *home, *way));
                 None
             }
             (Route::Apply(prepared), _) => {
@@ -378,6 +384,18 @@ impl Ingest {
         };
         batch.spans.end(rejected);
         self.breaker.saw(partition, offset, rejected)
+    }
+
+    /// A record as it goes to another partition.
+    fn copy(
+        &self,
+        batch: &Batch<'_>,
+        record: &Record,
+        partition: i32,
+        way: ForwardReason,
+    ) -> OutgoingRecord {
+        let options = &self.options.decode;
+        batch.spans.carried(decode::forwarded(record, partition, way, options), options)
     }
 
     /// The mark by which a later generation takes the further events of this partition.
@@ -409,10 +427,8 @@ impl Ingest {
             return Ok(Some(reject));
         }
         batch.spans.decided(&event.key, &event.source, &handled);
-        let record = batch.spans.carried(draft.record);
         for (partition, way) in &handled.copies {
-            let copy = decode::forwarded(&record, *partition, *way, &self.options.decode);
-            batch.forward(copy);
+            batch.forward(self.copy(batch, draft.record, *partition, *way));
         }
         for (n, rest) in handled.rest.iter().enumerate() {
             batch.outputs.push(self.rest_of_forget(event, draft.record.partition, n, rest));
@@ -518,20 +534,20 @@ impl Ingest {
     /// The records that a batch publishes: every decision, and the new state of each memory and of
     /// every other record.
     fn outputs(&self, write: &Write) -> Vec<OutgoingRecord> {
-        let decided = self.options.decisions.as_str();
-        let with_text = self.options.with_text;
+        let Options { decisions: decided, with_text, sizes, erasures, .. } = &self.options;
         let mut outputs = Vec::new();
         for decision in &write.decisions {
-            let record = reply::decision(decision, decided, with_text);
+            let build = |decision: &_, with_text| reply::decision(decision, decided, with_text);
+            let record = sizes.decision(decision, build, *with_text);
             outputs.push(with_traceparent(record, &write.traceparents, &decision.event));
         }
         for shadow in &write.shadows {
-            let record = reply::shadow(shadow, decided, with_text);
+            let build = |decision: &_, with_text| reply::shadow(decision, decided, with_text);
+            let record = sizes.decision(shadow, build, *with_text);
             outputs.push(with_traceparent(record, &write.traceparents, &shadow.event));
         }
-        let Options { erasures, .. } = &self.options;
         for erasure in &write.erasures {
-            outputs.push(reply::erasure(erasure, &erasures.places, &erasures.topic));
+            outputs.push(sizes.erasure(erasure, &erasures.places, &erasures.topic));
         }
         let shard = &write.shard;
         let BatchChanges { batch, touched } = &write.effects;

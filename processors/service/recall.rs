@@ -326,13 +326,13 @@ impl Recall {
         }
         self.metrics.forwarded(&self.options.recalls);
         self.end_unread(trace.as_ref(), *began, "forwarded", None);
-        let carried = trace.as_ref().map(|trace| trace.carried(record));
-        vec![decode::forwarded(
-            carried.as_ref().unwrap_or(record),
-            request.key.partition(self.shards.partitions()),
-            ForwardReason::ToUser,
-            &self.options.decode,
-        )]
+        let (home, options) =
+            (request.key.partition(self.shards.partitions()), &self.options.decode);
+        let copy = decode::forwarded(record, home, ForwardReason::ToUser, options);
+        vec![match trace {
+            Some(trace) => trace.carried(copy, options),
+            None => copy,
+        }]
     }
 
     fn answer_or_wait(&mut self, now: Now, pending: PendingRequest) -> Option<OutgoingRecord> {

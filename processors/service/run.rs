@@ -36,6 +36,7 @@ mod marks;
 pub mod old_events;
 pub mod options;
 pub mod pace;
+pub mod presence;
 mod private;
 pub mod replier;
 pub mod reply_topics;
@@ -62,6 +63,7 @@ use domain::Time;
 use domain::fault::{Fault, Result, StopName};
 use embedded::Embedded;
 use models::embedder::pool::{self, Pool};
+use presence::Description;
 use std::fs::File;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -87,7 +89,7 @@ pub struct Service {
     // Order matters: these end last, the broker before its directory is unlocked.
     embedded: Option<Embedded>,
     _lock: File,
-    _data: Option<DataDir>,
+    data: Option<DataDir>,
 }
 
 impl Service {
@@ -129,7 +131,7 @@ impl Service {
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        Ok(())
+        self.announce(None, false)
     }
 
     /// Returns whether this process answers for all partitions that it owns.
@@ -149,6 +151,18 @@ impl Service {
         Ok((memories, users))
     }
 
+    /// Tells clients of the data directory that the service answers, and where its pages are.
+    pub fn announce(&self, explorer: Option<String>, is_for_clients: bool) -> Result<()> {
+        let Some(data) = &self.data else { return Ok(()) };
+        let ready = Description {
+            is_ready: true,
+            explorer,
+            is_for_clients,
+            ..Description::of_this_process()
+        };
+        data.describe(&ready)
+    }
+
     fn fault(&self) -> Result<()> {
         self.shared.fault().map_or(Ok(()), Err)
     }
@@ -164,7 +178,7 @@ impl Service {
     pub fn stop(mut self) -> Result<()> {
         self.drain();
         let (fault, embedded) = (self.fault(), self.embedded.take());
-        let _data = self._data.take();
+        let _data = self.data.take();
         // Order matters: the last clients end before their broker, and it before its directory is
         // unlocked.
         drop(self);

@@ -1,4 +1,5 @@
-//! A cache that is bounded by bytes: the least recently used entry goes first.
+//! A cache that is bounded by bytes: the least recently used entry goes first. Uses count while the
+//! cache is more than half full.
 //!
 //! Invariant: `bytes` is the sum of `size` over the entries, and at most `bytes_max`.
 
@@ -32,8 +33,15 @@ impl<K: Hash + Eq, V> ByteLru<K, V> {
         self.entries.iter()
     }
 
+    /// Returns an entry. In a cache that is at most half full this does not count as a use: long
+    /// before anything is evicted, all that is still used will have been used again. To move an
+    /// entry to the front would cost a recall, for its two hundred memories, as much as to find them.
     pub fn get(&mut self, key: &K) -> Option<&Arc<V>> {
-        self.entries.get(key)
+        if self.bytes <= self.bytes_max / 2 {
+            self.entries.peek(key)
+        } else {
+            self.entries.get(key)
+        }
     }
 
     /// Keeps an entry, and evicts one entry at a time until the limit holds. Does not keep an entry
@@ -74,5 +82,32 @@ impl<K: Hash + Eq, V> ByteLru<K, V> {
         if let Some(removed) = self.entries.pop(key) {
             self.bytes -= (self.size)(&removed);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_still_used_when_the_cache_is_full_stays() {
+        let mut cache = ByteLru::new(4, |_: &u8| 1);
+        for key in 0..4 {
+            cache.put(key, Arc::new(key));
+        }
+        // The first entry is the oldest, and is used again.
+        assert_eq!(cache.get(&0), Some(&Arc::new(0)));
+        cache.put(4, Arc::new(4));
+        let mut kept: Vec<u8> = cache.iter().map(|(key, _)| *key).collect();
+        kept.sort_unstable();
+        assert_eq!((kept, cache.bytes()), (vec![0, 2, 3, 4], 4));
+    }
+
+    #[test]
+    fn a_use_of_a_half_empty_cache_moves_nothing() {
+        let mut cache = ByteLru::new(4, |_: &u8| 1);
+        (0..2).for_each(|key| cache.put(key, Arc::new(key)));
+        assert_eq!(cache.get(&0), Some(&Arc::new(0)));
+        assert_eq!(cache.iter().map(|(key, _)| *key).collect::<Vec<u8>>(), [1, 0]);
     }
 }

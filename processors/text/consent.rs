@@ -2,17 +2,18 @@
 //! forbids. Lists decide (`config/languages/*.toml`), so the result can be checked against them.
 //!
 //! 1. `consent/pasted.rs` takes out what the turn quotes or pastes.
-//! 2. `consent/clause.rs` cuts the rest into clauses and reads each: a wish consists of phrases of
-//!    the lists and of nothing else.
-//! 3. This file decides. A turn retracts the one before if it holds nothing but wishes, courtesies
-//!    and excuses. In doubt nothing is erased: "forget Tuesday, it's Friday" states a new value.
+//! 2. `consent/clause.rs` cuts the rest into clauses and reads each by a grammar of word classes.
+//! 3. This file decides. A turn with a wish to keep nothing is withheld whole, also if the secret
+//!    stands in another sentence. A turn retracts the one before if it holds nothing but wishes and
+//!    their reasons. In doubt nothing is erased: "forget Tuesday, it's Friday" states a new value.
 
 mod clause;
 mod pasted;
 
 use crate::wordings::{NEVER, WishPart, fold};
-use clause::{Clauses, Kind};
+use clause::{Kind, Reading};
 use domain::Category;
+use std::collections::HashSet;
 
 /// A user's wish to keep something out of memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,55 +36,154 @@ pub struct Retraction {
 
 /// A turn that retracts another one is short: about fifty words.
 const RETRACTION_BYTES_MAX: usize = 300;
+/// Words of unknown meaning in all reasons for a wish.
+const UNKNOWN_OF_REASONS_MAX: usize = 4;
+/// Words of unknown meaning in the reason to remove something.
+const UNKNOWN_OF_REASON_TO_REMOVE_MAX: usize = 3;
+/// Words of a name under a letter.
+const SIGNATURE_WORDS_MAX: usize = 3;
 
 /// Finds the user's wish about this text or the text before.
 pub fn wish(text: &str) -> Option<Wish> {
-    let own = fold(&pasted::own_words(text, |label| Clauses::of(&fold(label)).has_wish()));
-    let clauses = Clauses::of(&own);
-    if !clauses.may_have_wish() {
-        return None;
+    let own = fold(&pasted::own_words(text, |label| has_wish(&fold(label))));
+    let mut readings = clause::readings(&own, &names(text));
+    let is_call = |reading: &Reading| reading.kind.is_none() && reading.unknown < 2;
+    if calls_by_name(text) && readings.len() > 1 && is_call(&readings[0]) {
+        readings.remove(0);
     }
-    let readings = clauses.readings();
+    // "Kind regards, Dorothy" is no content.
+    if let Some(closing) = readings.iter().position(|one| one.parts.has(WishPart::Closing)) {
+        let signature = &readings[closing..];
+        if signature.iter().all(|one| one.kind.is_none() && one.unknown <= SIGNATURE_WORDS_MAX) {
+            readings.truncate(closing);
+        }
+    }
+    let first = readings.iter().position(|reading| reading.kind.is_some())?;
+    if readings[first].kind != Some(Kind::Forget) && readings[first].parts.has(WishPart::Next) {
+        // "Don't keep this, but I told my boss" gives no reason.
+        readings[first + 1..]
+            .iter_mut()
+            .filter(|reading| reading.kind.is_none() && reading.unknown > 0)
+            .for_each(|reading| reading.is_content = true);
+    }
     let is_short = own.len() <= RETRACTION_BYTES_MAX && !own.contains(pasted::PASSAGE);
-    let is_called = calls_by_name(text) && readings.first().is_some_and(|name| !name.is_whole);
-    let first = usize::from(is_called);
-    if is_short && let Some(retraction) = retraction(&readings[first..]) {
+    let has_content = readings.iter().any(|reading| reading.is_content);
+    let skips = readings.iter().any(skips);
+    // "I can't have my age on record, bin it." What can be removed was said before.
+    let removes = removes(&readings);
+    let states_more = states_value(&readings, first, removes) || has_content && skips && !removes;
+    if is_short
+        && !states_more
+        && let Some(retraction) = retraction(&readings)
+    {
         return Some(Wish::ForgetLastTurn(retraction));
     }
-    let skips = |reading: &clause::Reading| {
-        !reading.is_reported && matches!(reading.kind, Some(Kind::KeepNot | Kind::Secret))
-    };
-    if readings.iter().any(skips) || clauses.ends_with_forget_this(&readings) {
+    if skips || has_content && ends_with_forget_this(&readings) {
         return Some(Wish::SkipThisTurn);
     }
-    let is_forgetting =
-        |reading: &clause::Reading| matches!(reading.kind, Some(Kind::Forget | Kind::Idiom));
-    readings.iter().any(is_forgetting).then_some(Wish::Unclear)
+    let of_memory = [WishPart::Forget, WishPart::Unsaid, WishPart::Said, WishPart::Memory];
+    let forgets =
+        |reading: &Reading| reading.kind == Some(Kind::Forget) && reading.parts.any(&of_memory);
+    readings.iter().any(forgets).then_some(Wish::Unclear)
 }
 
-/// Reads a turn that holds nothing but wishes to forget, with their reasons.
-fn retraction(readings: &[clause::Reading]) -> Option<Retraction> {
-    let (last, others) = readings.split_last()?;
-    let is_plain = |reading: &clause::Reading| reading.is_whole && !reading.is_reported;
-    if !others.iter().all(is_plain) || !is_plain(last) && last.topic.is_none() {
-        return None;
+/// True if the turn says something beside its wishes and their reasons.
+fn states_value(readings: &[Reading], first: usize, removes: bool) -> bool {
+    let is_wish = |reading: &Reading| reading.kind.is_some();
+    if readings.iter().any(|one| one.asks_to_keep) {
+        return true;
     }
-    let has = |part| readings.iter().any(|reading| reading.parts.has(part));
-    let has_kind = |kind| readings.iter().any(|reading| reading.kind == Some(kind));
-    let is_excused = has(WishPart::Excuse);
-    // "Forget it" alone mostly means "never mind".
-    let is_meant = has_kind(Kind::Forget) || has_kind(Kind::KeepNot);
-    (is_meant || has_kind(Kind::Idiom) && is_excused).then(|| Retraction {
-        names_memory: is_excused
-            || [WishPart::Forget, WishPart::Remember, WishPart::Said].map(has).contains(&true),
-        topic: last.topic.clone(),
+    if removes {
+        return false;
+    }
+    let names_said =
+        readings.iter().any(|reading| is_wish(reading) && reading.parts.has(WishPart::Said));
+    let unknown = readings.iter().filter(|one| one.is_content).map(|one| one.unknown);
+    !names_said && readings[..first].iter().any(|reading| reading.is_content)
+        || readings.iter().any(|one| one.is_new && (one.is_content || !is_wish(one)))
+        || unknown.sum::<usize>() > UNKNOWN_OF_REASONS_MAX
+}
+
+/// True if the turn asks to remove "it", and the rest is short enough for a reason.
+fn removes(readings: &[Reading]) -> bool {
+    use WishPart::*;
+    let removes = |one: &Reading| {
+        one.kind == Some(Kind::Forget)
+            && one.unknown == 0
+            && one.parts.has(Remove)
+            && one.parts.any(&[This, Said])
+            && !one.parts.any(&[Later, Next, Idiom])
+    };
+    let unknown: usize = readings.iter().map(|one| one.unknown).sum();
+    readings.iter().any(removes)
+        && unknown <= UNKNOWN_OF_REASON_TO_REMOVE_MAX
+        && !readings.iter().any(|one| one.is_new || one.parts.any(&[Later, Next, Thing]))
+}
+
+/// Finds the words with a capital letter inside a sentence, folded.
+fn names(text: &str) -> HashSet<String> {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let inside = words.windows(2).filter(|pair| !pair[0].ends_with(['.', '!', '?', ':', '…']));
+    let names = inside.map(|pair| pair[1]).filter(|word| word.starts_with(char::is_uppercase));
+    names.map(|word| fold(word.trim_end_matches(|c: char| !c.is_alphanumeric()))).collect()
+}
+
+fn has_wish(text: &str) -> bool {
+    clause::readings(text, &HashSet::new()).iter().any(|reading| reading.kind.is_some())
+}
+
+/// True for a clause that asks to keep what the turn says out of memory.
+fn skips(reading: &Reading) -> bool {
+    match reading.kind {
+        Some(Kind::KeepNot | Kind::Secret) => true,
+        Some(Kind::Forget) => reading.parts.any(&[WishPart::Later, WishPart::Next]),
+        None => false,
+    }
+}
+
+/// True if the last sentence asks to forget "this", which the sentences before it say.
+fn ends_with_forget_this(readings: &[Reading]) -> bool {
+    let Some(content) = readings.iter().rposition(|reading| reading.is_content) else {
+        return false;
+    };
+    readings[content + 1..].iter().any(|reading| {
+        reading.kind == Some(Kind::Forget)
+            && reading.place > readings[content].place
+            && reading.parts.has(WishPart::This)
+            && !reading.parts.has(WishPart::Said)
     })
 }
 
-/// True if the turn begins by calling somebody by a name: "Juno, …".
+/// Reads a turn that holds nothing but wishes and their reasons.
+fn retraction(readings: &[Reading]) -> Option<Retraction> {
+    let has = |parts: &[WishPart]| readings.iter().any(|reading| reading.parts.any(parts));
+    let wishes = |kind| readings.iter().filter(move |reading| reading.kind == Some(kind));
+    let forgets = wishes(Kind::Forget).any(|reading| !reading.parts.has(WishPart::Idiom));
+    let idiom = has(&[WishPart::Idiom])
+        && has(&[WishPart::Please, WishPart::Excuse, WishPart::Private, WishPart::Said]);
+    let keeps_not = wishes(Kind::KeepNot).next().is_some();
+    let mut wishes = readings.iter().filter(|reading| reading.kind.is_some());
+    (forgets || keeps_not || idiom).then(|| Retraction {
+        names_memory: has(&[
+            WishPart::Forget,
+            WishPart::Unsaid,
+            WishPart::Remember,
+            WishPart::Memory,
+            WishPart::Said,
+            WishPart::Excuse,
+        ]),
+        topic: wishes.find_map(|reading| reading.topic.clone()),
+    })
+}
+
+/// True if the turn begins by calling somebody by a name: "Juno, …", "Hey Max, …".
 fn calls_by_name(text: &str) -> bool {
-    let Some((name, _)) = text.trim_start().split_once(',') else { return false };
-    name.chars().all(char::is_alphabetic) && name.starts_with(char::is_uppercase)
+    let Some((call, _)) = text.split_once(',') else { return false };
+    let mut words = call.split_whitespace();
+    let name = words.next_back().unwrap_or_default();
+    words.count() < 2
+        && name.chars().all(char::is_alphabetic)
+        && name.starts_with(char::is_uppercase)
 }
 
 /// Returns the first of these categories that has a word in the text.
@@ -162,7 +262,7 @@ mod tests {
             ],
         );
         check(forgets(false), &["please delete that", "Please don't store that, ok"]);
-        let topic = Some("my job".to_owned());
+        let topic = Some("job".to_owned());
         let about = Wish::ForgetLastTurn(Retraction { names_memory: true, topic });
         check(Some(about), &["please forget what i just said about my job"]);
     }
@@ -194,6 +294,105 @@ mod tests {
                 "```\n// don't remember this\n```\nit fails",
                 "- call Ron\n- keep this between us",
                 "妹に「ここだけの話ね」と言われた",
+            ],
+        );
+    }
+
+    #[test]
+    fn the_secret_may_stand_in_another_sentence_than_the_wish() {
+        check(
+            Some(Wish::SkipThisTurn),
+            &[
+                "This stays between us. My PIN is 4711.",
+                "My PIN is 4711. Please don't save that.",
+                "Entre nous and please not in your memory, I'm going to hand in my notice.",
+                "Once you've answered, erase it: I failed my exam.",
+                "No notes, please. I drink in the mornings.",
+                "Ich möchte nicht, dass das irgendwo auftaucht: ich trinke.",
+            ],
+        );
+    }
+
+    #[test]
+    fn ordinary_talk_about_remembering_is_no_wish() {
+        check(
+            None,
+            &[
+                "I can't remember his name",
+                "remember to water the plants",
+                "save the file",
+                "Don't save the file yet.",
+                "keep the change",
+                "Don't keep the change.",
+                "don't forget the milk",
+                "I forgot my keys",
+                "between us we have 40 euros",
+                "Between us, Nadine and I have about 40 euros.",
+                "My wife doesn't remember that.",
+                "Why don't you remember what I said?",
+                "He never keeps his promises.",
+                "Delete the row and keep no log, please: write that function.",
+                "Unter uns wohnt eine Familie.",
+                "Non ricordo nulla di quella sera.",
+                "Se me olvida siempre.",
+            ],
+        );
+    }
+
+    #[test]
+    fn a_request_to_remember_erases_nothing() {
+        check(
+            None,
+            &[
+                "Whatever else you drop, remember that I'm the one giving the toast.",
+                "Remember I don't do mornings, and never keep me waiting.",
+                "Whatever happens, don't forget that I'm vegan.",
+                "Merk dir bitte, dass ich freitags nie kann.",
+                "Retiens que je ne mange jamais de porc.",
+                "Recuerda que no como carne.",
+                "Onthoud dat ik geen melk drink.",
+            ],
+        );
+        let text = "You can forget the small stuff, just remember I take two sugars.";
+        assert!(!matches!(wish(text), Some(Wish::ForgetLastTurn(_))));
+    }
+
+    #[test]
+    fn what_can_be_removed_was_said_before() {
+        check(
+            forgets(true),
+            &[
+                "Sorry, I got carried away, it's too early to have that sitting anywhere. Clear it?",
+                "I take back the interview thing, and I'd rather it left no trace with you.",
+                "Je vous saurais gré de ne conserver aucune trace de ma dernière phrase.",
+                "That was private. Chuck it. Kind regards, Dorothy",
+            ],
+        );
+        check(forgets(false), &["Cancellala subito, dai.", "mds apaga issooo"]);
+    }
+
+    #[test]
+    fn work_on_a_text_is_no_wish() {
+        check(
+            None,
+            &[
+                "Delete the last paragraph and make the tone friendlier.",
+                "Ditch that and write it in the style of a pirate.",
+                "Quita la cebolla de la receta, que me sienta mal.",
+                "Gooi dat maar in de soep, zei oma altijd.",
+            ],
+        );
+    }
+
+    #[test]
+    fn a_wish_is_found_after_a_report_and_without_a_comma() {
+        check(
+            Some(Wish::SkipThisTurn),
+            &[
+                "Mum begged me to tell no one, so you're not to remember it either.",
+                "i ate my flatmates cheese dont save this lmao",
+                "Can I vent without you logging it? I can't stand my own daughter lately.",
+                "メモしないでね、実は前科があるんだ。",
             ],
         );
     }

@@ -109,45 +109,71 @@ pub enum PhraseKind {
     Filler,
 }
 
-/// A part of a clause that asks to keep something out of memory. `consent.rs` puts them together.
+/// A word class of the grammar of wishes. `consent/clause.rs` puts them together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WishPart {
-    /// A verb for removing from memory: "forget".
+    /// Removing from memory: "forget".
     Forget,
-    /// A verb for removing anything: "delete".
+    /// Removing or leaving aside anything: "delete".
     Remove,
-    /// A phrase that asks for removal or only means "never mind": "forget it".
+    /// Asks to forget, or only means "never mind": "forget it".
     Idiom,
-    /// A verb for keeping in memory: "remember".
+    /// As if nothing had been said: "pretend", "you didn't hear that".
+    Unsaid,
+    /// Keeping: "remember", "save".
+    Keep,
+    /// Of these, the ones about memory alone: "remember".
     Remember,
-    /// A verb for keeping anything: "save".
-    Store,
-    /// A negation of the verb: "don't", "i'd rather you didn't".
+    /// The memory: "your notes", "on file".
+    Memory,
     Not,
+    /// A negation in the past, which only a request turns into a wish: "it wasn't".
+    WasNot,
     /// "Off the record", "between us".
     Secret,
-    /// A time after this turn: "afterwards".
+    /// Means a wish or a sum: "between us".
+    Among,
+    /// A sum of several: "we have", after which "between us" is no wish.
+    Joint,
+    /// A word that means a wish only if the sentence has nothing else: "private".
+    Private,
+    /// A time after this turn: "once you've answered".
     Later,
-    /// A pronoun: "that".
-    It,
-    /// Names what was said, or the memory: "what i", "just said", "from your memory".
+    /// What is said next: "the following".
+    Next,
+    /// A pronoun or a word as empty as one: "that", "the thing".
+    This,
+    /// What was said: "my last message".
     Said,
-    /// The reason for a wish: "private", "wrong window".
+    /// The reason for a wish: "embarrassing", "wrong window".
     Excuse,
-    /// Makes the clause a request: "please", "could you".
+    /// A request, or the one who is asked: "please", "could you".
     Please,
-    /// Adds nothing: "ok", "sorry", "again".
-    Courtesy,
-    /// A conjunction, at which a wish may begin or end: "but".
-    Joins,
-    /// A verb of speech of somebody else: "she said".
+    /// The speaker as the subject of a verb: "I".
+    Subject,
+    /// Somebody else as the subject: "she".
+    Others,
+    /// Somebody else's speech: "she said".
     Reported,
-    /// Introduces the subject of a wish: "about".
+    /// Makes a question or a condition: "why".
+    Why,
+    /// A new value takes the place of an old one: "instead", "Monday".
+    Change,
+    /// What is saved or deleted in daily life: "the file".
+    Thing,
+    /// Introduces the topic of a wish: "about".
     About,
-    /// The words of the list `first_person`, before which a wish without punctuation ends.
-    #[serde(skip)]
-    FirstPerson,
+    /// Goes on with the clause after a comma: "dass".
+    Binds,
+    /// Begins another clause: "but".
+    Joins,
+    /// Draws a conclusion, after which the user speaks again: "she told me, so you forget it".
+    Hence,
+    /// Ends a letter: "kind regards".
+    Closing,
+    /// Adds nothing: "ok", "the".
+    Free,
 }
 
 /// A match of a phrase, with the byte range in the folded text.
@@ -167,13 +193,8 @@ pub static SPEECH: LazyLock<Finder<PhraseKind>> = LazyLock::new(|| {
     })
 });
 
-pub static WISHES: LazyLock<Finder<WishPart>> = LazyLock::new(|| {
-    Finder::of(|lists| {
-        let first_person = &lists.speech[&PhraseKind::FirstPerson];
-        let parts = lists.wishes.iter().map(|(part, list)| (*part, list));
-        parts.chain([(WishPart::FirstPerson, first_person)])
-    })
-});
+pub static WISHES: LazyLock<Finder<WishPart>> =
+    LazyLock::new(|| Finder::of(|lists| lists.wishes.iter().map(|(part, list)| (*part, list))));
 
 pub static NEVER: LazyLock<Finder<Category>> = LazyLock::new(|| {
     Finder::of(|lists| {
@@ -194,8 +215,8 @@ fn parsed(code: &str, text: &str) -> Lists {
 /// Finds the phrases of all languages in one pass.
 pub struct Finder<T> {
     automaton: AhoCorasick,
-    /// Language and meaning of each pattern, by pattern id.
-    meanings: Vec<(CoveredLanguage, T)>,
+    /// Language and meaning of each pattern, by pattern id, and true if any ending may follow.
+    meanings: Vec<(CoveredLanguage, T, bool)>,
 }
 
 impl<T: Copy> Finder<T> {
@@ -206,8 +227,11 @@ impl<T: Copy> Finder<T> {
         let (mut patterns, mut meanings) = (Vec::new(), Vec::new());
         for (language, lists) in CoveredLanguage::with_wishes().zip(LISTS.iter()) {
             for (what, wordings) in lists_of(lists) {
-                patterns.extend(wordings.iter().map(|wording| fold(wording)));
-                meanings.resize(patterns.len(), (language, what));
+                for wording in wordings {
+                    let stem = wording.strip_suffix('*');
+                    patterns.push(fold(stem.unwrap_or(wording)));
+                    meanings.push((language, what, stem.is_some()));
+                }
             }
         }
         Finder {
@@ -220,9 +244,11 @@ impl<T: Copy> Finder<T> {
     /// Lists every phrase in a folded text, overlapping ones included, in time linear in the text.
     pub fn find<'f>(&'f self, folded: &'f str) -> impl Iterator<Item = PhraseMatch<T>> + 'f {
         self.automaton.find_overlapping_iter(folded).filter_map(|found| {
-            let (language, what) = self.meanings[found.pattern().as_usize()];
+            let (language, what, is_stem) = self.meanings[found.pattern().as_usize()];
             let start = found.start();
-            let end = found.end();
+            let rest = &folded[found.end()..];
+            let ending = if is_stem { rest.find(|c: char| !c.is_alphanumeric()) } else { Some(0) };
+            let end = found.end() + ending.unwrap_or(rest.len());
             let is_whole_words =
                 !language.is_spaced() || is_border(folded, start) && is_border(folded, end);
             is_whole_words.then_some(PhraseMatch { language, what, start, end })
@@ -291,7 +317,7 @@ mod tests {
     fn every_language_has_every_list() {
         for (code, text) in FILES {
             let lists = parsed(code, text);
-            assert_eq!(lists.wishes.len(), 16, "{code}");
+            assert_eq!(lists.wishes.len(), 31, "{code}");
             assert!(lists.wishes.values().all(|list| !list.is_empty()), "{code}");
             if code == "nl" {
                 continue;

@@ -17,7 +17,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 WORK = ROOT / ".keepsake" / "clients"
 CLIENTS = ["", "python/", "typescript/", "java/", "rust/"]
-PAGES = ["README.md", *(f"deploy/clients/{name}README.md" for name in CLIENTS)]
+PAGES = ["README.md", "deploy/book/src/doors.md", *(f"deploy/clients/{name}README.md" for name in CLIENTS)]
 EXAMPLE = re.compile(
     r'<!-- run: (\w+)( with the block before,)? prints "([^"\n]+)" -->\n```\w+\n(.*?)```', re.DOTALL
 )
@@ -60,7 +60,7 @@ def typescript(code: str, scratch: Path) -> list[str]:
     (scratch / "package.json").write_text('{"type": "module"}')
     modules = scratch / "node_modules"
     modules.mkdir()
-    (modules / "keepsake-memory").symlink_to(WORK / "typescript")
+    (modules / "keepsake-recall").symlink_to(WORK / "typescript")
     (modules / "@types").symlink_to(WORK / "typescript" / "node_modules" / "@types")
     compiler = WORK / "typescript" / "node_modules" / ".bin" / "tsc"
     options = ["--strict", "--module", "nodenext", "--target", "es2022", "--types", "node"]
@@ -83,7 +83,7 @@ def rust(code: str, scratch: Path) -> list[str]:
     crate = ROOT / "deploy" / "clients" / "rust"
     (scratch / "Cargo.toml").write_text(
         '[package]\nname = "quickstart"\nedition = "2024"\n[workspace]\n'
-        f'[dependencies]\nkeepsake-memory = {{ path = "{crate}" }}\n'
+        f'[dependencies]\nkeepsake-recall = {{ path = "{crate}" }}\n'
     )
     # The versions of the client's own lock file, which are built already.
     (scratch / "Cargo.lock").write_text((crate / "Cargo.lock").read_text())

@@ -86,7 +86,7 @@ test_versions() { "$python" "$here/versions.py"; }
 test_python() {
   tool python && start || return
   cd "$work/python"
-  MYPYPATH=$work/package installed -m mypy --strict --cache-dir "$work/mypy" --package keepsake_memory || return
+  MYPYPATH=$work/package installed -m mypy --strict --cache-dir "$work/mypy" --package keepsake_recall || return
   installed -m pytest -q -p no:cacheprovider -W error::pytest.PytestUnhandledThreadExceptionWarning tests
 }
 

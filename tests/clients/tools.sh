@@ -60,7 +60,7 @@ install_python() {
   PYTHONPATH=$work/packages "${pip[@]}" --no-build-isolation --target "$work/package" "$work/python" 2>"$work/python/log" ||
     { cat "$work/python/log" >&2; fail "the client does not install"; }
   # The tests use the package as it is installed, not its source.
-  rm -rf "$work/python/keepsake_memory" "$work/python/build"
+  rm -rf "$work/python/keepsake_recall" "$work/python/build"
   built python
 }
 

@@ -40,6 +40,9 @@ REFUSED = {
     "config.topics.marks_key=hush": "config.topics.marks_key: a ConfigMap shows it",
     "config.auth.tenants.acme.secret=hush": "config.auth.tenants.acme.secret: a ConfigMap shows it",
     "secrets.files.tenants=a-secret": "take another name",
+    "secrets.files.gateway=a-secret": "take another name",
+    "gateway.ingress.host=memory.example.com": "gateway.ingress.host: no gateway runs",
+    "config.gateway.listen=0.0.0.0:1": "config.gateway: the chart sets listen and keys",
     "replica=2": "additional properties 'replica' not allowed",
     "image.digest=sha256:12": "does not match pattern",
 }
@@ -148,10 +151,8 @@ def check_configuration(toml, values):
     return len(given)
 
 
-def check_pod(things, values):
-    """The least rights, and the names that image, page and grace period share."""
-    stateful = next(thing for thing in things if thing["kind"] == "StatefulSet")["spec"]
-    pod = stateful["template"]["spec"]
+def check_rights(pod):
+    """The least rights, and the image's user."""
     [container] = pod["containers"]
     image = (ROOT / "deploy/Dockerfile").read_text()
     user = int(re.search(r"^USER (\d+)", image, re.M)[1])
@@ -164,6 +165,64 @@ def check_pod(things, values):
         "readOnlyRootFilesystem": True,
         "capabilities": {"drop": ["ALL"]},
     }
+
+
+def check_gateway(things, values):
+    """The gateway runs where its keys are named, behind one port, and nothing else selects its pods."""
+    names = {thing["kind"]: thing for thing in things if thing["metadata"]["name"].endswith("-gateway")}
+    wanted = values["gateway"]["keys"]["secret"]
+    assert bool(names) == bool(wanted), f"keys {wanted!r}, and {names.keys()}"
+    if not wanted:
+        return
+    deployment = names["Deployment"]["spec"]
+    pod = deployment["template"]["spec"]
+    check_rights(pod)
+    [container] = pod["containers"]
+    routes = (ROOT / "processors/gateway/routes.rs").read_text()
+    for probe in ["startupProbe", "livenessProbe", "readinessProbe"]:
+        path = container[probe]["httpGet"]["path"]
+        assert f'"{path}"' in routes, f"{probe}: the gateway has no {path}"
+    environment = {name["name"]: name.get("value") for name in container["env"]}
+    keys = pathlib.PurePosixPath(environment["KEEPSAKE__GATEWAY__KEYS"])
+    mounts = {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"]}
+    [volume] = [volume for volume in pod["volumes"] if volume["name"] == mounts[str(keys.parent)]]
+    assert volume["secret"]["secretName"] == wanted
+    assert volume["secret"]["items"] == [{"key": values["gateway"]["keys"]["key"], "path": keys.name}]
+    assert set(mounts.values()) == {volume["name"] for volume in pod["volumes"]}
+    [port] = container["ports"]
+    assert environment["KEEPSAKE__GATEWAY__LISTEN"] == f"0.0.0.0:{port['containerPort']}"
+    with tempfile.TemporaryDirectory() as scratch:
+        file = pathlib.Path(scratch, "keys")
+        given = {"KEEPSAKE__GATEWAY__LISTEN": environment["KEEPSAKE__GATEWAY__LISTEN"], "KEEPSAKE__GATEWAY__KEYS": str(file)}
+        shown = subprocess.run(
+            [os.environ["KEEPSAKE"], "config", "show", "--json"], env={**os.environ, **given}, capture_output=True, text=True
+        )
+        options = {option["from"] for option in json.loads(shown.stdout).values()}
+        assert given.keys() <= options, f"no options of the program: {given.keys() - options}"
+    labels = deployment["template"]["metadata"]["labels"]
+    [service] = [thing["spec"] for thing in things if thing["kind"] == "Service" and thing is names["Service"]]
+    assert service["selector"].items() <= labels.items() and service["ports"][0]["targetPort"] == port["name"]
+    [rule] = names["Ingress"]["spec"]["rules"]
+    assert rule["http"]["paths"][0]["backend"]["service"] == {
+        "name": names["Service"]["metadata"]["name"], "port": {"name": service["ports"][0]["name"]},
+    }
+    [let_in] = names["NetworkPolicy"]["spec"]["ingress"]
+    assert let_in["ports"] == [{"protocol": "TCP", "port": port["name"]}]
+    others = [thing for thing in things if thing not in names.values() and "spec" in thing]
+    for thing in others:
+        selector = thing["spec"].get("selector", thing["spec"].get("podSelector")) or {}
+        selected = selector.get("matchLabels", selector)
+        if thing["kind"] != "ServiceMonitor" and selected:
+            assert not selected.items() <= labels.items(), f"{thing['kind']} selects pods of the gateway"
+
+
+def check_pod(things, values):
+    """The names that image, page and grace period share, and no right too many."""
+    stateful = next(thing for thing in things if thing["kind"] == "StatefulSet")["spec"]
+    pod = stateful["template"]["spec"]
+    check_rights(pod)
+    [container] = pod["containers"]
+    image = (ROOT / "deploy/Dockerfile").read_text()
     page = (ROOT / "processors/service/run/http.rs").read_text()
     for probe in ["startupProbe", "livenessProbe", "readinessProbe"]:
         path = container[probe]["httpGet"]["path"]
@@ -181,7 +240,8 @@ def check_pod(things, values):
     labels = stateful["template"]["metadata"]["labels"]
     # A selector can never change, so it has nothing of a version.
     assert stateful["selector"]["matchLabels"].keys() == {"app.kubernetes.io/name", "app.kubernetes.io/instance"}
-    for thing in things:
+    own = [thing for thing in things if not thing["metadata"]["name"].endswith("-gateway")]
+    for thing in own:
         selector = thing["spec"].get("selector", thing["spec"].get("podSelector")) if "spec" in thing else None
         if selector and thing["kind"] != "ServiceMonitor":
             wanted = selector.get("matchLabels", selector)
@@ -220,6 +280,7 @@ def check_values(file):
     toml = next(thing for thing in things if thing["kind"] == "ConfigMap")["data"]["keepsake.toml"]
     options = check_configuration(toml, values)
     check_pod(things, values)
+    check_gateway(things, values)
     kinds = sorted(thing["kind"] for thing in things)
     print(f"chart: {file.name}: {len(things)} objects ({', '.join(kinds)}), {options} options")
     return set(kinds)

@@ -22,6 +22,7 @@ BREAKS = {
     'volumes: ["keepsake:': 'volumes: ["keepsakes:',
     "source: rules,": "source: rule,",
     "cap_drop: [ALL]": "cap_drop: ALL",
+    "key: { condition:": "keys: { condition:",
 }
 
 
@@ -68,6 +69,23 @@ def check_environment(name, service):
     return len(variables)
 
 
+def check_gateway(services):
+    """All doors are open, each to this machine only, and the gateway asks for the key that `key` made."""
+    ports = {port["target"]: name for name, service in services.items() for port in service.get("ports", [])}
+    assert ports.get(8765) == "gateway", "no service publishes HTTP, MCP and the explorer"
+    gateway, key = services["gateway"], services["key"]
+    keys = gateway["environment"]["KEEPSAKE__GATEWAY__KEYS"]
+    assert keys == key["environment"]["KEEPSAKE__GATEWAY__KEYS"] and gateway["volumes"] == key["volumes"]
+    with tempfile.TemporaryDirectory() as scratch:
+        environment = {**os.environ, **key["environment"], "KEEPSAKE__GATEWAY__KEYS": f"{scratch}/keys"}
+        make = [os.environ["KEEPSAKE"], *key["command"]]
+        first, second = (subprocess.run(make, env=environment, capture_output=True, text=True) for _ in range(2))
+        assert first.returncode == 0 and first.stdout.startswith("ksk_"), f"no key: {first}"
+        assert second.returncode == 0 and not second.stdout, f"a second start makes a second key: {second}"
+    help = subprocess.run([os.environ["KEEPSAKE"], *gateway["command"], "--help"], capture_output=True)
+    assert help.returncode == 0, f"the program has no command {gateway['command']}"
+
+
 def main():
     assert problem(FILE) is None, f"{FILE.name}: {problem(FILE)}"
     project = json.loads(read(FILE).stdout)
@@ -80,6 +98,7 @@ def main():
             assert service["read_only"] and service["cap_drop"] == ["ALL"], f"{name}: has more rights than it needs"
         for port in service.get("ports", []):
             assert port["host_ip"] == "127.0.0.1", f"{name}: port {port} is open to the network"
+    check_gateway(project["services"])
     assert variables, "no service of compose.yaml sets an option of keepsake"
     for name, config in project["configs"].items():
         assert pathlib.Path(config["file"]).is_file(), f"configs.{name}: there is no {config['file']}"

@@ -3,7 +3,8 @@
 
 The same inputs must make the same bytes, valid by OCI's schemas. The image is unpacked and its
 program run in a sandbox (bubblewrap) with the image's user and command, no capability, a read-only
-root and a writable store: the service on its embedded broker must become ready and stop on SIGTERM.
+root and a writable store: the service on its embedded broker must become ready, remember a turn
+through the gateway, have it after SIGKILL and a new start, and stop on SIGTERM.
 
 KEEPSAKE names the program, TOOLS the directory that tools.sh fills. Exit 4: a package is missing.
 """
@@ -31,6 +32,7 @@ import referencing.jsonschema  # noqa: E402
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 READY_SECONDS = 90  # a debug build loads the model in some seconds
 STOP_SECONDS = 30
+MEGABYTES_MAX = 140  # compressed, as a registry sends it
 
 
 def missing(what):
@@ -151,27 +153,45 @@ def check_rights(program, user):
     assert int(fields["CapEff"], 16) == 0 and fields["NoNewPrivs"] == "1", fields
 
 
-def serve(sandbox):
-    """Seconds until the service is ready. It must stop on SIGTERM with 0."""
-    page = f"127.0.0.1:{free_port()}"
+def answer(url, key, body):
+    headers = {"authorization": f"Bearer {key}", "content-type": "application/json"}
+    request = urllib.request.Request(url, json.dumps(body).encode(), headers)
+    return json.loads(urllib.request.urlopen(request, timeout=30).read())
+
+
+def serve(sandbox, key, use, end):
+    """Starts the image's command, calls `use` and ends with the signal `end`. Returns the seconds until
+    the service was ready and its exit code."""
+    page, gateway = (f"127.0.0.1:{free_port()}" for _ in range(2))
     began = time.monotonic()
-    process = sandbox.start(*sandbox.config["Cmd"], "--set", f"http.listen={page}", "--set", "embedded.listen=127.0.0.1:0")
+    here = [f"http.listen={page}", f"gateway.listen={gateway}", "embedded.listen=127.0.0.1:0"]
+    process = sandbox.start(*sandbox.config["Cmd"], *(part for one in here for part in ["--set", one]))
     try:
-        while status(f"http://{page}/readyz") != 200:
+        while status(f"http://{page}/readyz") != 200 or status(f"http://{gateway}/readyz") != 200:
             if process.poll() is not None or time.monotonic() - began > READY_SECONDS:
                 process.kill()
                 sys.exit(f"image: the service is not ready: {process.communicate()[0]}")
             time.sleep(0.1)
         ready = time.monotonic() - began
         assert status(f"http://{page}/livez") == 200
+        use(lambda door, body: answer(f"http://{gateway}/v1/keepsake/{door}", key, body))
         program = program_of(process)
         check_rights(program, sandbox.user)
-        os.kill(program, signal.SIGTERM)
+        os.kill(program, end)
         out, _ = process.communicate(timeout=STOP_SECONDS)
-        assert process.returncode == 0, f"stopped with {process.returncode}: {out}"
+        assert process.returncode == 0 or end == signal.SIGKILL, f"stopped with {process.returncode}: {out}"
         return ready
     finally:
         process.kill()
+
+
+def remember(call):
+    call("turn", {"user": "ada", "content": "I moved to Lisbon last month."})
+
+
+def recall(call):
+    prompt = call("recall", {"user": "ada", "query": "Where do I live?"})["prompt"]
+    assert "Lisbon" in prompt, f"after a kill the volume has no memory of it: {prompt!r}"
 
 
 def main():
@@ -193,11 +213,21 @@ def main():
         code, out = sandbox.run("--version")
         version = config["config"]["Labels"]["org.opencontainers.image.version"]
         assert code == 0 and out.split()[-1] == version, f"--version: {code}: {out}"
+        code, out = sandbox.run(*config["config"]["Cmd"])
+        assert code == 2 and "keepsake keys new --set gateway.keys=" in out, f"starts without keys: {out}"
+        configuration = sandbox.config["Cmd"][1:]
+        code, key = sandbox.run("keys", "new", *configuration)
+        assert code == 0, f"keys new: {key}"
+        key = key.split()[-1]
         code, out = sandbox.run(*config["config"]["Cmd"], "--set", "store.dir=/usr/store")
         assert code != 0 and "Read-only file system" in out, f"writes beside its volume: {out}"
-        ready = serve(sandbox)
-        assert any(sandbox.store.rglob("*")), "the store is not in the image's volume"
-    print(f"image: reproducible, valid, ready after {ready:.1f} s as user {sandbox.user} on a read-only root")
+        ready = serve(sandbox, key, remember, signal.SIGKILL)
+        serve(sandbox, key, recall, signal.SIGTERM)
+        assert {"8765/tcp", "9464/tcp"} <= sandbox.config["ExposedPorts"].keys()
+        megabytes = sum(layer["size"] for layer in layers) / 1e6
+        # A debug build is larger.
+        assert megabytes <= MEGABYTES_MAX or "debug" in os.environ["KEEPSAKE"], f"the image has {megabytes:.0f} MB"
+    print(f"image: {megabytes:.0f} MB, reproducible, valid, ready after {ready:.1f} s as user {sandbox.user} on a read-only root")
 
 
 main()

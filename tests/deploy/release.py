@@ -25,7 +25,8 @@ import referencing  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SCHEMAS = TOOLS / "python/cyclonedx/schema/_res"
-WANTED = ["keepsake", "LICENSE-MIT", "LICENSE-APACHE", "NOTICE", "CHANGELOG.md", "config/default.toml", "COMMIT"]
+WANTED = ["bin/keepsake", "share/keepsake/model/model.onnx", "CHANGELOG.md", "config/default.toml", "COMMIT"]
+WANTED += ["LICENSE-MIT", "LICENSE-APACHE", "NOTICE"]
 WANTED += ["deploy/helm/keepsake/Chart.yaml", "deploy/helm/keepsake/files/rules.yml", "deploy/RUNBOOK.md"]
 LIBRARIES = ["rdkafka", "sled", "tantivy", "ort", "keepsake-domain"]
 TESTS_ONLY = ["proptest", "jsonschema", "keepsake-simulated"]
@@ -57,7 +58,8 @@ def commit(copy):
 
 
 def release(copy, out):
-    command = [copy / "deploy/release/release.sh", "--program", copy.parent / "keepsake", "--out", out]
+    command = [copy / "deploy/release/release.sh", "--program", copy.parent / "keepsake", "--client", copy]
+    command += ["--model", copy.parent / "model", "--out", out, "archive"]
     done = subprocess.run(command, capture_output=True, text=True)
     return done.returncode, done.stdout + done.stderr
 
@@ -103,7 +105,11 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         scratch = pathlib.Path(name)
         copy, out = scratch / "copy", scratch / "out"
-        shutil.copy(os.environ["KEEPSAKE"], scratch / "keepsake")  # a build may replace it meanwhile
+        # A copy, because a build may replace it meanwhile; without what only a debugger reads.
+        subprocess.run(["strip", "--strip-debug", "-o", scratch / "keepsake", os.environ["KEEPSAKE"]], check=True)
+        (scratch / "model").mkdir()
+        for file in ["model.onnx", "libonnxruntime.so"]:  # packages.py reads which libraries it needs
+            shutil.copy("/bin/true", scratch / "model" / file)
         copy_tree(copy)
         version = tomllib.loads((copy / "Cargo.toml").read_text())["workspace"]["package"]["version"]
         changelog = copy / "CHANGELOG.md"
@@ -117,7 +123,7 @@ def main():
         refused(copy, out, "Chart.yaml: has another version")
         replace(chart, r"^version: .*$", f"version: {version}")
         commit(copy)
-        git(copy, "tag", f"v{version}")
+        git(copy, "tag", f"v{version}", "HEAD~1")
         refused(copy, out, f"v{version} is released already")
         git(copy, "tag", "--delete", f"v{version}")
 
@@ -137,7 +143,7 @@ def main():
             for wanted in WANTED:
                 assert f"{base}/{wanted}" in names, f"the archive has no {wanted}"
             assert all(member.isfile() or member.isdir() for member in names.values()), "a link is in the archive"
-            packed = tar.extractfile(f"{base}/keepsake").read()
+            packed = tar.extractfile(f"{base}/bin/keepsake").read()
             assert packed == (scratch / "keepsake").read_bytes(), "the archive has another program"
             assert tar.extractfile(f"{base}/COMMIT").read().decode().strip() == git(copy, "rev-parse", "HEAD")
         crates = check_sbom(out / f"{base}.cdx.json", copy)

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Tests the deployment: chart, Compose file, image, release. KEEPSAKE names the program, by default the
-# debug build. A test whose package is missing is skipped, loudly; the others still run.
+# Tests the deployment: chart, Compose file, image, release, packages, workflows, book. KEEPSAKE names
+# the program, by default the debug build. A test whose package is missing is skipped, loudly; the
+# others still run.
 #
-#   run.sh [chart | compose | image | release]…
+#   run.sh [chart | compose | image | release | packages | workflows | book]…
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -16,13 +17,19 @@ passed=0 failed=0 skipped=0
 chart() { "$here/tools.sh" helm && "$here/tools.sh" schemas && "$python" "$here/chart.py"; }
 compose() { "$here/tools.sh" compose && "$python" "$here/compose.py"; }
 image() { "$here/tools.sh" schemas && "$python" "$here/image.py"; }
+book() { "$here/tools.sh" mdbook && "$python" "$here/book.py"; }
 release() { "$here/tools.sh" schemas && "$python" "$here/release.py"; }
+packages() {
+  "$root/tests/clients/tools.sh" node || return
+  TYPESCRIPT=$root/.keepsake/clients/typescript "$python" "$here/packages.py"
+}
+workflows() { "$here/tools.sh" actionlint && "$TOOLS/bin/actionlint" "$root"/.github/workflows/*.yml; }
 
 if [[ ! -x $KEEPSAKE ]]; then
   printf 'deploy: no program at %s; run: cargo build --locked\n' "$KEEPSAKE" >&2
   exit 1
 fi
-if [[ $# -eq 0 ]]; then set -- chart compose image release; fi
+if [[ $# -eq 0 ]]; then set -- chart compose image release packages workflows book; fi
 for test; do
   code=0
   "$test" || code=$?

@@ -1,18 +1,21 @@
 #!/usr/bin/env bash
 # Installs the programs and schemas that check the deployment into .keepsake/tools, each pinned.
 #
-#   tools.sh helm | compose | schemas     exit 0 done, 1 failed, 4 a package is missing
+#   tools.sh helm | compose | actionlint | schemas | mdbook     exit 0 done, 1 failed, 4 a package is missing
 #
-# helm, and compose-spec, which reads a Compose file as Compose does, are built from Go modules. The
-# schemas are those of Kubernetes, of CycloneDX, of OCI images and of the Prometheus operator.
+# helm, actionlint, and compose-spec, which reads a Compose file as Compose does, are built from Go
+# modules, and mdbook from its crate, unless the PATH has this version. The schemas are those of Kubernetes,
+# of CycloneDX, of OCI images and of the Prometheus operator.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 tools=$(cd "$here/../.." && pwd)/.keepsake/tools
 helm=helm.sh/helm/v3/cmd/helm@v3.22.0
 compose=github.com/compose-spec/compose-go/v2/cmd@v2.16.2
+actionlint=github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 operator=github.com/prometheus-operator/prometheus-operator@v0.85.0
 oci=github.com/opencontainers/image-spec@v1.1.1
+mdbook=0.5.4
 python=${PYTHON:-python3}
 
 fail() { printf 'tools: %s\n' "$*" >&2; exit 1; }
@@ -62,16 +65,30 @@ packages() {
   printf '%s\n' "$wanted" >"$tools/python/version"
 }
 
+# Builds the crate $1 in version $2, with further options of cargo.
+crate() {
+  [[ $("$tools/bin/$1" --version 2>/dev/null) == *"$2" ]] && return
+  if [[ $("$1" --version 2>/dev/null) == *"$2" ]]; then
+    mkdir -p "$tools/bin"
+    ln -sf "$(command -v "$1")" "$tools/bin/$1"
+    return
+  fi
+  printf 'tools: building %s %s (once; minutes)\n' "$1" "$2"
+  cargo install "$1" --locked --quiet --version "$2" --root "$tools" "${@:3}" || fail "$1 $2 does not build"
+}
+
 mkdir -p "$tools"
 exec 9>"$tools/lock"
 flock 9
 case "$*" in
   helm) build helm "$helm" ;;
   compose) build compose-spec "$compose" ;;
+  actionlint) build actionlint "$actionlint" ;;
+  mdbook) crate mdbook "$mdbook" --no-default-features --features search ;;
   schemas)
     packages
     files operator "$operator" 'example/prometheus-operator-crd/*_servicemonitors.yaml example/prometheus-operator-crd/*_prometheusrules.yaml'
     files oci "$oci" 'schema/*.json'
     ;;
-  *) fail "usage: tools.sh helm | compose | schemas" ;;
+  *) fail "usage: tools.sh helm | compose | actionlint | schemas | mdbook" ;;
 esac

@@ -24,7 +24,7 @@ say() { printf 'embedded: %s\n' "$*"; }
 
 start() {
   local tries
-  (cd "$scratch" && exec "$KEEPSAKE" serve --data "$scratch/data" --set embedded.listen=127.0.0.1:0 \
+  (cd "$scratch" && exec "$KEEPSAKE" serve --no-gateway --data "$scratch/data" --set embedded.listen=127.0.0.1:0 \
     --set embedder.model=hash --set http.listen=127.0.0.1:0) >"$scratch/log" 2>&1 </dev/null &
   service=$!
   for ((tries = 0; tries < 300; tries++)); do

@@ -30,7 +30,7 @@ serve() {
   local dir=$scratch/$1
   shift
   mkdir -p "$dir"
-  (cd "$dir" && exec "$KEEPSAKE" serve --gateway --set kafka.bootstrap_servers=embedded --data "$dir/data" --set embedded.listen=127.0.0.1:0 \
+  (cd "$dir" && exec "$KEEPSAKE" serve --set kafka.bootstrap_servers=embedded --data "$dir/data" --set embedded.listen=127.0.0.1:0 \
     --set "embedder.model=${KEEPSAKE_TEST_MODEL:-hash}" --set http.listen=127.0.0.1:0 --set gateway.listen=127.0.0.1:0 \
     "$@") >"$dir/log" 2>&1 </dev/null &
   services+=($!)

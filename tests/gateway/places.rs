@@ -26,7 +26,12 @@ fn store_long(running: &Running, tenant: &str, user: &str) {
 }
 
 /// Sends a request of a key, and returns the head of the answer and the connection behind it.
-fn head(address: &str, key: &str, request: &str, body: &str) -> (String, BufReader<TcpStream>) {
+pub(super) fn head(
+    address: &str,
+    key: &str,
+    request: &str,
+    body: &str,
+) -> (String, BufReader<TcpStream>) {
     let mut stream = TcpStream::connect(address).expect("the gateway listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("not zero");
     let key = if key.is_empty() { String::new() } else { format!("x-api-key: {key}\r\n") };
@@ -183,6 +188,122 @@ fn streams_of_one_key_leave_places_and_end_when_it_is_revoked() {
     assert!(free.take(8).collect::<Vec<_>>().len() >= 2, "the places are free again");
 }
 
+/// Waits until the gateway knows that this key was revoked.
+fn await_refused(gateway: &Gateway, key: &str) {
+    eventually("the key is refused", || {
+        let answer = gateway.call_with("GET", "/v1/ping/", &[("x-api-key", key)], Value::Null);
+        (answer.0 == 401).then_some(())
+    });
+}
+
+#[test]
+fn an_export_ends_when_its_key_is_revoked_and_another_is_whole() {
+    let running = Running::start(Broker::Embedded, &[]);
+    let place = &running.place;
+    store_long(&running, "acme", "ada");
+    let made = || new_key(place, &["--tenant", "acme", "--rights", "read"]);
+    let ((id, gone), (_, kept)) = (made(), made());
+    let gateway = Gateway::start(place, &[("gateway.keys", &keys_of(place))]);
+    // Neither kernel holds the three megabytes of an answer that nobody reads.
+    let open = |key: &str| head(&gateway.address, key, "GET /v1/keepsake/export?user=ada", "").1;
+    let mut exports = [&gone, &kept].map(|key| open(key));
+    assert_eq!(keys(place, &["revoke", &id]).0, Some(0));
+    await_refused(&gateway, &gone);
+    let [cut, whole] = exports.each_mut().map(|export| {
+        export.get_ref().set_read_timeout(Some(PATIENCE)).expect("not zero");
+        let (mut text, mut line) = (String::new(), String::new());
+        // A chunk of no bytes ends a whole body; the other ends with its connection.
+        while line.trim_end() != "0" && export.read_line(&mut line).is_ok_and(|read| read > 0) {
+            text += &line;
+            line = if line.trim_end() == "0" { line } else { String::new() };
+        }
+        text
+    });
+    let count = |text: &str| text.matches(r#""part":"memory""#).count();
+    assert_eq!((count(&whole), whole.contains(r#""part":"end""#)), (MANY, true));
+    assert!((1..MANY).contains(&count(&cut)), "{} memories", count(&cut));
+    assert!(!cut.contains(r#""part":"end""#));
+}
+
+#[test]
+fn an_import_ends_when_its_key_is_revoked() {
+    const LINES: usize = 30_000;
+    let running = Running::start(Broker::Embedded, &[]);
+    let place = &running.place;
+    let (id, key) = new_key(place, &["--tenant", "acme", "--rights", "read,write,admin"]);
+    let gateway = Gateway::start(place, &[("gateway.keys", &keys_of(place))]);
+    let mut lines = json!({"part": "user", "tenant": "acme", "user": "ada"}).to_string() + "\n";
+    for n in 0..LINES {
+        let memory = json!({"id": uuid::Uuid::from_u128(n as u128 + 1), "kind": "fact",
+            "content": format!("Parcel {n} weighs {}.", n * 7919), "importance": 1.0,
+            "confidence": 1.0, "created_at": "2026-01-01T00:00:00Z"});
+        lines += &(json!({"part": "memory", "tenant": "acme", "user": "ada", "memory": memory})
+            .to_string()
+            + "\n");
+    }
+    let length = lines.len();
+    let begin = format!(
+        "POST /v1/keepsake/import HTTP/1.1\r\nhost: {}\r\nx-api-key: {key}\r\ncontent-type: \
+         application/jsonl\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n",
+        gateway.address
+    );
+    let (status, report) = std::thread::scope(|scope| {
+        let import = scope.spawn(|| gateway.raw(&(begin + &lines)));
+        let client = running.client();
+        eventually("the import has begun", || (!client.read("events").is_empty()).then_some(()));
+        assert_eq!(keys(place, &["revoke", &id]).0, Some(0));
+        import.join().expect("an answer")
+    });
+    let refused = report["refused"].as_u64().unwrap_or_default() as usize;
+    assert_eq!(status, 200, "{report}");
+    assert!((1..LINES).contains(&refused), "{report}");
+    let why = report["first_refused"].to_string();
+    assert!(why.contains("the key of this import was revoked"), "{why}");
+    assert_eq!(running.client().read("events").len(), LINES - refused);
+}
+
+/// Connects from another address of this machine.
+fn connected_from(from: [u8; 4], to: &str) -> TcpStream {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
+    let made = runtime.expect("a runtime").block_on(async {
+        let socket = tokio::net::TcpSocket::new_v4()?;
+        socket.bind((from, 0).into())?;
+        socket.connect(to.parse().expect("an address")).await?.into_std()
+    });
+    let stream = made.expect("the gateway listens, and all of 127.0.0.0/8 is this machine");
+    stream.set_nonblocking(false).expect("a socket");
+    stream
+}
+
+#[test]
+fn an_address_that_takes_all_short_places_leaves_some_to_others() {
+    let running = Running::start(Broker::Embedded, &[]);
+    let gateway = Gateway::start(&running.place, &[("gateway.connections_max", "8")]);
+    let _held = [(); 6].map(|()| mute(&gateway.address, TOO_MANY));
+    let others = [[127, 0, 0, 2], [127, 0, 0, 3]];
+    let _all = others.map(|other| connected_from(other, &gateway.address));
+    // Each of these would keep a short place for two seconds.
+    let began = Instant::now();
+    let mut silent: Vec<TcpStream> = (0..300)
+        .map(|_| TcpStream::connect(&gateway.address).expect("the gateway listens"))
+        .collect();
+    let mut probe = connected_from([127, 0, 0, 4], &gateway.address);
+    let text = format!("GET /livez HTTP/1.1\r\nhost: {}\r\n\r\n", gateway.address);
+    probe.write_all(text.as_bytes()).expect("the gateway reads");
+    let mut line = String::new();
+    BufReader::new(probe).read_line(&mut line).expect("an answer");
+    let took = began.elapsed();
+    assert!(line.starts_with("HTTP/1.1 200"), "{line:?}");
+    // With a hundred connections each two seconds it would be six.
+    assert!(took < Duration::from_secs(4), "{took:?}");
+    let full = silent.iter_mut().filter_map(|stream| {
+        let mut some = [0; 12];
+        stream.set_read_timeout(Some(PATIENCE)).expect("not zero");
+        stream.read_exact(&mut some).ok().filter(|()| &some == b"HTTP/1.1 503")
+    });
+    assert!(full.count() > 100, "further ones are closed with a reason");
+}
+
 #[test]
 fn a_long_list_comes_in_pages_and_another_tenant_is_answered_meanwhile() {
     let running = Running::start(Broker::Embedded, &[]);
@@ -248,8 +369,8 @@ fn a_key_that_is_refused_again_and_again_is_slowed_and_another_is_not() {
     let running = Running::start(Broker::Embedded, &[]);
     let place = &running.place;
     let made = |rights: &str| new_key(place, &["--tenant", "acme", "--rights", rights]).1;
-    let [eve, ada, model] = [(); 3].map(|()| made("read,write"));
-    let reader = made("read");
+    let [eve, ada, model, agent, other] = [(); 5].map(|()| made("read,write"));
+    let (reader, writer) = (made("read"), made("write"));
     let gateway = Gateway::start(place, &[("gateway.keys", &keys_of(place))]);
     let post = |key: &str, path: &str, body: Value| {
         let headers = [("x-api-key", key), ("mcp-protocol-version", "2025-06-18")];
@@ -258,11 +379,18 @@ fn a_key_that_is_refused_again_and_again_is_slowed_and_another_is_not() {
     let asked = |key: &str| post(key, "/v1/keepsake/recall", json!({"user": "a", "query": "x"}));
     let nonsense = json!({"user": "a", "content": "x", "scope": "nonsense"});
     let tool = json!({"name": "add_memory", "arguments": {"text": "x", "kind": "a\nb"}});
-    let tool = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": tool});
+    let mcp = |method: &str, params: Value| json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+    let tool = mcp("tools/call", tool);
+    let nowhere = mcp("resources/read", json!({"uri": "file://x"}));
+    let unread = mcp("resources/list", json!({}));
+    let unknown = mcp("tools/call", json!({"name": "no_such_tool", "arguments": {}}));
     for (key, path, body, expected) in [
         (&eve, "/v1/keepsake/remember", &nonsense, 400),
         (&reader, "/v1/keepsake/remember", &nonsense, 403),
         (&model, "/mcp/a/", &tool, 200),
+        (&agent, "/mcp/a/", &nowhere, 200),
+        (&writer, "/mcp/a/", &unread, 200),
+        (&other, "/mcp/a/", &unknown, 200),
     ] {
         let mut refused = 0;
         // In 3,000 calls a machine of any speed uses up 300, and 10 a second.
@@ -275,6 +403,11 @@ fn a_key_that_is_refused_again_and_again_is_slowed_and_another_is_not() {
         assert!(refused >= 300, "{path}: {refused}");
         let text = slowed.1["error"]["message"].to_string();
         assert!(text.contains("refused again and again"), "{text}");
+    }
+    // What succeeds is no refusal.
+    for _ in 0..400 {
+        let (status, answer) = post(&ada, "/mcp/a/", mcp("tools/list", json!({})));
+        assert_eq!((status, &answer["error"]), (200, &Value::Null));
     }
     assert_eq!(asked(&ada).0, 200);
     assert_eq!(post(&ada, "/v1/keepsake/remember", nonsense).0, 400);

@@ -1,10 +1,11 @@
 //! How a gateway runs: beside the service, several at once, and its end while calls wait.
 
-use super::{Gateway, address_in, call};
+use super::{Gateway, call};
 use crate::support::program::command;
 use crate::support::service::Place;
 use crate::support::{Broker, Child, eventually, on_both_brokers};
 use serde_json::{Value, json};
+use std::time::{Duration, Instant};
 
 on_both_brokers! {
     a_service_runs_its_own_gateway
@@ -33,15 +34,62 @@ fn found(address: &str, query: &str) -> Value {
 fn a_service_runs_its_own_gateway(broker: Broker) {
     let place = Place::new(broker, &[]);
     let mut serve = command(&place);
-    serve.args(["--set", "gateway.listen=127.0.0.1:0", "serve", "--gateway"]);
+    serve.args(["--set", "gateway.listen=127.0.0.1:0", "serve"]);
+    // The embedded log is for one machine, which has one gateway: it is there unasked.
+    serve.args((broker == Broker::Kafka).then_some("--gateway"));
     let mut child = Child::run(serve, &place);
     child.wait_until_ready();
-    let address = eventually("an address", || address_in(&child.log()));
+    let log = child.log();
+    let (_, rest) = log.split_once("the gateway serves http=").expect("logged before it is ready");
+    let address = rest.split_whitespace().next().expect("an address").to_owned();
     let (status, answer) = call(&address, "POST", REMEMBER, said("My cat is called Tilda."));
     assert_eq!(status, 200, "{answer}");
     assert_eq!(found(&address, "What is my cat called?"), "My cat is called Tilda.");
     child.signal("-TERM");
     assert!(child.wait().success(), "{}", child.log());
+}
+
+/// The broker is killed with the service that runs it, and comes back where it was.
+#[test]
+fn a_call_is_answered_while_the_broker_is_away_and_the_next_ones_when_it_is_back() {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback has free ports");
+    let listen = free.local_addr().expect("it is bound").to_string();
+    drop(free);
+    let place = Place::new(Broker::Embedded, &[("embedded.listen", &listen)]);
+    let mut service = Child::start(&place);
+    service.wait_until_ready();
+    let reply_within = Duration::from_secs(6);
+    let gateway = Gateway::start(&place, &[("gateway.reply_ms", "6000")]);
+    let say = |n: usize| {
+        let keyed = [("idempotency-key", format!("call-{n}"))];
+        let keyed = keyed.each_ref().map(|(name, value)| (*name, value.as_str()));
+        let body = said(&format!("The word of round {n} is w{n}x."));
+        gateway.call_with("POST", REMEMBER, &keyed, body)
+    };
+    assert_eq!(say(0).0, 200);
+    service.kill();
+    for n in [1, 2] {
+        let began = Instant::now();
+        let (status, answer) = say(n);
+        assert_eq!((status, &answer["error"]["code"]), (503, &json!("not_written")), "{answer}");
+        let text = answer["error"]["message"].as_str().unwrap_or_default();
+        assert!(text.contains("send it again with the same id"), "{text}");
+        assert!(began.elapsed() < reply_within, "{:?}", began.elapsed());
+    }
+    assert_eq!(gateway.call("GET", "/livez", Value::Null).0, 200);
+    let mut service = Child::start(&place);
+    service.wait_until_ready();
+    for n in 0..4 {
+        let (_, receipt) =
+            eventually("the call is answered", || Some(say(n)).filter(|it| it.0 == 200));
+        assert!(receipt["decisions"][0]["outcome"].is_string(), "{receipt}");
+        assert_eq!(
+            found(&gateway.address, &format!("What is w{n}x?")),
+            format!("The word of round {n} is w{n}x.")
+        );
+    }
+    let (_, listed) = gateway.call("POST", "/v1/keepsake/list", json!({"user": "ada"}));
+    assert_eq!(listed["total"], 4, "{listed}");
 }
 
 fn two_gateways_answer_for_one_user(broker: Broker) {

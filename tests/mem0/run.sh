@@ -58,7 +58,7 @@ scratch=$(mktemp -d "${TMPDIR:-/tmp}/keepsake-mem0.XXXXXX")
 # The clients keep a file in the home directory.
 export MEM0_DIR=$scratch/mem0
 : >"$scratch/log"
-(cd "$scratch" && exec "$KEEPSAKE" serve --gateway --set kafka.bootstrap_servers=embedded --data "$scratch/data" --set embedded.listen=127.0.0.1:0 \
+(cd "$scratch" && exec "$KEEPSAKE" serve --set kafka.bootstrap_servers=embedded --data "$scratch/data" --set embedded.listen=127.0.0.1:0 \
   --set embedder.model=hash --set http.listen=127.0.0.1:0 --set gateway.listen=127.0.0.1:0) >"$scratch/log" 2>&1 </dev/null &
 service=$!
 KEEPSAKE_URL=$(address)

@@ -21,6 +21,7 @@ pub mod service;
 pub mod sessions;
 pub mod skips;
 pub mod small_disk;
+pub mod stdio;
 pub mod store;
 pub mod talk;
 pub mod validator;

@@ -156,41 +156,40 @@ impl Restore<'_> {
         Err(Fault::stop(StopName::TargetNotEmpty, what))
     }
 
-    /// Writes each new partition up to the end of the backup, and deletes the ticks before the
-    /// applied offset again.
-    pub fn number_events(&self, plan: &[EventsPlan]) -> Result<()> {
+    /// Brings each new partition up to the end of the backup. Returns the number of ticks that this
+    /// took, for each partition.
+    pub fn number_events(&self, plan: &[EventsPlan]) -> Result<Vec<u64>> {
         let topic = self.config.topics.events();
         let mut writer = self.connection.bulk_writer("keepsake-restore", &topic)?;
-        let mut applied = BTreeMap::new();
+        let mut ticks = Vec::new();
         for (shard, plan) in self.manifest.shards.iter().zip(plan) {
-            if matches!(plan, EventsPlan::Same) {
-                continue;
-            }
-            self.number(shard, plan, &mut writer)?;
-            if shard.applied_offset >= 0 {
-                applied.insert(shard.partition, shard.applied_offset + 1);
-            }
+            ticks.push(match plan {
+                EventsPlan::Same => 0,
+                EventsPlan::Numbered { .. } => self.number(shard, plan, &mut writer)?,
+            });
         }
-        if applied.is_empty() {
-            return Ok(());
-        }
-        match self.connection.delete_before(&topic, &applied) {
-            Ok(outcomes) => {
-                for (partition, outcome) in outcomes {
-                    if let Err(why) = outcome {
-                        eprintln!("the ticks of partition {partition} stay, and do no harm: {why}");
-                    }
-                }
-            }
-            Err(fault) => eprintln!("the ticks of the events topic stay, and do no harm: {fault}"),
-        }
-        Ok(())
+        Ok(ticks)
     }
 
-    fn number(&self, shard: &Shard, plan: &EventsPlan, writer: &mut BulkWriter) -> Result<()> {
+    fn begin_at(&self, shard: &Shard, offset: i64) -> std::result::Result<i64, String> {
+        let offset = offset.min(shard.applied_offset + 1);
+        let asked = BTreeMap::from([(shard.partition, offset)]);
+        let begun = self.connection.delete_before(&self.config.topics.events(), &asked);
+        let mut begun = begun.map_err(|fault| fault.to_string())?;
+        begun.remove(&shard.partition).unwrap_or(Ok(offset))
+    }
+
+    /// Has the partition begin behind the applied offset. The embedded log lets a new one begin
+    /// anywhere. A cluster is sent a tick for each offset, and they are deleted again while more
+    /// follow, so that they never fill its disks.
+    fn number(&self, shard: &Shard, plan: &EventsPlan, writer: &mut BulkWriter) -> Result<u64> {
         let partition = shard.partition;
         let topic = self.config.topics.events();
         let mut numbered = Numbered::of(self, shard, plan)?;
+        if self.events.end(partition)? == 0 && shard.applied_offset >= 0 {
+            // Refused by a cluster.
+            let _ = self.begin_at(shard, i64::MAX);
+        }
         let begin = self.events.end(partition)?;
         let mut offset = begin;
         while let Some(mut record) = numbered.at(offset)? {
@@ -199,6 +198,7 @@ impl Restore<'_> {
             offset += 1;
             if ((offset - begin) as u64).is_multiple_of(20 * PROGRESS_EVERY) {
                 writer.flush()?;
+                let _ = self.begin_at(shard, offset);
                 eprintln!("partition {partition}: offset {offset} of {} events", numbered.end());
             }
         }
@@ -215,7 +215,12 @@ impl Restore<'_> {
             );
             return Err(Fault::stop(StopName::TargetInUse, what));
         }
-        Ok(())
+        if numbered.ticks > 0
+            && let Err(why) = self.begin_at(shard, i64::MAX)
+        {
+            eprintln!("the ticks of partition {partition} stay, and do no harm: {why}");
+        }
+        Ok(numbered.ticks)
     }
 }
 
@@ -225,6 +230,7 @@ struct Numbered<'a> {
     then: &'a [OutgoingRecord],
     waiting: Option<Reader>,
     next: Option<Record>,
+    ticks: u64,
 }
 
 impl<'a> Numbered<'a> {
@@ -235,7 +241,7 @@ impl<'a> Numbered<'a> {
             EventsPlan::Same => &[],
             EventsPlan::Numbered { then } => then,
         };
-        let mut numbered = Numbered { shard, then, waiting, next: None };
+        let mut numbered = Numbered { shard, then, waiting, next: None, ticks: 0 };
         numbered.advance()?;
         Ok(numbered)
     }
@@ -269,11 +275,14 @@ impl<'a> Numbered<'a> {
                 self.advance()?;
                 outgoing(record, "", partition)
             }
-            None => OutgoingRecord {
-                partition: Some(partition),
-                value: Some(FILLER.to_vec()),
-                ..OutgoingRecord::default()
-            },
+            None => {
+                self.ticks += 1;
+                OutgoingRecord {
+                    partition: Some(partition),
+                    value: Some(FILLER.to_vec()),
+                    ..OutgoingRecord::default()
+                }
+            }
         }))
     }
 }

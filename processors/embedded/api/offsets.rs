@@ -147,7 +147,9 @@ fn delete_before(
         core.state.partition(number, place).ok_or(ResponseError::UnknownTopicOrPartition)?;
     // -1: all that is there.
     let start = if offset == -1 { partition.durable } else { offset };
-    if start < 0 || start > partition.durable {
+    // Behind the end only in a partition that was never written: a restore of a backup numbers the
+    // events as they were. Kafka refuses that too, and is sent as many records instead.
+    if start < 0 || start > partition.durable && !partition.log.is_new() {
         return Err(ResponseError::OffsetOutOfRange);
     }
     let deleted = Change::RecordsDeleted { topic: number, partition: place, start };

@@ -5,7 +5,7 @@ use super::lines::moment;
 use super::play::Play;
 use super::script::USER;
 use client::describe;
-use client::show::{self, DIM, NAME, PLAIN};
+use client::show::{DIM, NAME, PLAIN};
 use domain::fault::{Fault, Result};
 use serde_json::{Value, json};
 use std::io::{BufRead, Write};
@@ -165,22 +165,10 @@ fn block(play: &Play, last: &LastExchange) {
     }
 }
 
-/// Formats an object of counts as `3 fact, 2 preference`.
-fn counted(counts: &Value) -> String {
-    let counts = counts.as_object().into_iter().flatten();
-    counts.map(|(name, count)| format!("{count} {name}")).collect::<Vec<_>>().join(", ")
-}
-
 fn stats(play: &mut Play) -> Result<()> {
     let reply = play.stage.ask(json!({"type": "stats"}))?.value;
-    let memories = &reply["memories"];
-    for (name, text) in [
-        ("memories", format!("{}: {}", memories["total"], counted(&memories["by_state"]))),
-        ("of kind", counted(&memories["by_kind"])),
-        ("decisions", counted(&reply["decisions"])),
-        ("importance", format!("{:.2} on average", show::number(&reply, "importance_average"))),
-    ] {
-        play.screen.row(name, &text, 12);
+    for (name, figures) in describe::stats(&reply) {
+        play.screen.row(name, &figures, 12);
     }
     Ok(())
 }

@@ -10,15 +10,20 @@ use text::shortened;
 pub const WIDTH: usize = 100;
 /// Width of the left column: the speaker, and the outcome below.
 pub const LEFT: usize = 12;
-/// Width of a factor's bar, and of the factor's name above the bar.
-pub const FACTOR: usize = 6;
+/// Width of a bar, and of the name above the bar.
+pub const BAR: usize = 5;
+/// Points of a full bar: more than any factor gives. A contradiction gives .30, novelty .15.
+const FULL: f64 = 0.4;
+/// The five factors with the heads of their columns.
 pub const FACTORS: [(&str, &str); 5] = [
-    ("novelty", "novel"),
-    ("contradiction", "contra"),
-    ("specificity", "specif"),
-    ("emphasis", "emphas"),
-    ("context_switch", "switch"),
+    ("novelty", "new"),
+    ("contradiction", "clash"),
+    ("specificity", "rare"),
+    ("emphasis", "loud"),
+    ("context_switch", "topic"),
 ];
+/// The heads behind them: all other points for the turn, and all against it.
+pub const OTHERS: [&str; 2] = ["signs", "minus"];
 
 /// Formats a time as messages contain it.
 pub fn moment(ms: i64) -> String {
@@ -32,30 +37,44 @@ pub fn day(ms: i64) -> String {
     at.to_zoned(TimeZone::UTC).strftime("%a %-d %B").to_string()
 }
 
-/// Formats a decision: the outcome, a bar for each factor, points and threshold, the reason.
+/// Formats a decision: the outcome, a bar for the points of each factor, of the other signs and of the
+/// penalties, points and threshold, and the whole reason, on lines of its own if it is long.
 pub fn decided(decision: &Value) -> String {
     let outcome = text(decision, "outcome");
     let reason = text(decision, "reason");
     let style = outcome_style(outcome);
     let surprise = &decision["surprise"];
     if !surprise.is_object() {
-        return format!(
-            "{style}{outcome:<LEFT$}{PLAIN}{DIM}{}{PLAIN}",
-            shortened(reason, WIDTH - LEFT)
-        );
+        let reason = wrapped(reason, WIDTH - LEFT).join(&format!("{PLAIN}\n{:LEFT$}{DIM}", ""));
+        return format!("{style}{outcome:<LEFT$}{PLAIN}{DIM}{reason}{PLAIN}");
     }
-    let bars: String = FACTORS
+    let points = surprise["points"].as_object();
+    let is_factor = |name: &str| FACTORS.iter().any(|(factor, _)| *factor == name);
+    let (mut signs, mut minus) = (0.0, 0.0);
+    for (name, value) in points.into_iter().flatten() {
+        let value = value.as_f64().unwrap_or_default();
+        match value < 0.0 {
+            true => minus -= value,
+            false if !is_factor(name) => signs += value,
+            false => {}
+        }
+    }
+    let mut bars: String = FACTORS
         .iter()
-        .map(|(name, _)| format!("{} ", meter(number(surprise, name), FACTOR)))
+        .map(|(name, _)| format!("{} ", meter(number(&surprise["points"], name) / FULL, BAR)))
         .collect();
+    let (signs, minus) = (meter(signs / FULL, BAR), meter(minus / FULL, BAR));
+    bars.push_str(&format!("{signs} {CHANGED}{minus}{PLAIN} "));
     let points = format!("{:>5.2}/{:.2}", number(surprise, "total"), number(decision, "threshold"));
-    let used = LEFT + FACTORS.len() * (FACTOR + 1) + points.len() + 2;
+    let used = LEFT + (FACTORS.len() + OTHERS.len()) * (BAR + 1) + points.len() + 2;
     // The numbers in brackets repeat the bars; `/why` shows all of them.
     let reason = reason.split_once(" (").map_or(reason, |(words, _)| words);
-    format!(
-        "{style}{outcome:<LEFT$}{PLAIN}{bars}{DIM}{points}{PLAIN}  {}",
-        shortened(reason, WIDTH - used)
-    )
+    let line = format!("{style}{outcome:<LEFT$}{PLAIN}{bars}{DIM}{points}{PLAIN}");
+    if reason.chars().count() <= WIDTH - used {
+        return format!("{line}  {reason}");
+    }
+    let reason = wrapped(reason, WIDTH - LEFT).join(&format!("\n{:LEFT$}", ""));
+    format!("{line}\n{:LEFT$}{reason}", "")
 }
 
 /// Formats a recalled memory with its position among all memories of the reply, and marks a
@@ -116,7 +135,9 @@ mod tests {
 
     fn check(styled: &str) {
         let plain = anstream::adapter::strip_str(styled).to_string();
-        assert!(plain.chars().count() <= WIDTH, "{} columns: {plain}", plain.chars().count());
+        for line in plain.lines() {
+            assert!(line.chars().count() <= WIDTH, "{} columns: {line}", line.chars().count());
+        }
     }
 
     #[test]
@@ -141,6 +162,19 @@ mod tests {
         check(&recalled_memory(&old, &[new.clone(), old.clone()]));
         check(&recalled_memory(&new, &[new.clone(), old.clone()]));
         wrapped(&long, WIDTH).iter().for_each(|part| check(part));
+    }
+
+    #[test]
+    fn a_decision_shows_its_penalties_and_its_whole_reason() {
+        let reason = "takes the place of \"I live in Berlin, not far from the Spree.\"";
+        let styled = decided(&json!({
+            "outcome": "dropped", "reason": reason, "threshold": 0.25,
+            "surprise": {"total": -0.15, "points": {"novelty": 0.2, "greeting": -0.4, "time": 0.05}},
+        }));
+        let plain = anstream::adapter::strip_str(&styled).to_string();
+        let lines: Vec<&str> = plain.lines().collect();
+        let bars = "██▌·· ····· ····· ····· ····· ▋···· █████ -0.15/0.25";
+        assert_eq!(lines, [format!("dropped     {bars}"), format!("{:12}{reason}", "")]);
     }
 
     #[test]

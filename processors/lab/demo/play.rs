@@ -11,6 +11,9 @@ use serde_json::json;
 use std::time::Duration;
 
 const DAY_MS: i64 = 86_400_000;
+/// Leaves out instructions and neighbours that have nothing to do with a question of the script: they
+/// reach 2.5 %, and the least of the answers 3.1 %.
+const RELEVANCE_MIN: f64 = 0.03;
 /// Time between two lines of a session.
 const LINE_MS: i64 = 60_000;
 
@@ -62,7 +65,7 @@ impl Play {
 
     fn question(&mut self, number: usize, question: &ScriptQuestion) -> Result<()> {
         let request = json!({
-            "type": "recall", "query": question.text, "limit": 3,
+            "type": "recall", "query": question.text, "limit": 3, "min_relevance": RELEVANCE_MIN,
             "format": question.format, "explain": question.explain,
         });
         let reply = self.stage.ask(request.clone())?;

@@ -1,7 +1,9 @@
 //! Prints the demo: lines of at most 100 columns for a person, or one JSON object per line for a
 //! program.
 
-use super::lines::{FACTOR, FACTORS, LEFT, WIDTH, day, decided, moment, recalled_memory, wrapped};
+use super::lines::{
+    BAR, FACTORS, LEFT, OTHERS, WIDTH, day, decided, moment, recalled_memory, wrapped,
+};
 use super::metrics_page::MetricsPage;
 use super::script::{ScriptQuestion, ScriptSession, USER};
 use client::show::{BAD, BOLD, DIM, NAME, Output, PLAIN, number, outcome_style, text};
@@ -87,9 +89,9 @@ impl Screen {
             "published to the events topic, each turn with its decision",
         );
         for text in [
-            "Five factors: novelty, contradiction, specificity, emphasis, context switch. Their",
-            "weighted sum, with smaller signs such as a date or a greeting, makes the points. The",
-            "number after / is the threshold.",
+            "Points for a turn: novelty (new), contradiction (clash), specificity (rare), emphasis",
+            "(loud), context switch (topic), and signs such as a date. Points against it: minus, such",
+            "as for a greeting. A full bar is .40. The number after / is the threshold.",
         ] {
             self.line(&format!("{DIM}{text}{PLAIN}"));
         }
@@ -114,20 +116,26 @@ impl Screen {
         self.record("doors", json!({"kafka": servers, "gateway": format!("http://{gateway}")}));
     }
 
-    /// Says how to keep memories, which the demo does not.
+    /// Prints how to keep memories, which the demo does not.
     pub fn end(&self, data: &Path) {
-        let how = format!(
-            "Nothing of this demo is kept. `keepsake serve --gateway` keeps what it is told in {}.",
-            data.display()
-        );
-        wrapped(&how, WIDTH).iter().for_each(|part| self.line(part));
+        self.chapter("Keep it", "nothing of this demo is kept");
+        for (command, what) in [
+            ("keepsake serve", &*format!("everything in one process, kept in {}", data.display())),
+            ("keepsake connect claude-code", "or claude-desktop, cursor, codex, vscode: over MCP"),
+            ("keepsake remember --user ada 'I am allergic to peanuts.'", ""),
+            ("keepsake recall --user ada 'What can I not eat?'", ""),
+        ] {
+            let command = format!("  {NAME}{command:<30}{PLAIN} {DIM}{what}{PLAIN}");
+            self.line(&command);
+        }
         self.record("end", json!({"kept_in": data}));
     }
 
     pub fn session(&self, number: usize, session: &ScriptSession, began_ms: i64) {
         let title = format!("Session {number}, \"{}\", {}", session.name, day(began_ms));
         self.line(&format!("\n{BOLD}{title}{PLAIN}"));
-        let heads: String = FACTORS.iter().map(|(_, short)| format!("{short:<FACTOR$} ")).collect();
+        let heads = FACTORS.iter().map(|(_, short)| *short).chain(OTHERS);
+        let heads: String = heads.map(|head| format!("{head:<BAR$} ")).collect();
         self.line(&format!("{DIM}{:LEFT$}{heads}points/threshold{PLAIN}", ""));
         self.record("session", json!({"session": session.name, "at": moment(began_ms)}));
     }
@@ -178,10 +186,15 @@ impl Screen {
     /// Prints the memories of a reply with their scores, and the times.
     pub fn recalled(&self, reply: &ClientReply) {
         let memories = reply.value["memories"].as_array().map_or(&[][..], Vec::as_slice);
-        if memories.is_empty() {
-            self.line(&format!("   {DIM}no memory about that{PLAIN}"));
+        if memories.is_empty() || text(&reply.value, "match") == "none" {
+            self.line("   nothing is known about that");
+        } else {
+            self.line(&format!(
+                "   {DIM}  {:<10} {:<12} day        memory{PLAIN}",
+                "score", "kind"
+            ));
+            memories.iter().for_each(|memory| self.line(&recalled_memory(memory, memories)));
         }
-        memories.iter().for_each(|memory| self.line(&recalled_memory(memory, memories)));
         let round_trip_ms = reply.took.as_secs_f64() * 1e3;
         let service_ms = number(&reply.value, "took_us") / 1e3;
         let block = match reply.value["tokens"].as_u64() {

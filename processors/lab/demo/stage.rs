@@ -126,8 +126,8 @@ fn without_model(config: &mut Config) -> Option<String> {
     config.embedder.model = "hash".into();
     let place = if model.is_empty() { "any of the usual places" } else { &model };
     Some(format!(
-        "no model in {place} (`make model` sets it up): continuing with \"hash\", which matches \
-         words but no meanings"
+        "no model in {place} (the packages bring one, `make model` sets one up from source): \
+         continuing with \"hash\", which matches words but no meanings"
     ))
 }
 

@@ -15,7 +15,7 @@ use crate::wire::{self, Moment};
 use domain::fault::{Reject, RejectCode};
 use domain::{
     Action, Event, Extracted, Fact, Forget, IdleSession, Made, MemoryId, MemoryVersion, Position,
-    Remember, Rest, Revise, SENDER_LIMITS, Scope, SenderLimits, Signal, Time, Turn, Update,
+    Remember, Rest, Revise, SENDER_LIMITS, Scope, SenderLimits, Signal, Target, Time, Turn, Update,
     UserKey,
 };
 use serde::de::DeserializeOwned;
@@ -28,7 +28,10 @@ use std::collections::HashSet;
 pub fn read(record: &Record, hop: Option<&Hop>, options: &Options) -> Result<Event, Reject> {
     let Envelope { name, id, at, body } = envelope::open(record, options)?;
     let action = action_named(&name)?;
-    if is_proposal(&name) && !options.trust_proposals && !headers::is_own(record, options) {
+    let is_own = options.trust_proposals || headers::is_own(record, options);
+    // No process forwards a proposal that was not signed, so a forwarded one was Keepsake's own.
+    let is_trusted = is_own || headers::is_signed(record, options);
+    if is_proposal(&name) && !is_trusted {
         return Err(Reject::new(
             RejectCode::Untrusted,
             format!("only the compaction worker may send a {name}"),
@@ -41,7 +44,7 @@ pub fn read(record: &Record, hop: Option<&Hop>, options: &Options) -> Result<Eve
         body: &body,
         common: &common,
         session: word("session", common.session.clone())?,
-        is_own: options.trust_proposals || headers::is_own(record, options),
+        is_own,
         options,
         known: Cell::default(),
     };
@@ -247,7 +250,7 @@ fn forget(message: &EventBody<'_>) -> Result<Action, Reject> {
 
 /// Decodes the rest of a forget. From others, `memories` is an unknown field.
 fn rest(message: &EventBody<'_>) -> Result<Option<Rest>, Reject> {
-    let wire::Rest { memories, left, continues } = message.fields()?;
+    let wire::Rest { memories, left, continues, part_of, sessions } = message.fields()?;
     let (Some(memories), Some(first)) = (memories, continues) else { return Ok(None) };
     Ok(Some(Rest {
         continues: Position {
@@ -257,6 +260,8 @@ fn rest(message: &EventBody<'_>) -> Result<Option<Rest>, Reject> {
         },
         memories: memories.into_iter().map(memory).collect(),
         left: left.unwrap_or(0),
+        is_of_everything: part_of.as_deref() == Some(Target::Everything.as_str()),
+        sessions,
     }))
 }
 

@@ -9,10 +9,12 @@
 //! | `keepsake-via` | position from which the record was last forwarded, `partition:offset` |
 //! | `keepsake-tenant` | `order` or `copy`, see [`ForwardReason`] |
 //! | `keepsake-hops` | number of times the record was forwarded |
+//! | `keepsake-own` | `1` if Keepsake wrote the original, which had a signature of its own |
 //! | `keepsake-mark` | signature over the record and these headers |
 //!
 //! Invariant: a hop without a valid signature is ignored. Otherwise a stranger's headers could make
-//! genuine forwarded records look like repetitions.
+//! genuine forwarded records look like repetitions. The signature of a hop proves who forwarded the
+//! record, not who wrote it: that is what `keepsake-own` is for.
 
 use super::{Hop, Options};
 use crate::broker::{OutgoingRecord, Record, headers_bytes};
@@ -31,8 +33,9 @@ const ORIGIN: &str = "keepsake-origin";
 pub const VIA: &str = "keepsake-via";
 const TENANT: &str = "keepsake-tenant";
 const HOPS: &str = "keepsake-hops";
+const OWN: &str = "keepsake-own";
 /// The headers of a hop, which are replaced when a record is forwarded again.
-const HOP_HEADERS: [&str; 5] = [ORIGIN, VIA, TENANT, HOPS, MARK];
+const HOP_HEADERS: [&str; 6] = [ORIGIN, VIA, TENANT, HOPS, OWN, MARK];
 /// Times a record may be forwarded: to the partition of its user, to that of its tenant, and from
 /// there to all.
 const HOPS_MAX: usize = 3;
@@ -125,10 +128,16 @@ pub fn min_offset(record: &Record) -> Result<Option<i64>, Reject> {
     number(record, "keepsake-min-offset")
 }
 
-/// Returns true if Keepsake signed this record for this topic and partition.
-pub fn is_own(record: &Record, options: &Options) -> bool {
+/// Returns true if Keepsake wrote or forwarded this record to this topic and partition.
+pub fn is_signed(record: &Record, options: &Options) -> bool {
     let signature = record.header(MARK);
     signature.is_some_and(|signature| options.marks.fits(signature, &signed_parts(record)))
+}
+
+/// Returns true if Keepsake wrote this record, and perhaps forwarded it since.
+pub fn is_own(record: &Record, options: &Options) -> bool {
+    let is_of_a_sender = record.header(VIA).is_some() && record.header(OWN).is_none();
+    !is_of_a_sender && is_signed(record, options)
 }
 
 /// Returns the mark of a hand-over between generations. `None` for a mark that Keepsake has not
@@ -139,10 +148,10 @@ pub fn generation_mark(record: &Record, options: &Options) -> Option<GenerationM
 }
 
 /// Rejects a record that needs the signature of its tenant and has no valid one. What Keepsake
-/// wrote to itself has its own signature.
+/// wrote to itself has its own signature, and what it forwarded it has checked before.
 pub fn from_tenant(tenant: &str, record: &Record, options: &Options) -> Result<(), Reject> {
     let keys = &options.tenants;
-    if !keys.judge(tenant) || is_own(record, options) {
+    if !keys.judge(tenant) || is_signed(record, options) {
         return Ok(());
     }
     let signature = record.header(TENANT_SIGNATURE);
@@ -171,7 +180,8 @@ fn signed_parts(record: &Record) -> SignedParts<'_> {
 /// Reads the hop of a forwarded record, or the reason why the hop is malformed. A record without a
 /// valid signature has no hop, whatever the headers contain.
 pub fn hop(record: &Record, options: &Options) -> (Option<Hop>, Option<Reject>) {
-    if (record.header(ORIGIN).is_none() && record.header(VIA).is_none()) || !is_own(record, options)
+    if (record.header(ORIGIN).is_none() && record.header(VIA).is_none())
+        || !is_signed(record, options)
     {
         return (None, None);
     }
@@ -240,7 +250,7 @@ pub fn forwarded(
     options: &Options,
 ) -> OutgoingRecord {
     let origin = format!("{}:{}:{}", record.topic, record.partition, record.offset);
-    let known = record.header(ORIGIN).filter(|_| is_own(record, options));
+    let known = record.header(ORIGIN).filter(|_| is_signed(record, options));
     let origin = known.map_or(origin.into_bytes(), <[u8]>::to_vec);
     let mut headers = record.headers.clone();
     headers.retain(|(name, _)| !HOP_HEADERS.contains(&name.as_str()));
@@ -248,24 +258,31 @@ pub fn forwarded(
     headers.push((VIA.to_owned(), format!("{}:{}", record.partition, record.offset).into_bytes()));
     headers.push((HOPS.to_owned(), (hops(record).min(HOPS_MAX) + 1).to_string().into_bytes()));
     headers.extend(way.name().map(|name| (TENANT.to_owned(), name.into())));
-    let Record { topic, key, value, .. } = record;
-    let marked = SignedParts {
-        topic,
-        partition: to_partition,
-        key: key.as_deref(),
-        value: value.as_deref(),
-        headers: &headers,
-    };
-    let signature = options.marks.sign(&marked);
-    headers.push((MARK.to_owned(), signature));
-    OutgoingRecord {
+    headers.extend(is_own(record, options).then(|| (OWN.to_owned(), b"1".to_vec())));
+    let Record { topic, key, value, timestamp_ms, .. } = record;
+    let copy = OutgoingRecord {
         topic: topic.clone(),
         partition: Some(to_partition),
-        timestamp_ms: Some(record.timestamp_ms),
+        timestamp_ms: Some(*timestamp_ms),
         key: key.clone(),
         value: value.clone(),
         headers,
-    }
+    };
+    signed(copy, options)
+}
+
+/// Signs a record that Keepsake forwards, anew if its headers have changed since it was signed.
+pub fn signed(mut record: OutgoingRecord, options: &Options) -> OutgoingRecord {
+    record.headers.retain(|(name, _)| name != MARK);
+    let signature = options.marks.sign(&SignedParts {
+        topic: &record.topic,
+        partition: record.partition.unwrap_or_default(),
+        key: record.key.as_deref(),
+        value: record.value.as_deref(),
+        headers: &record.headers,
+    });
+    record.headers.push((MARK.to_owned(), signature));
+    record
 }
 
 fn allowed_topic<'a>(name: &'a [u8], options: &Options) -> Result<&'a str, Reject> {

@@ -20,7 +20,7 @@ pub use envelope::Schemas;
 pub use fields::plain;
 pub use headers::{
     AllowedTopics, REPLY_PARTITION, VIA, forwarded, generation_mark, is_repetition,
-    may_be_forwarded, signed_at,
+    may_be_forwarded, signed, signed_at,
 };
 
 use crate::broker::Record;

@@ -838,6 +838,44 @@ fn a_forwarded_record_keeps_its_origin() {
 }
 
 #[test]
+fn a_strangers_record_is_no_own_one_after_keepsake_forwarded_it() {
+    let continues = json!({"topic": "keepsake.events", "partition": 3, "offset": 7});
+    let rest = json!({"type": "forget", "user": "zoe", "memories": [MEMORY],
+        "continues": continues});
+    let returned = json!({"type": "feedback", "user": "zoe", "memories": [MEMORY, MEMORY],
+        "signal": "returned"});
+    let options = Options::for_tests();
+    let twice_forwarded = |mut record: Record| {
+        for partition in [5, 6] {
+            let OutgoingRecord { headers, .. } =
+                forwarded(&record, partition, ForwardReason::ToUser, &options);
+            record = Record { partition, headers, ..record };
+        }
+        event(&record, &options)
+    };
+    let of_stranger: Headers = vec![];
+    let claimed: Headers = vec![("keepsake-own".into(), b"1".to_vec())];
+    for headers in [of_stranger, claimed] {
+        let sent =
+            |value: &Value| Record { headers: headers.clone(), ..record(value.to_string(), &[]) };
+        let decoded = twice_forwarded(sent(&rest));
+        assert!(decoded.hop.is_some(), "our signature");
+        assert_eq!(decoded.outcome.expect_err("no sender's").code, RejectCode::InvalidField);
+        let action = twice_forwarded(sent(&returned)).outcome.expect("a good event").action;
+        let Action::Feedback { memories, .. } = action else { panic!("{action:?}") };
+        assert_eq!(memories.len(), 1, "a memory counts once");
+    }
+    let own = |value: &Value| {
+        let decoded = twice_forwarded(marked(record(value.to_string(), &[])));
+        assert!(decoded.hop.is_some());
+        decoded.outcome.expect("our own").action
+    };
+    assert!(matches!(own(&rest), Action::Forget(Forget::Rest(_))));
+    let Action::Feedback { memories, .. } = own(&returned) else { panic!("feedback") };
+    assert_eq!(memories.len(), 2, "one for each recall");
+}
+
+#[test]
 fn a_record_with_a_long_key_or_long_headers_is_too_large_and_answered_without_them() {
     let options = Options { headers_bytes_max: 500, ..Options::for_tests() };
     let value = r#"{"type":"turn","user":"zoe","content":"x"}"#;

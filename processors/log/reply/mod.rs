@@ -16,8 +16,8 @@ pub use proposal::{
     proposal_prune, proposal_revise, proposal_summary,
 };
 pub use record::{
-    DeadLetters, REQUEST_HEAD, TRUNCATED, dead_letter, dead_request, decision, erasure, shadow,
-    tenant_of,
+    DeadLetters, RECEIPT_LISTED_MAX, REQUEST_HEAD, TRUNCATED, dead_letter, dead_request, decision,
+    erasure, shadow, tenant_of,
 };
 
 use crate::broker::{Headers, OutgoingRecord};

@@ -9,7 +9,7 @@ use crate::broker::OutgoingRecord;
 use crate::wire;
 use domain::{
     Extracted, IdleSession, MARK, Made, MemoryId, MemoryVersion, Rest, Revise, Signal, SignedParts,
-    SigningKey, Time, UserKey,
+    SigningKey, Target, Time, UserKey,
 };
 
 /// The common fields of these events. The id is derived from the content, so that an equal second
@@ -123,6 +123,8 @@ pub fn forget_rest(proposal: &Proposal<'_>, rest: &Rest) -> OutgoingRecord {
     let event = wire::OwnEvent {
         memories: Some(wire::Listing::Ids(view::ids(&rest.memories))),
         left: Some(rest.left),
+        part_of: rest.is_of_everything.then_some(Target::Everything.as_str()),
+        sessions: &rest.sessions,
         continues: Some(view::event_position(&rest.continues, None)),
         ..common("forget", proposal)
     };

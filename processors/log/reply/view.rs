@@ -10,12 +10,6 @@ use domain::{
 
 const UNQUOTED: &str = "left out, because it quotes what was said";
 
-/// Texts that one receipt lists: 7 MB at 140 bytes each, and the largest message of the topic is
-/// 12 MB.
-const RECEIPT_TEXTS_MAX: usize = 50_000;
-/// At most 20 bytes each.
-const RECEIPT_TURNS_MAX: usize = 50_000;
-
 pub fn decision(decision: &Decision, with_text: bool) -> wire::Decision<'_> {
     wire::Decision {
         name: "decision",
@@ -55,10 +49,15 @@ pub fn own_decision(decision: &Decision) -> wire::Decision<'_> {
     wire::Decision { salt, ..self::decision(decision, true) }
 }
 
-pub fn erasure<'a>(erasure: &'a Erasure, places: &'a [wire::Place]) -> wire::Erasure<'a> {
-    let listed = erasure.texts.iter().take(RECEIPT_TEXTS_MAX);
+/// `listed_max`: texts, turns and sessions that the receipt lists, of each.
+pub fn erasure<'a>(
+    erasure: &'a Erasure,
+    places: &'a [wire::Place],
+    listed_max: usize,
+) -> wire::Erasure<'a> {
+    let listed = erasure.texts.iter().take(listed_max);
     let mut turns: Vec<wire::ErasedTurns<'_>> = Vec::new();
-    for Position { topic, partition, offset } in erasure.turns.iter().take(RECEIPT_TURNS_MAX) {
+    for Position { topic, partition, offset } in erasure.turns.iter().take(listed_max) {
         match turns.last_mut().filter(|it| it.topic == &**topic && it.partition == *partition) {
             Some(same) => same.offsets.push(*offset),
             None => turns.push(wire::ErasedTurns {
@@ -81,9 +80,11 @@ pub fn erasure<'a>(erasure: &'a Erasure, places: &'a [wire::Place]) -> wire::Era
         texts: listed
             .map(|text| wire::ErasedText { memory: id(text.memory), digest: text.digest_hex() })
             .collect(),
-        unlisted: erasure.texts.len().saturating_sub(RECEIPT_TEXTS_MAX)
-            + erasure.turns.len().saturating_sub(RECEIPT_TURNS_MAX),
-        sessions: &erasure.sessions,
+        unlisted: [erasure.texts.len(), erasure.turns.len(), erasure.sessions.len()]
+            .map(|count| count.saturating_sub(listed_max))
+            .iter()
+            .sum(),
+        sessions: &erasure.sessions[..erasure.sessions.len().min(listed_max)],
         places,
         at: moment(erasure.at),
     }

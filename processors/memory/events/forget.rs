@@ -5,11 +5,11 @@
 //! they end when the list does.
 
 use crate::context::Context;
-use crate::erase::{erase, put_changed};
+use crate::erase::{erase, erase_last, put_changed};
 use crate::handled::{FORGET_COSINE, Forgotten, Handled, Meaning};
 use crate::prepared::Part;
 use crate::reads::Reads;
-use crate::staged::Staged;
+use crate::staged::{Later, Staged};
 use crate::{straggler, tenant};
 use domain::fault::Result;
 use domain::{
@@ -25,6 +25,9 @@ const NEAR_MAX: usize = 10_000;
 /// Memories that one event of the rest of a query erases: about 10 KB of ids. Each reads all of
 /// the user, so few large ones are cheaper than many small ones.
 const REST_TOGETHER: usize = 256;
+
+/// Names of sessions in one event of the rest: at most 0.5 MB, half of what an event may take.
+const SESSIONS_TOGETHER: usize = 1_000;
 
 pub fn forget(
     cx: &Context<'_>,
@@ -55,6 +58,7 @@ pub fn forget(
     let mut rest = Vec::new();
     let mut together = REST_TOGETHER;
     let mut sessions = Vec::new();
+    let mut later_sessions = Vec::new();
     match forget {
         Forget::Memory(id) => doomed.extend(staged.memory(key, *id)?),
         Forget::Session(session) => {
@@ -68,8 +72,11 @@ pub fn forget(
             (doomed, rest, sessions) = meant(cx, staged, &mut handled, query, vector)?;
         }
         Forget::Everything => {
-            (doomed, rest) = everything(cx, staged, cx.settings.forget_memories_max)?;
             together = cx.settings.forget_memories_max;
+            (doomed, rest) = everything(cx, staged, together)?;
+            let mut names = staged.window_names(key)?;
+            names.extend(staged.sessions(key)?.into_iter().map(|(name, _)| name));
+            later_sessions = names.into_iter().skip(together).collect();
         }
         Forget::Rest(part) => {
             for id in &part.memories {
@@ -82,7 +89,7 @@ pub fn forget(
         together = max;
         rest = doomed.split_off(max).iter().map(|memory| memory.id).collect();
     }
-    handled.rest = in_parts(cx.source(), &rest, together);
+    handled.rest = in_parts(cx.source(), forget, (&rest, &later_sessions), together);
     let left = match forget {
         Forget::Rest(part) => part.left,
         _ => rest.len(),
@@ -90,12 +97,17 @@ pub fn forget(
     let mut erased = match forget {
         // Nothing stays that could be linked to them: `forget_user` removes it all.
         Forget::Everything => doomed,
+        Forget::Rest(part) if part.is_of_everything => {
+            part_of_everything(cx, staged, &mut handled, part, doomed)?
+        }
         _ => erase(cx, staged, &mut handled, key, doomed)?,
     };
     erased.extend(erase(cx, staged, &mut handled, &key.tenant_key(), of_tenant)?);
     let ids: Vec<MemoryId> = erased.iter().map(|memory| memory.id).collect();
     if matches!(forget, Forget::Everything) {
-        staged.forget_user(key, &rest.into_iter().collect())?;
+        let (memories, sessions) =
+            (rest.into_iter().collect(), later_sessions.into_iter().collect());
+        staged.forget_user(key, &Later { memories, sessions })?;
         handled.forgotten.push(Forgotten::OfUser(key.clone()));
     }
     let reason = match ids.len() {
@@ -136,12 +148,45 @@ pub fn forget(
     Ok(handled)
 }
 
-/// Splits the memories that follow over as many events as needed.
-fn in_parts(continues: &Position, memories: &[MemoryId], together: usize) -> Vec<Rest> {
-    let mut left = memories.len();
-    let parts = memories.chunks(together).map(|part| {
-        left -= part.len();
-        Rest { continues: continues.clone(), memories: part.to_vec(), left }
+/// Erases a part of everything of a user. All that its memories are linked to goes too, except for what
+/// was said since, which the last part looks at.
+fn part_of_everything(
+    cx: &Context<'_>,
+    staged: &mut Staged<'_>,
+    handled: &mut Handled,
+    part: &Rest,
+    doomed: Vec<Memory>,
+) -> Result<Vec<Memory>> {
+    let key = cx.key();
+    part.sessions.iter().for_each(|session| staged.forget_session(key, session));
+    if part.left == 0 {
+        return erase_last(cx, staged, handled, doomed, &part.continues);
+    }
+    let ids: BTreeSet<MemoryId> = doomed.iter().map(|memory| memory.id).collect();
+    staged.remove_memories(key, &ids)?;
+    let sources = doomed.iter().map(|memory| memory.source.clone()).collect();
+    handled.forgotten.push(Forgotten::OfMemories { key: key.clone(), ids, sources });
+    Ok(doomed)
+}
+
+/// Splits the memories and sessions that follow over as many events as needed.
+fn in_parts(
+    continues: &Position,
+    forget: &Forget,
+    (memories, sessions): (&[MemoryId], &[String]),
+    together: usize,
+) -> Vec<Rest> {
+    let step = together.min(SESSIONS_TOGETHER);
+    let count = memories.len().div_ceil(together).max(sessions.len().div_ceil(step));
+    let parts = (0..count).map(|n| {
+        let (from, to) = (n * together, (n + 1) * together);
+        Rest {
+            continues: continues.clone(),
+            memories: memories.iter().take(to).skip(from).copied().collect(),
+            left: memories.len().saturating_sub(to),
+            is_of_everything: matches!(forget, Forget::Everything),
+            sessions: sessions.iter().skip(n * step).take(step).cloned().collect(),
+        }
     });
     parts.collect()
 }

@@ -4,14 +4,15 @@
 //! words together. The counts of recent words are cached, because a recall counts the tokens of its
 //! whole prompt block. Other tokenizers count the text as a whole.
 
-use lru::LruCache;
+use foldhash::fast::RandomState;
 use parking_lot::Mutex;
-use std::num::NonZeroUsize;
+use std::collections::HashMap;
 use std::sync::Arc;
 use tokenizers::{ModelWrapper, NormalizerWrapper, PreTokenizerWrapper, Tokenizer};
 
-/// Words in the cache of one counter: a million bytes at most.
-const WORDS_MAX: NonZeroUsize = NonZeroUsize::new(8192).expect("more than none");
+/// Words in the cache of one counter, a million bytes at most. A full cache is emptied: an order of
+/// use would cost each word of each block more than its count.
+const WORDS_MAX: usize = 8192;
 /// Longer words are seldom met again.
 const WORD_BYTES_MAX: usize = 40;
 
@@ -23,7 +24,7 @@ const BLANKS: [char; 4] = [' ', '\n', '\t', '\r'];
 pub struct TokenCounter {
     tokenizer: Option<Arc<Tokenizer>>,
     /// The tokens of single words, if the tokenizer divides at every blank.
-    words: Option<Mutex<LruCache<String, usize>>>,
+    words: Option<Mutex<HashMap<String, usize, RandomState>>>,
 }
 
 impl TokenCounter {
@@ -33,7 +34,7 @@ impl TokenCounter {
     }
 
     pub fn of(tokenizer: Arc<Tokenizer>) -> TokenCounter {
-        let words = divides_at_blanks(&tokenizer).then(|| Mutex::new(LruCache::new(WORDS_MAX)));
+        let words = divides_at_blanks(&tokenizer).then(Mutex::default);
         TokenCounter { tokenizer: Some(tokenizer), words }
     }
 
@@ -45,7 +46,7 @@ impl TokenCounter {
         parts.map(|part| self.count_word(part, &mut words)).sum()
     }
 
-    fn count_word(&self, word: &str, known: &mut LruCache<String, usize>) -> usize {
+    fn count_word(&self, word: &str, known: &mut HashMap<String, usize, RandomState>) -> usize {
         if word.len() > WORD_BYTES_MAX {
             return self.count_whole(word);
         }
@@ -53,7 +54,10 @@ impl TokenCounter {
             return *count;
         }
         let count = self.count_whole(word);
-        known.put(word.to_owned(), count);
+        if known.len() == WORDS_MAX {
+            known.clear();
+        }
+        known.insert(word.to_owned(), count);
         count
     }
 

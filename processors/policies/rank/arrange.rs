@@ -61,8 +61,7 @@ pub fn is_before_revised(newer: f32, older: f32) -> bool {
 /// Returns the share of the older one's score that the newer one needs.
 fn share_of(newer: &Ranked, older: &Ranked) -> f32 {
     let is_marked = older.memory.revised_by == Some(newer.memory.id);
-    let is_literal = older.terms.iter().any(|(name, value)| *name == "literal" && *value > 0.0);
-    if is_literal && !is_marked { REVISING_LITERAL_SHARE } else { REVISING_SHARE }
+    if older.is_literal && !is_marked { REVISING_LITERAL_SHARE } else { REVISING_SHARE }
 }
 
 /// Arranges the memories, best first. Invariants: an old version directly follows its successor; a
@@ -75,10 +74,8 @@ pub fn arranged(mut ranked: Vec<Ranked>) -> Vec<Ranked> {
     let mut arrangement = Arrangement::of(ranked);
     for place in 0..links.successor.len() {
         if arrangement.is_unplaced(place) && links.successor[place].is_none() {
-            for newer in &links.newer[place] {
-                if arrangement.is_unplaced(*newer) {
-                    arrangement.place_with_predecessors(*newer, &links);
-                }
+            for newer in arrangement.newest_first(links.newer_than(place)) {
+                arrangement.place_with_predecessors(newer, &links);
             }
             arrangement.place_with_predecessors(place, &links);
         }
@@ -99,8 +96,8 @@ struct Links {
     /// The place of the memory that superseded this one.
     successor: Vec<Option<usize>>,
     predecessors: Vec<Vec<usize>>,
-    /// The places of newer memories that revise this one or conflict with it, newest first. Only
-    /// valid memories have such links: an old version follows its successor.
+    /// The places of newer memories that revise this one or conflict with it. Only valid memories
+    /// have such links: an old version follows its successor.
     newer: Vec<Vec<usize>>,
 }
 
@@ -131,10 +128,6 @@ impl Links {
                 links.oppose(place, other, ranked, least);
                 links.oppose(other, place, ranked, least);
             }
-        }
-        links.newer = (0..ranked.len()).map(|place| links.newer_than(place)).collect();
-        for newer in &mut links.newer {
-            newer.sort_unstable_by_key(|&place| (Reverse(ranked[place].memory.created_at), place));
         }
         links
     }
@@ -197,6 +190,17 @@ impl Arrangement {
 
     fn is_unplaced(&self, place: usize) -> bool {
         self.unplaced[place].is_some()
+    }
+
+    /// Returns those of the places that are unplaced, by the time of the memory.
+    fn newest_first(&self, places: Vec<usize>) -> Vec<usize> {
+        let waiting = places.into_iter().filter_map(|place| {
+            let one = self.unplaced[place].as_ref()?;
+            Some((Reverse(one.memory.created_at), place))
+        });
+        let mut waiting: Vec<_> = waiting.collect();
+        waiting.sort_unstable();
+        waiting.into_iter().map(|(_, place)| place).collect()
     }
 
     /// Terminates: a memory without a successor is the root of a tree of predecessors.
@@ -275,7 +279,7 @@ mod tests {
     fn a_memory_with_all_words_of_the_question_gives_way_to_a_sure_or_near_revision() {
         fn literal(newer_score: f32, is_marked: bool) -> Vec<Ranked> {
             let newer = one(2, newer_score, Some(1));
-            let mut older = Ranked { terms: vec![("literal", 0.2)], ..one(1, 1.0, None) };
+            let mut older = Ranked { is_literal: true, ..one(1, 1.0, None) };
             older.memory_mut().revised_by = is_marked.then_some(newer.memory.id);
             vec![older, newer]
         }

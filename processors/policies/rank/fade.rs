@@ -106,7 +106,8 @@ fn half_life_days(memory: &Memory, fade: &Fade) -> f32 {
     let of_kind = by_kind.get(memory.kind.as_str()).unwrap_or(default);
     let proofs =
         if fade.uses_prolong { memory.uses as f32 + 2.0 * memory.confirmed as f32 } else { 0.0 };
-    of_kind.max(f32::MIN_POSITIVE) * (1.0 + proofs.ln_1p())
+    let prolonged = if proofs > 0.0 { 1.0 + proofs.ln_1p() } else { 1.0 };
+    of_kind.max(f32::MIN_POSITIVE) * prolonged
 }
 
 /// Clamps to 0..=1; NaN becomes 0.

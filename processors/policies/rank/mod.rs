@@ -95,7 +95,7 @@ pub fn order(hits: Vec<Hit>, question: &Question, weights: &RankOptions, now: Ti
         }
     }
     let matched = weights.relevance.as_ref().map(|relevance| {
-        relevance.estimate(&mut ranked);
+        relevance.estimate(&mut ranked, question.explain);
         relevance.matched(&ranked)
     });
     cut_irrelevant(&mut ranked, question.min_relevance);
@@ -121,7 +121,9 @@ fn strongest(
     let relevance = weights.relevance.as_ref().map(|relevance| relevance.none.relevance);
     for one in &mut ranked {
         one.score = strength(&one.memory, &weights.fade, at);
-        one.terms = vec![("strength", one.score)];
+        if question.explain {
+            one.terms = vec![("strength", one.score)];
+        }
         one.relevance = relevance;
     }
     ranked.retain(|one| is_relevant(one, question.min_relevance));
@@ -161,12 +163,15 @@ fn predecessors(hits: &[Hit]) -> HashMap<MemoryId, Signals, RandomState> {
     let next: HashMap<MemoryId, MemoryId, RandomState> =
         hits.iter().filter_map(|hit| Some((hit.memory.id, newer_version(hit)?))).collect();
     let mut signals: HashMap<MemoryId, Signals, RandomState> = HashMap::default();
+    let mut older: Vec<(Signals, &Hit)> = hits
+        .iter()
+        .filter(|hit| newer_version(hit).is_some())
+        .map(|hit| (score::signals(hit), hit))
+        .collect();
     // The strongest first: where a weaker one adds nothing, it adds nothing further on, so that a
     // chain of a thousand versions is not followed from each of them.
-    let mut strongest: Vec<(Signals, &Hit)> =
-        hits.iter().map(|hit| (score::signals(hit), hit)).collect();
-    strongest.sort_by(|(a, _), (b, _)| b.cosine.total_cmp(&a.cosine));
-    for (own, hit) in strongest {
+    older.sort_by(|(a, _), (b, _)| b.cosine.total_cmp(&a.cosine));
+    for (own, hit) in older {
         let (mut id, mut steps) = (newer_version(hit), 0);
         // At most as many steps as versions, because two may name each other.
         while let Some(successor) = id.filter(|_| steps < next.len()) {
@@ -187,6 +192,9 @@ fn newer_version(hit: &Hit) -> Option<MemoryId> {
 /// Drops the memories below this relevance, but for those of unknown relevance, and for a newer
 /// statement beside the older one that it revises.
 fn cut_irrelevant(ranked: &mut Vec<Ranked>, least: f32) {
+    if ranked.iter().all(|one| is_relevant(one, least)) {
+        return;
+    }
     let kept = ranked.iter().filter(|one| is_relevant(one, least));
     let kept: HashMap<MemoryId, f32, RandomState> =
         kept.map(|one| (one.memory.id, one.score)).collect();
@@ -210,11 +218,11 @@ fn cut_far_behind(
     let valid = ranked.iter().filter(|one| !(has_valid && one.superseded));
     let best = valid.map(|one| one.by_itself).fold(0.0, f32::max);
     let least = floor * best;
-    let mut kept: HashMap<MemoryId, f32, RandomState> = ranked
-        .iter()
-        .filter(|one| one.score >= least || successors.contains(&one.memory.id))
-        .map(|one| (one.memory.id, one.score))
-        .collect();
+    let mut kept: HashMap<MemoryId, f32, RandomState> =
+        HashMap::with_capacity_and_hasher(ranked.len(), RandomState::default());
+    let near =
+        ranked.iter().filter(|one| one.score >= least || successors.contains(&one.memory.id));
+    kept.extend(near.map(|one| (one.memory.id, one.score)));
     // Keeps a newer statement with the older one that it revises. Terminates: `kept` only grows.
     loop {
         let newer: Vec<(MemoryId, f32)> = ranked
@@ -391,7 +399,8 @@ mod tests {
             &ask("which bike did you recommend?", &none),
             &["answer", "own"],
         );
-        let alone = ranked(vec![answer], &ask("which bike is good?", &none));
+        let asked = Question { explain: true, ..ask("which bike is good?", &none) };
+        let alone = ranked(vec![answer], &asked);
         assert!(alone[0].terms.contains(&("role", 1.0)), "{:?}", alone[0].terms);
     }
 

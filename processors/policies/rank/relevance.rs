@@ -54,8 +54,8 @@ pub struct NoMatchLevels {
 const BEST: usize = 10;
 
 impl Relevance {
-    /// Sets the relevance of each memory, and adds the signals to its terms.
-    pub(super) fn estimate(&self, ranked: &mut [Ranked]) {
+    /// Sets the relevance of each memory, and adds the signals to the terms if `explain` is set.
+    pub(super) fn estimate(&self, ranked: &mut [Ranked], explain: bool) {
         let Some(baseline) = Baseline::of(ranked, self.temperature) else { return };
         let most = if self.is_no_match(ranked) { self.none.relevance } else { 1.0 };
         for one in ranked {
@@ -69,6 +69,9 @@ impl Relevance {
                 + self.above * above;
             let relevance = logistic(logit).min(most);
             one.relevance = Some(relevance);
+            if !explain {
+                continue;
+            }
             let shared = one.signals.shared.map(|shared| ("shared", shared));
             let signals = [
                 ("share", share.exp()),
@@ -163,7 +166,7 @@ mod tests {
     }
 
     fn estimated(mut ranked: Vec<Ranked>) -> (Vec<f32>, Match) {
-        shipped().estimate(&mut ranked);
+        shipped().estimate(&mut ranked, false);
         let matched = shipped().matched(&ranked);
         (ranked.iter().map(|one| one.relevance.expect("it was estimated")).collect(), matched)
     }
@@ -224,8 +227,8 @@ mod tests {
             }).collect();
             let mut valid: Vec<Ranked> =
                 all.iter().filter(|one| !one.superseded).cloned().collect();
-            shipped().estimate(&mut all);
-            shipped().estimate(&mut valid);
+            shipped().estimate(&mut all, false);
+            shipped().estimate(&mut valid, false);
             for one in &all {
                 prop_assert!((0.0..=1.0).contains(&one.relevance.unwrap_or(-1.0)));
             }

@@ -1,4 +1,4 @@
-//! Scores each hit and records every number behind the score, for `explain`.
+//! Scores each hit, and records every number behind the score if the question asks to explain.
 //!
 //! 1. `dense` is the cosine as a share of the best valid hit's. `words` is BM25 as a share of the
 //!    best valid hit's, or of `words_full` times the question's information if that is more. The
@@ -17,12 +17,13 @@
 use super::admit::{is_superseded, lends_context};
 use super::fade::{recency, unit};
 use super::terms::HitMeasures;
-use super::wording::{QuestionWording, has_time_word, only_asks};
-use super::{RankOptions, TermWeights};
+use super::wording::{QuestionWording, asks_about_assistant, has_time_word, only_asks};
+use super::{RankOptions, TERMS, TermWeights};
 use domain::{Memory, Position, Role, Time};
 use foldhash::fast::RandomState;
 use memory::ranking::{Hit, HitScore, Question, Ranked, Signals};
 use std::collections::HashMap;
+use std::hash::{Hash, Hasher};
 
 /// The inputs of the relevance estimate of a memory.
 pub(super) fn signals(hit: &Hit) -> Signals {
@@ -91,11 +92,22 @@ pub fn preselected(near: &[HitScore], weight: f32, limit: usize) -> Vec<usize> {
 struct Scale<'w> {
     weights: &'w RankOptions,
     mix: &'w TermWeights,
+    single: SingleWeights,
     wording: QuestionWording,
     cosine_max: f32,
     words_full: f32,
     /// Hits of a user and of an assistant or a tool were found.
     is_mixed: bool,
+    /// The hits of an assistant or a tool count less.
+    damps_answers: bool,
+}
+
+/// The weights of single terms, looked up once for all hits.
+struct SingleWeights {
+    dense: f32,
+    words: f32,
+    answer: f32,
+    literal: f32,
 }
 
 /// Relevance of a hit without the neighbours.
@@ -109,11 +121,25 @@ struct OwnRelevance {
     before: f32,
 }
 
-/// Relevance of the turns that the hits belong to.
-struct Turns<'h> {
-    of_turn: HashMap<&'h Position, TopTwo, RandomState>,
-    /// The hits that directly follow a turn, by that turn.
-    of_followers: HashMap<&'h Position, TopTwo, RandomState>,
+/// Relevance of the turns that the hits belong to or directly follow.
+struct Turns<'h>(HashMap<TurnKey<'h>, TurnRelevance, RandomState>);
+
+/// The position of a turn, hashed without the topic, which all turns of a shard share.
+#[derive(PartialEq, Eq)]
+struct TurnKey<'h>(&'h Position);
+
+impl Hash for TurnKey<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.0.partition, self.0.offset).hash(state);
+    }
+}
+
+#[derive(Clone, Copy, Default)]
+struct TurnRelevance {
+    /// Of the hits that are parts of the turn.
+    parts: TopTwo,
+    /// Of the hits that directly follow the turn.
+    followers: TopTwo,
 }
 
 /// The two greatest values. For each hit, one of the two is from another hit.
@@ -137,14 +163,18 @@ impl TopTwo {
 
 impl<'h> Turns<'h> {
     fn of<'o>(hits: impl Iterator<Item = (&'h Hit, &'o OwnRelevance)>) -> Turns<'h> {
-        let mut turns = Turns { of_turn: HashMap::default(), of_followers: HashMap::default() };
+        let mut turns = HashMap::with_capacity_and_hasher(
+            hits.size_hint().1.unwrap_or_default(),
+            RandomState::default(),
+        );
         for (hit, own) in hits {
-            turns.of_turn.entry(&hit.memory.source).or_default().add(own.relevance);
+            let turn: &mut TurnRelevance = turns.entry(TurnKey(&hit.memory.source)).or_default();
+            turn.parts.add(own.relevance);
             if let Some(before) = &hit.memory.around.before {
-                turns.of_followers.entry(&before.source).or_default().add(own.relevance);
+                turns.entry(TurnKey(&before.source)).or_default().followers.add(own.relevance);
             }
         }
-        turns
+        Turns(turns)
     }
 
     /// Returns the best relevance among the turn before, other parts of the same turn, and the turn
@@ -155,10 +185,11 @@ impl<'h> Turns<'h> {
         let before = around
             .before
             .as_ref()
-            .and_then(|before| self.of_turn.get(&before.source))
-            .map(|best| best.first);
-        let beside = self.of_turn.get(&hit.memory.source).map(|best| best.of_others(own.relevance));
-        let followers = self.of_followers.get(&hit.memory.source).map(|best| best.first);
+            .and_then(|before| self.0.get(&TurnKey(&before.source)))
+            .map(|turn| turn.parts.first);
+        let turn = self.0.get(&TurnKey(&hit.memory.source));
+        let beside = turn.map(|turn| turn.parts.of_others(own.relevance));
+        let followers = turn.map(|turn| turn.followers.first);
         let after = around.after.as_ref().map(|_| scale.relevance(&hit.after));
         [before, beside, followers, after].into_iter().flatten().fold(own.before, f32::max)
     }
@@ -176,14 +207,22 @@ impl<'w> Scale<'w> {
         let counted = if valid.is_empty() { old } else { valid };
         let words_max = counted.iter().map(|hit| finite(hit.own.words)).fold(0.0, f32::max);
         let mix = if speak_several(&counted) { &weights.several } else { &weights.single };
+        let is_mixed = counted.iter().any(|hit| is_answer(&hit.memory))
+            && counted.iter().any(|hit| hit.memory.role == Role::User);
         Scale {
             weights,
             mix,
+            single: SingleWeights {
+                dense: mix.points.of("dense"),
+                words: mix.points.of("words"),
+                answer: mix.points.of("answer"),
+                literal: mix.points.of("literal"),
+            },
             wording: QuestionWording::of(question.text),
             cosine_max: counted.iter().map(|hit| finite(hit.own.cosine)).fold(0.0, f32::max),
             words_full: words_max.max(mix.words_full * finite(question.information)),
-            is_mixed: counted.iter().any(|hit| is_answer(&hit.memory))
-                && counted.iter().any(|hit| hit.memory.role == Role::User),
+            is_mixed,
+            damps_answers: is_mixed && !asks_about_assistant(question.text),
         }
     }
 
@@ -195,12 +234,8 @@ impl<'w> Scale<'w> {
         share(finite(near.words), self.words_full)
     }
 
-    fn weight(&self, term: &str) -> f32 {
-        self.mix.points.of(term)
-    }
-
     fn relevance(&self, near: &HitScore) -> f32 {
-        self.weight("dense") * self.dense(near) + self.weight("words") * self.words(near)
+        self.single.dense * self.dense(near) + self.single.words * self.words(near)
     }
 
     fn own(&self, hit: &Hit) -> OwnRelevance {
@@ -215,7 +250,7 @@ impl<'w> Scale<'w> {
             dense: self.dense(&hit.own),
             words: self.words(&hit.own),
             answer,
-            relevance: self.relevance(&hit.own) + self.weight("answer") * answer,
+            relevance: self.relevance(&hit.own) + self.single.answer * answer,
             before: relevance,
         }
     }
@@ -229,12 +264,12 @@ impl<'w> Scale<'w> {
         at: Time,
     ) -> Ranked {
         let signals = signals(&hit);
-        let measured = [("cosine", signals.cosine), ("bm25", finite(hit.own.words))];
-        let added = self.mix.points.of_hit(&self.measures(&hit, own, neighbour, question));
+        let measures = self.measures(&hit, own, neighbour, question);
+        let added = self.mix.points.of_hit(&measures);
         let by_itself = self.relevance(&hit.own);
         let memory = hit.memory;
-        let sum = added.iter().map(|(_, value)| value).sum::<f32>().max(0.0);
-        let is_damped = self.is_mixed && !self.wording.about_assistant && is_answer(&memory);
+        let sum = added.iter().sum::<f32>().max(0.0);
+        let is_damped = self.damps_answers && is_answer(&memory);
         let role = if is_damped { self.mix.assistant } else { 1.0 };
         let superseded = is_superseded(&memory, question);
         let validity = if superseded { self.weights.superseded } else { 1.0 };
@@ -244,17 +279,22 @@ impl<'w> Scale<'w> {
         let nudge = nudge([recency, importance, confidence], self.weights.bound);
         let score = sum * role * validity * nudge;
         let by_itself = by_itself * role * validity * nudge;
-        let factors = [
-            ("role", role),
-            ("superseded", validity),
-            ("recency", recency),
-            ("importance", importance),
-            ("confidence", confidence),
-            ("nudge", nudge),
-            ("score", score),
-        ];
-        let terms = measured.into_iter().chain(added).chain(factors).collect();
-        Ranked { signals, by_itself, ..Ranked::new(memory, score, superseded, terms) }
+        let mut terms = Vec::new();
+        if question.explain {
+            terms.extend([("cosine", signals.cosine), ("bm25", finite(hit.own.words))]);
+            terms.extend(TERMS.iter().map(|term| term.name).zip(added));
+            terms.extend([
+                ("role", role),
+                ("superseded", validity),
+                ("recency", recency),
+                ("importance", importance),
+                ("confidence", confidence),
+                ("nudge", nudge),
+                ("score", score),
+            ]);
+        }
+        let is_literal = self.single.literal * measures.literal > 0.0;
+        Ranked { signals, by_itself, is_literal, ..Ranked::new(memory, score, superseded, terms) }
     }
 
     fn measures(
@@ -329,18 +369,34 @@ fn nudge(signals: [f32; 3], bound: f32) -> f32 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::TERMS;
     use super::super::samples::{MemoryMut as _, ask, hit, nothing, weights};
     use super::*;
-    use domain::{NeighbourTurn, Vector};
+    use domain::{Filter, NeighbourTurn, Vector};
     use proptest::prelude::*;
+
+    fn explained<'a>(text: &'a str, filter: &'a Filter) -> Question<'a> {
+        Question { explain: true, ..ask(text, filter) }
+    }
+
+    #[test]
+    fn the_numbers_behind_a_score_are_kept_only_to_explain() {
+        let none = nothing();
+        let [plain, full] = [ask("q", &none), explained("q", &none)].map(|question| {
+            let hits = vec![hit(1, "tea", 3.0, 0.5), hit(2, "rain", 1.0, 0.25)];
+            scored(hits, |_| true, &question, &weights(), Time(0))
+        });
+        assert!(plain.iter().all(|one| one.terms.is_empty()));
+        assert!(full.iter().all(|one| one.terms.len() > TERMS.len()));
+        let bare = full.into_iter().map(|one| Ranked { terms: vec![], ..one });
+        assert_eq!(bare.collect::<Vec<_>>(), plain);
+    }
 
     #[test]
     fn the_product_of_terms_and_factors_is_the_score() {
         let ranked = scored(
             vec![hit(1, "tea", 3.0, 0.5), hit(2, "rain", 1.0, 0.25)],
             |_| true,
-            &ask("q", &nothing()),
+            &explained("q", &nothing()),
             &weights(),
             Time(0),
         );
@@ -375,7 +431,7 @@ mod tests {
         let ranked = scored(
             hits,
             |_| true,
-            &Question { information, ..ask("q", &none) },
+            &Question { information, ..explained("q", &none) },
             &weights(),
             Time(0),
         );
@@ -421,7 +477,7 @@ mod tests {
     fn near_the_whole_question_scores_above_near_one_word() {
         fn near(nearest_word: f32) -> f32 {
             let hits = vec![Hit { nearest_word, ..hit(1, "the cat is called Tom", 0.0, 0.5) }];
-            let scored = scored(hits, |_| true, &ask("q", &nothing()), &weights(), Time(0));
+            let scored = scored(hits, |_| true, &explained("q", &nothing()), &weights(), Time(0));
             term(&scored[0], "beyond_word")
         }
         assert!(near(0.3) > near(0.4) && near(0.4) > 0.0, "{} {}", near(0.3), near(0.4));
@@ -439,7 +495,7 @@ mod tests {
         let ranked = scored(
             hits,
             |_| true,
-            &Question { information: 3.0, ..ask("q", &none) },
+            &Question { information: 3.0, ..explained("q", &none) },
             &weights(),
             Time(0),
         );
@@ -466,7 +522,7 @@ mod tests {
         let one = scored(
             vec![subject],
             |_| true,
-            &ask("when was I there?", &nothing()),
+            &explained("when was I there?", &nothing()),
             &weights(),
             Time(0),
         )

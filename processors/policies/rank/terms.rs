@@ -88,10 +88,10 @@ impl Points {
         TERMS.iter().position(|term| term.name == name).map_or(0.0, |place| self.0[place])
     }
 
-    /// Returns every term with `weight × measure`, in the order of the table.
-    pub(super) fn of_hit(&self, hit: &HitMeasures) -> [(&'static str, f32); TERMS.len()] {
-        let mut shares = TERMS.each_ref().map(|term| (term.name, (term.measure)(hit)));
-        shares.iter_mut().zip(self.0).for_each(|((_, share), weight)| *share *= weight);
+    /// Returns `weight × measure` of every term, in the order of the table.
+    pub(super) fn of_hit(&self, hit: &HitMeasures) -> [f32; TERMS.len()] {
+        let mut shares = TERMS.each_ref().map(|term| (term.measure)(hit));
+        shares.iter_mut().zip(self.0).for_each(|(share, weight)| *share *= weight);
         shares
     }
 }

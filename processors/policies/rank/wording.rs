@@ -51,25 +51,28 @@ const NAMED_WITHIN_WORDS: usize = 64;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct QuestionWording {
-    /// The question is about an assistant's words: "which bike did you recommend?"
-    pub about_assistant: bool,
     pub when: bool,
     /// 1 to 12, only from words with a capital: "may" is no month.
     months: Vec<i8>,
+    /// Empty if the question names no month.
     years: Vec<i16>,
 }
 
 impl QuestionWording {
     pub fn of(question: &str) -> QuestionWording {
-        let months = (1..)
-            .zip(MONTHS)
-            .filter(|(_, month)| text::words(question).any(|word| is_name_of_month(word, month)));
-        QuestionWording {
-            about_assistant: ASKS_ABOUT_ASSISTANT.is_match(question),
-            when: WHEN.is_match(question),
-            months: months.map(|(number, _)| number).collect(),
-            years: YEAR.find_iter(question).filter_map(|year| year.as_str().parse().ok()).collect(),
+        let month = |word| {
+            (1..)
+                .zip(MONTHS)
+                .find(|(_, month)| is_name_of_month(word, month))
+                .map(|(month, _)| month)
+        };
+        let months: Vec<i8> = text::words(question).filter_map(month).collect();
+        let mut years: Vec<i16> = Vec::new();
+        if !months.is_empty() {
+            let found = YEAR.find_iter(question);
+            years.extend(found.filter_map(|year| year.as_str().parse::<i16>().ok()));
         }
+        QuestionWording { when: WHEN.is_match(question), months, years }
     }
 
     /// True if the time lies in a month that the question names, and in one of the years if the
@@ -83,6 +86,11 @@ impl QuestionWording {
         self.months.contains(&day.month())
             && (self.years.is_empty() || self.years.contains(&day.year()))
     }
+}
+
+/// True for a question about an assistant's words: "which bike did you recommend?"
+pub(super) fn asks_about_assistant(question: &str) -> bool {
+    ASKS_ABOUT_ASSISTANT.is_match(question)
 }
 
 /// True for "May" and not for "may", which is mostly a verb.
@@ -111,10 +119,13 @@ pub(super) fn only_asks(content: &str) -> f32 {
 
 /// True for one sentence that ends in a question mark.
 fn is_one_question(content: &str) -> bool {
-    let content = content.trim();
+    let content = content.trim_end();
+    if !content.ends_with('?') {
+        return false;
+    }
+    let content = content.trim_start();
     let mut pairs = content.chars().zip(content.chars().skip(1));
-    content.ends_with('?')
-        && !pairs.any(|(mark, next)| ".!?".contains(mark) && next.is_whitespace())
+    !pairs.any(|(mark, next)| ".!?".contains(mark) && next.is_whitespace())
 }
 
 /// The speaker that a question names.
@@ -204,7 +215,7 @@ mod tests {
             "what was YOUR advice",
             "had you known?",
         ] {
-            assert!(QuestionWording::of(asks).about_assistant, "{asks}");
+            assert!(asks_about_assistant(asks), "{asks}");
         }
         for plain in [
             "What did I say about Rome?",
@@ -212,7 +223,7 @@ mod tests {
             "the youth recommended it",
             "answer in French",
         ] {
-            assert!(!QuestionWording::of(plain).about_assistant, "{plain}");
+            assert!(!asks_about_assistant(plain), "{plain}");
         }
     }
 

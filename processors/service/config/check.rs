@@ -103,6 +103,7 @@ pub fn check(config: &Config) -> Result<(), String> {
         ("tracing.batch_max", config.tracing.batch_max),
         ("tracing.every_ms", config.tracing.every_ms as usize),
         ("tracing.timeout_ms", config.tracing.timeout_ms as usize),
+        ("mcp.idle_ms", config.mcp.idle_ms as usize),
     ];
     if let Some((path, _)) = positive.iter().find(|(_, value)| *value == 0) {
         return Err(format!("{path}: must be at least 1"));

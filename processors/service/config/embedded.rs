@@ -1,5 +1,5 @@
-//! The sections of the configuration for the embedded log: where it keeps things, and how others reach
-//! it.
+//! The sections of the configuration for the embedded log: where it keeps things, how others reach
+//! it, and how long a service stays that a client started.
 
 use serde::Deserialize;
 use std::net::SocketAddr;
@@ -11,6 +11,13 @@ pub struct Data {
     /// Absolute, and never empty once the options are checked.
     pub dir: PathBuf,
     pub group_may_read: bool,
+}
+
+/// The options of `keepsake mcp`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Mcp {
+    pub idle_ms: u64,
 }
 
 /// The options of the broker in this process, the embedded log.

@@ -8,6 +8,7 @@ mod expiry;
 mod faults;
 mod forgotten;
 mod generation;
+mod parts;
 mod poison;
 mod quota;
 mod schemas;

@@ -10,7 +10,8 @@ use super::prepare::Ready;
 use crate::trace::{carry, owner_of, place_of, sender_of};
 use domain::fault::Reject;
 use domain::{Decision, Position, ReplyTo, UserKey};
-use log::broker::{OutgoingRecord, Record};
+use log::broker::OutgoingRecord;
+use log::decode::{self, Options};
 use memory::Handled;
 use spans::{Attribute, Context, Kind, Span, TRACEPARENT, Trace, Tracer};
 use std::borrow::Cow;
@@ -112,12 +113,12 @@ impl EventSpans {
         Cow::Owned(to)
     }
 
-    /// The record as it is forwarded, with the context of the event's span.
-    pub fn carried<'r>(&self, record: &'r Record) -> Cow<'r, Record> {
-        let Some(span) = &self.current else { return Cow::Borrowed(record) };
-        let mut record = record.clone();
-        carry(&mut record.headers, span.context);
-        Cow::Owned(record)
+    /// The forwarded record with the context of the event's span. Order matters: the signature of the
+    /// record that arrived covers the context of its sender, so the copy is made before.
+    pub fn carried(&self, mut copy: OutgoingRecord, options: &Options) -> OutgoingRecord {
+        let Some(span) = &self.current else { return copy };
+        carry(&mut copy.headers, span.context);
+        decode::signed(copy, options)
     }
 
     pub fn take_traceparents(&mut self) -> Traceparents {

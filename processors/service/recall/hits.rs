@@ -11,7 +11,6 @@ use domain::fault::Fault;
 use domain::{CosineScale, Memory, MemoryId, NeighbourTurn, Time, UserKey, Vector};
 use foldhash::fast::RandomState;
 use memory::ranking::{Hit, HitScore};
-use memory::reads::StagedVectors;
 use policies::rank;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -58,45 +57,37 @@ pub fn find_hits(
     limit: usize,
 ) -> Result<(Vec<Hit>, f32), Fault> {
     let PreparedQuestion { vector, word_vectors, spread, .. } = sought;
-    let mut load = || shard.vectors(key);
     let (terms, is_in_one_language) = sought.terms(shard, key)?;
     let scored = shard.index.text.scored(key, &terms, profile.retrieval.words)?;
-    let near = shard.index.vectors.nearest(key, &mut load, vector, limit, &StagedVectors::new())?;
-    let mut next: Vec<MemoryId> =
-        near.into_iter().chain(scored.best(limit)).map(|(id, _)| id).collect();
-    next.sort_unstable();
+    let compared = shard.index.vectors.compared(key, &mut || shard.vectors(key), vector)?;
+    let mut next = [compared.nearest(limit), scored.best(limit)].concat();
+    next.sort_unstable_by_key(|id| id.0.as_u128());
     next.dedup();
     let (mut hits, mut read): (Vec<Hit>, HashSet<MemoryId, RandomState>) = Default::default();
     for _ in 0..2 {
-        let cosines = shard.index.vectors.cosines(key, &mut load, vector, &next)?;
-        let found: Vec<(MemoryId, WordScores, f32)> = next
-            .iter()
-            .zip(cosines)
-            .zip(scored.of(&next))
-            .map(|((id, cosine), words)| (*id, words, spread.standard(cosine)))
-            .collect();
-        let near: Vec<HitScore> = found
-            .iter()
-            .map(|(_, words, cosine)| HitScore { words: words.own, cosine: *cosine })
-            .collect();
-        let found: Vec<_> = rank::preselected(&near, profile.retrieval.dense, limit)
-            .into_iter()
-            .map(|place| found[place])
-            .collect();
-        let ids: Vec<MemoryId> = found.iter().map(|(id, ..)| *id).collect();
-        let mut nearest_words = vec![0f32; ids.len()];
-        for word in word_vectors {
-            let cosines = shard.index.vectors.cosines(key, &mut load, word, &ids)?;
-            nearest_words
-                .iter_mut()
-                .zip(cosines)
-                .for_each(|(nearest, cosine)| *nearest = nearest.max(spread.standard(cosine)));
+        if next.is_empty() {
+            break;
         }
+        let rows: Vec<Option<usize>> = next.iter().map(|id| compared.row(*id)).collect();
+        let words = scored.of(&next);
+        let near: Vec<HitScore> = rows
+            .iter()
+            .zip(&words)
+            .map(|(row, words)| HitScore {
+                words: words.own,
+                cosine: spread.standard(compared.cosine(*row)),
+            })
+            .collect();
+        let places = rank::preselected(&near, profile.retrieval.dense, limit);
+        let ids: Vec<MemoryId> = places.iter().map(|place| next[*place]).collect();
         let first = hits.len();
-        let memories =
-            shard.store.cached_memories(key, &ids)?.into_iter().zip(found).zip(nearest_words);
-        hits.extend(memories.filter_map(|((memory, (_, words, cosine)), nearest_word)| {
-            Some(Hit { nearest_word, ..hit(memory?, words, is_in_one_language, cosine, sought) })
+        hits.reserve(ids.len());
+        let memories = places.into_iter().zip(shard.store.cached_memories(key, &ids)?);
+        hits.extend(memories.filter_map(|(place, memory)| {
+            let hit = hit(memory?, words[place], is_in_one_language, near[place].cosine, sought);
+            let to_word = |word| spread.standard(compared.cosine_to(rows[place], word));
+            let nearest_word = word_vectors.iter().map(to_word).fold(0.0, f32::max);
+            Some(Hit { nearest_word, ..hit })
         }));
         read.extend(ids);
         next = hits[first..]

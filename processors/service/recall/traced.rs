@@ -4,7 +4,8 @@
 use super::{PendingRequest, Recall};
 use crate::trace::{carry, owner_of, place_of, sender_of};
 use domain::ReplyTo;
-use log::broker::Record;
+use log::broker::{OutgoingRecord, Record};
+use log::decode::{self, Options};
 use spans::{Attribute, Context, Kind, Trace, Value};
 use std::time::Instant;
 
@@ -127,10 +128,9 @@ impl Recall {
 }
 
 impl RequestTrace {
-    /// The record as it is forwarded.
-    pub fn carried(&self, record: &Record) -> Record {
-        let mut record = record.clone();
-        carry(&mut record.headers, self.context);
-        record
+    /// The forwarded record with the context of this request's span.
+    pub fn carried(&self, mut copy: OutgoingRecord, options: &Options) -> OutgoingRecord {
+        carry(&mut copy.headers, self.context);
+        decode::signed(copy, options)
     }
 }

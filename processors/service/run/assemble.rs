@@ -20,6 +20,7 @@ use super::{Service, Shared, http, loops, marks, options, topics};
 use crate::compact::{Compact, Judging, Writer};
 use crate::config::{Config, Llm};
 use crate::ingest::breaker::DeadLetterBreaker;
+use crate::ingest::sizes::RecordSizes;
 use crate::ingest::{self, Ingest};
 use crate::language::Language;
 use crate::metrics::Metrics;
@@ -47,6 +48,9 @@ use storage::home::Home;
 use storage::restore::{self, TakeOver, TombstonesGone};
 use text::Rarity;
 
+/// Bytes of a batch that librdkafka fills if nobody says otherwise.
+const BATCH_BYTES: usize = 1_000_000;
+
 /// The opened parts from which the threads are made.
 struct Parts<'a> {
     config: &'a Config,
@@ -64,6 +68,7 @@ struct Parts<'a> {
     /// The requests that the recall thread has read, for the lag thread.
     delivered: Arc<Delivered>,
     tracer: Tracer,
+    sizes: RecordSizes,
 }
 
 struct Models {
@@ -122,13 +127,17 @@ impl Service {
         let mut config = config.clone();
         let profiles = Profiles::load(&config)?;
         let models = Models::open(&config)?;
-        let Brokers { connection, embedded, data } = Brokers::open(&config)?;
+        let Brokers { mut connection, embedded, data } = Brokers::open(&config)?;
         let dir = config.store.dir.clone();
         let lock = lock_dir(&dir)?;
         private::make_private(&dir, &config, &|name| readers_of(name, &config));
         let cluster = connection.cluster_id(Duration::from_millis(config.kafka.connect_ms))?;
         let found = topics::ready_topics(&config, &connection)?;
         growth::check_not_retired(&config, &connection)?;
+        // A broker limits a batch of records as it does a record.
+        let batch = found.sizes.smallest().filter(|bytes| *bytes < BATCH_BYTES);
+        let of_batch = batch.map(|bytes| ("batch.size".to_owned(), bytes.to_string()));
+        connection.options.extend(of_batch);
         let tombstones_ms = found.tombstones_ms.unwrap_or(i64::MAX);
         config.topics.tombstones_ms = config.topics.tombstones_ms.min(tombstones_ms);
         let place = Deployment {
@@ -174,7 +183,7 @@ impl Service {
             shutdown_ms: config.limits.shutdown_ms,
             embedded,
             _lock: lock,
-            _data: data,
+            data,
         };
         if let Some(embedded) = &service.embedded {
             let shared = service.shared.clone();
@@ -198,6 +207,7 @@ impl Service {
             reply_topics,
             delivered: Arc::default(),
             tracer,
+            sizes: found.sizes,
         };
         service.spawn_lookup(&parts, to_look_up)?;
         service.spawn_encoders(&parts, &worker)?;
@@ -270,6 +280,7 @@ impl Service {
         let ingest = Ingest {
             options: ingest::Options {
                 transactional_id: shards.transactional_id(),
+                sizes: parts.sizes.clone(),
                 ..options::ingest(config)
             },
             profiles: parts.profiles.clone(),

@@ -5,6 +5,7 @@
 //!   log/      the topics
 //!   store/    the shards, unless store.dir names another place
 //!   address   host:port of the running broker, for commands of this account
+//!   service   version and process of the running service, and the files beside it: `presence.rs`
 //!   secret    the password of the broker, if it has one
 //!   model/    an encoder, if one was put there
 //! ```
@@ -13,6 +14,7 @@
 //! somebody else may listen.
 
 use super::dir::unwritable;
+use super::presence::{self, CLIENTS, Description, SERVICE, START};
 use super::private::{self, Readers};
 use crate::config::Config;
 use domain::fault::{Fault, Result, StopName};
@@ -54,6 +56,7 @@ impl DataDir {
         let data = DataDir { path: path.to_owned(), _lock: lock };
         // Left by a process that was killed.
         data.remove(ADDRESS)?;
+        data.describe(&Description::of_this_process())?;
         Ok(data)
     }
 
@@ -79,6 +82,11 @@ impl DataDir {
     /// Lets commands of this account find the broker.
     pub fn write_address(&self, address: SocketAddr) -> Result<()> {
         self.write(ADDRESS, &address.to_string())
+    }
+
+    /// Lets clients of this account see which service runs here.
+    pub fn describe(&self, description: &Description) -> Result<()> {
+        self.write(SERVICE, &serde_json::json!(description).to_string())
     }
 
     /// Writes a file at once: a reader finds all of it or none.
@@ -108,6 +116,7 @@ impl DataDir {
 impl Drop for DataDir {
     fn drop(&mut self) {
         let _ = self.remove(ADDRESS);
+        let _ = self.remove(SERVICE);
     }
 }
 
@@ -187,7 +196,7 @@ fn make_private(dir: &Path, config: &Config) -> Result<()> {
     let mode = std::fs::metadata(dir).map_err(about)?.permissions().mode();
     let readers = |name: &str| match Path::new(name).file_stem().and_then(OsStr::to_str) {
         Some(STORE | MODEL) => Some(Readers::Group),
-        Some(LOCK | LOG | ADDRESS | SECRET) => Some(Readers::Nobody),
+        Some(LOCK | LOG | ADDRESS | SECRET | CLIENTS | START | SERVICE) => Some(Readers::Nobody),
         _ => None,
     };
     let mut entries = std::fs::read_dir(dir).map_err(about)?.flatten();
@@ -212,15 +221,11 @@ fn lock(dir: &Path) -> Result<File> {
         }
         std::thread::sleep(LOCK_PAUSE);
     }
-    let what = format!(
-        "{} is in use by another keepsake: stop that one, or give another directory with --data DIR",
-        dir.display()
-    );
-    Err(Fault::stop(StopName::StoreLocked, what))
+    Err(presence::in_use(dir))
 }
 
 /// Returns whether a service runs on the directory. The file of a killed process is not locked.
-fn is_locked(dir: &Path) -> Result<bool> {
+pub(super) fn is_locked(dir: &Path) -> Result<bool> {
     let file = dir.join(LOCK);
     let lock = match File::open(&file) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
@@ -234,7 +239,7 @@ fn is_locked(dir: &Path) -> Result<bool> {
     }
 }
 
-fn read(file: &Path) -> Result<Option<String>> {
+pub(super) fn read(file: &Path) -> Result<Option<String>> {
     match std::fs::read_to_string(file) {
         Ok(text) => Ok(Some(text.trim().to_owned())),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -242,7 +247,7 @@ fn read(file: &Path) -> Result<Option<String>> {
     }
 }
 
-fn unreadable(file: &Path, error: &std::io::Error) -> Fault {
+pub(super) fn unreadable(file: &Path, error: &std::io::Error) -> Fault {
     let what = format!("cannot read {}: {error}", file.display());
     Fault::stop(StopName::BrokerUnreachable, what)
 }

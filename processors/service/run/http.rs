@@ -1,4 +1,5 @@
-//! Serves `/livez`, `/readyz` and `/metrics`, on a thread with a small tokio runtime of its own.
+//! Serves `/livez` (also `/health`), `/readyz` (also `/ready`) and `/metrics`, on a thread with a small
+//! tokio runtime of its own.
 
 use super::Shared;
 use crate::ownership::Shards;
@@ -67,9 +68,13 @@ impl Page {
         let alive = shared.clone();
         let ready = shared.clone();
         let measured = shared.clone();
+        let live = get(async move || livez(&alive));
+        let readiness = get(async move || readyz(&ready, &shards));
         let app = Router::new()
-            .route("/livez", get(async move || livez(&alive)))
-            .route("/readyz", get(async move || readyz(&ready, &shards)))
+            .route("/livez", live.clone())
+            .route("/health", live)
+            .route("/readyz", readiness.clone())
+            .route("/ready", readiness)
             .route("/metrics", get(async move || measured.metrics.page()));
         // Open connections are dropped at the stop: a scrape is repeated anyway.
         tokio::select! {

@@ -1,11 +1,12 @@
 //! Maps the configuration to the options of each part. No other module reads [`Config`] for them.
 
-use super::{http, marks, replier, reply_topics, topics};
+use super::{http, marks, replier, reply_topics, topic_settings, topics};
 use crate::config::{Config, model_places};
 use crate::ingest::event_rate::EventRate;
 use crate::quota::Quotas;
 use crate::{compact, ingest, recall};
 use domain::fault::{Fault, Result, StopName};
+use kafka::ClusterFacts;
 use log::decode;
 use log::reply::DeadLetters;
 use memory::straggler::ForgetLimits;
@@ -44,9 +45,10 @@ fn no_model(config: &Config) -> Fault {
     let places = model_places(&config.data.dir);
     let looked: Vec<String> = places.iter().map(|place| place.display().to_string()).collect();
     let what = format!(
-        "no encoder is in {}: run deploy/model/setup.sh in a checkout and copy its .keepsake/model to \
-         {}, or name a directory with --set embedder.model=DIR; --set embedder.model=hash needs none \
-         and compares words only",
+        "no encoder is in {}: the packages of keepsake-recall bring one; after cargo install run \
+         deploy/model/setup.sh in the checkout and copy its .keepsake/model to {}, or name a \
+         directory with --set embedder.model=DIR; --set embedder.model=hash needs none and compares \
+         words only",
         looked.join(", "),
         config.data.dir.join("model").display()
     );
@@ -271,6 +273,7 @@ pub fn ingest(config: &Config) -> ingest::Options {
             topic: config.topics.erasures(),
             places: ingest::erasures::places(config),
         },
+        sizes: topic_settings::record_sizes(config, &ClusterFacts::default()),
     }
 }
 

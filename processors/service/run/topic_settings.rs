@@ -4,8 +4,9 @@
 //! keeps forgotten texts longer than promised, is a warning. A broker that does not show its
 //! settings is believed.
 
-use super::topics::topics;
+use super::topics::{BATCH_BYTES, topics};
 use crate::config::Config;
+use crate::ingest::sizes::RecordSizes;
 use domain::fault::{Fault, Result, StopName};
 use kafka::{ClusterFacts, TopicSpec};
 use serde::Serialize;
@@ -154,6 +155,19 @@ pub fn first_stop(findings: &[Finding]) -> Result<()> {
 pub fn tombstones_ms(config: &Config, facts: &ClusterFacts) -> Option<i64> {
     let settings = facts.topics.get(&config.topics.memories())?.settings.as_ref().ok()?;
     settings.get("delete.retention.ms")?.parse().ok()
+}
+
+/// The longest record that each topic takes: as the broker shows, else as Keepsake makes the topic.
+pub fn record_sizes(config: &Config, facts: &ClusterFacts) -> RecordSizes {
+    const SIZE: &str = "max.message.bytes";
+    let sizes = topics(config).into_iter().map(|spec| {
+        let own = spec.settings.iter().find(|(name, _)| *name == SIZE).map(|(_, value)| value);
+        let topic = facts.topics.get(&spec.name);
+        let shown = topic.and_then(|topic| topic.settings.as_ref().ok()?.get(SIZE));
+        let size = shown.or(own).and_then(|size| size.parse::<usize>().ok()).unwrap_or(usize::MAX);
+        (spec.name, size.saturating_sub(BATCH_BYTES))
+    });
+    RecordSizes(sizes.collect())
 }
 
 /// True for the topics whose records are the only copy of something.

@@ -2,8 +2,9 @@
 
 use super::topic_settings::{self, Finding, Verdict};
 use crate::config::{Config, Topics};
+use crate::ingest::sizes::RecordSizes;
 use domain::fault::{Fault, Result, StopName};
-use kafka::{Connection, TopicSpec};
+use kafka::{ClusterFacts, Connection, TopicSpec};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -144,6 +145,7 @@ pub struct TopicsFound {
     pub partitions: i32,
     /// For how long the memories topic keeps tombstones, if the broker reports that.
     pub tombstones_ms: Option<i64>,
+    pub sizes: RecordSizes,
 }
 
 /// Creates missing topics if `topics.create` is set, and checks all of them.
@@ -173,17 +175,19 @@ pub fn ready_topics(config: &Config, connection: &Connection) -> Result<TopicsFo
         }
     }
     let partitions = check_topics(config, &found)?;
-    let tombstones_ms = check_settings(config, connection, &names)?;
-    Ok(TopicsFound { partitions, tombstones_ms })
+    let facts = check_settings(config, connection, &names)?;
+    let tombstones_ms = topic_settings::tombstones_ms(config, &facts);
+    let sizes = topic_settings::record_sizes(config, &facts);
+    Ok(TopicsFound { partitions, tombstones_ms, sizes })
 }
 
-/// Stops if a setting of a topic loses or stalls data, and warns of the others. Returns for how
-/// long the memories topic keeps tombstones.
+/// Stops if a setting of a topic loses or stalls data, and warns of the others. Returns the settings,
+/// as far as the brokers show them.
 fn check_settings(
     config: &Config,
     connection: &Connection,
     names: &[String],
-) -> Result<Option<i64>> {
+) -> Result<ClusterFacts> {
     let is_shortened = config.events.keep_ms > 0;
     let facts = match connection.cluster_facts(names) {
         Ok(facts) if is_shortened && !facts.topics.contains_key(&config.topics.events()) => {
@@ -193,7 +197,7 @@ fn check_settings(
         Err(fault) if is_shortened => return Err(fault.about("events.keep_ms is set")),
         Err(fault) => {
             tracing::warn!(%fault, "the settings of the topics are not checked");
-            return Ok(None);
+            return Ok(ClusterFacts::default());
         }
     };
     let findings = topic_settings::findings(config, &facts);
@@ -202,7 +206,7 @@ fn check_settings(
         tracing::warn!(topic, setting, value, expected, "a topic is set otherwise: {why}");
     }
     topic_settings::first_stop(&findings)?;
-    Ok(topic_settings::tombstones_ms(config, &facts))
+    Ok(facts)
 }
 
 /// Checks that all topics exist, and that events, recalls and memories have equally many

@@ -6,7 +6,7 @@ use domain::{MemoryId, Vector, dot, for_this_processor, product};
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 
-/// Positions of a block that `each_cosine` reads in turn. More positions gain nothing.
+/// Positions of a block that `cosines` reads in turn. More positions gain nothing.
 const STREAMS: usize = 8;
 
 /// One user's vectors as rows of a matrix.
@@ -78,13 +78,14 @@ impl Block {
         }
     }
 
-    /// Computes the cosine of every vector to the query. Rows are read from [`STREAMS`] positions
-    /// in turn: read one after the other, each row of a large block would wait for memory alone,
-    /// and the scan would take nearly twice as long.
-    pub fn each_cosine(&self, query: &Vector, mut each: impl FnMut(&MemoryId, f32)) {
+    /// Computes the cosine of every vector to the query, by row; none for a query of another width.
+    /// Rows are read from [`STREAMS`] positions in turn: read one after the other, each row of a
+    /// large block would wait for memory alone, and the scan would take nearly twice as long.
+    pub fn cosines(&self, query: &Vector) -> Vec<f32> {
         if !self.compares_with(query) {
-            return;
+            return Vec::new();
         }
+        let mut cosines = vec![0.0; self.ids.len()];
         let stride = self.ids.len().div_ceil(STREAMS);
         let values: Vec<i16> = query.values.iter().map(|value| i16::from(*value)).collect();
         for_this_processor(
@@ -92,20 +93,27 @@ impl Block {
             || {
                 for first in 0..stride {
                     for row in (first..self.ids.len()).step_by(stride) {
-                        each(
-                            &self.ids[row],
-                            product(self.vector(row), &values) as f32
-                                * (self.scales[row] * query.scale),
-                        );
+                        cosines[row] = product(self.vector(row), &values) as f32
+                            * (self.scales[row] * query.scale);
                     }
                 }
             },
         );
+        cosines
     }
 
-    pub fn cosine(&self, id: MemoryId, query: &Vector) -> Option<f32> {
-        let row = *self.rows.get(&id).filter(|_| self.compares_with(query))?;
-        Some(dot(self.vector(row), &query.values) as f32 * (self.scales[row] * query.scale))
+    pub fn ids(&self) -> &[MemoryId] {
+        &self.ids
+    }
+
+    pub fn row(&self, id: MemoryId) -> Option<usize> {
+        self.rows.get(&id).copied()
+    }
+
+    /// `None` for a query of another width.
+    pub fn cosine(&self, row: usize, query: &Vector) -> Option<f32> {
+        self.compares_with(query)
+            .then(|| dot(self.vector(row), &query.values) as f32 * (self.scales[row] * query.scale))
     }
 
     #[inline(always)]
@@ -242,10 +250,8 @@ pub mod tests {
             let block = Block::of(vec![(id(n), stored.clone())]);
             let expected = stored.cosine(&query).to_bits();
             assert_eq!(query.cosine(&stored).to_bits(), expected);
-            assert_eq!(block.cosine(id(n), &query).unwrap().to_bits(), expected);
-            let mut all = Vec::new();
-            block.each_cosine(&query, |_, cosine| all.push(cosine.to_bits()));
-            assert_eq!(all, [expected]);
+            assert_eq!(block.cosine(0, &query).unwrap().to_bits(), expected);
+            assert_eq!(block.cosines(&query)[0].to_bits(), expected);
         }
     }
 

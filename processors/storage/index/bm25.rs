@@ -16,12 +16,12 @@
 //! 2. [`Bm25::scored`] computes for every row `own + previous * shortness * previous turns`. The
 //!    two turns before count as one field with its own `n` and mean; `shortness` lowers their part
 //!    for documents with more than `short_words` words.
-//! 3. [`ScoredDocuments::best`] selects the highest scores. [`ScoredDocuments::of`] computes the
-//!    remaining numbers (`before`, `after`, `shared`) for the few documents that a ranking looks
-//!    at.
+//!    The numbers beside it (`before`, `after`, `shared`) come from the same pass over the matches.
+//! 3. [`ScoredDocuments::best`] selects the highest scores, [`ScoredDocuments::of`] looks up those of
+//!    given documents.
 
-use super::TopK;
 use super::document::{FieldCounts, Lengths, TextField};
+use super::highest;
 use domain::MemoryId;
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
@@ -74,13 +74,17 @@ pub struct WordScores {
     pub shared: Option<f32>,
 }
 
-/// The own score of every document of a user, and the matches to compute more for a few of them.
-pub struct ScoredDocuments<'q> {
-    bm25: Bm25,
-    matches: QueryMatches<'q>,
-    /// By row.
+/// The scores of every document of a user, by row.
+pub struct ScoredDocuments {
+    rows: Vec<DocRow>,
     own: Vec<f32>,
-    own_mean: f64,
+    before: Vec<f64>,
+    after: Vec<f64>,
+    shared: Vec<f64>,
+    /// Sum of the words' inverse document frequencies, times their occurrences in the query.
+    weight: f64,
+    /// The same sum with each word once.
+    information: f64,
 }
 
 impl<'q> QueryMatches<'q> {
@@ -119,12 +123,6 @@ impl WordMatches<'_> {
         &self.fields[field as usize]
     }
 
-    /// The term frequency in that field of that row.
-    fn count(&self, field: TextField, row: u32) -> Option<u32> {
-        let matches = self.in_field(field);
-        matches.binary_search_by_key(&row, |(row, _)| *row).ok().map(|at| matches[at].1)
-    }
-
     /// Inverse document frequency, times the occurrences in the query.
     fn weight(&self, matching: usize, documents: usize) -> f64 {
         f64::from(self.query_count) * inverse_document_frequency(matching, documents)
@@ -136,35 +134,28 @@ fn inverse_document_frequency(matching: usize, documents: usize) -> f64 {
     (1.0 + (documents as f64 - matching + 0.5) / (matching + 0.5)).ln()
 }
 
-impl ScoredDocuments<'_> {
-    /// The best documents that contain a query word, best first; among equal scores the smaller id
-    /// comes first.
-    pub fn best(&self, limit: usize) -> Vec<(MemoryId, f32)> {
-        let mut best = TopK::new(limit);
-        let scores = self.matches.rows.iter().zip(&self.own);
-        scores.filter(|(_, own)| **own > 0.0).for_each(|(row, own)| best.offer(&row.id, *own));
-        best.sorted()
+impl ScoredDocuments {
+    /// The best documents that contain a query word, in no order.
+    pub fn best(&self, limit: usize) -> Vec<MemoryId> {
+        let scores = self.rows.iter().map(|row| row.id).zip(self.own.iter().copied());
+        highest(scores.filter(|(_, own)| *own > 0.0), limit)
     }
 
     /// The score of a document of mean length that contains every query word once. A word that no
     /// document contains counts as the rarest.
     pub fn information(&self) -> f32 {
-        let documents = self.matches.rows.len();
-        let words = self.matches.words.iter();
-        words
-            .map(|word| inverse_document_frequency(word.in_field(TextField::Own).len(), documents))
-            .sum::<f64>() as f32
+        self.information as f32
     }
 
     /// The scores of these documents, in the order of `ids`; zeros for an id of another user.
     pub fn of(&self, ids: &[MemoryId]) -> Vec<WordScores> {
+        let mut words = vec![WordScores::default(); ids.len()];
         if ids.is_empty() {
-            return Vec::new();
+            return words;
         }
         let place: HashMap<MemoryId, usize, RandomState> =
             ids.iter().enumerate().map(|(place, id)| (*id, place)).collect();
-        let mut words = vec![WordScores::default(); ids.len()];
-        for (row, DocRow { id, .. }) in (0..).zip(&self.matches.rows) {
+        for (row, DocRow { id, .. }) in self.rows.iter().enumerate() {
             if let Some(place) = place.get(id) {
                 words[*place] = self.words_of(row);
             }
@@ -172,63 +163,51 @@ impl ScoredDocuments<'_> {
         words
     }
 
-    /// The neighbouring turns are measured with the frequencies and the mean length of the user's
-    /// own documents, because those turns belong to the same user.
-    fn words_of(&self, row: u32) -> WordScores {
-        let documents = self.matches.rows.len();
-        let lengths = self.matches.rows[row as usize].lengths;
-        let mut before = 0.0;
-        let mut after = 0.0;
-        let mut shared = 0.0;
-        let mut total = 0.0;
-        for word in &self.matches.words {
-            let weight = word.weight(word.in_field(TextField::Own).len(), documents);
-            before += self.neighbour(word, weight, TextField::Before, row, lengths.before);
-            after += self.neighbour(word, weight, TextField::After, row, lengths.after);
-            total += weight;
-            shared += word.count(TextField::Own, row).map_or(0.0, |_| weight);
-        }
-        let shared = (total > 0.0).then(|| (shared / total) as f32);
+    fn words_of(&self, row: usize) -> WordScores {
         WordScores {
-            own: self.own[row as usize],
-            before: before as f32,
-            after: after as f32,
-            shared,
+            own: self.own[row],
+            before: self.before[row] as f32,
+            after: self.after[row] as f32,
+            shared: (self.weight > 0.0).then(|| (self.shared[row] / self.weight) as f32),
         }
-    }
-
-    fn neighbour(
-        &self,
-        word: &WordMatches,
-        weight: f64,
-        field: TextField,
-        row: u32,
-        length: u32,
-    ) -> f64 {
-        word.count(field, row)
-            .map_or(0.0, |count| weight * self.bm25.saturated(count, length.max(1), self.own_mean))
     }
 }
 
 impl Bm25 {
+    /// Scores every row. The neighbouring turns are measured with the frequencies and the mean
+    /// length of the user's own documents, because those turns belong to the same user.
     pub fn scored(self, matches: QueryMatches) -> ScoredDocuments {
-        let rows = &matches.rows;
+        let QueryMatches { rows, words } = matches;
         let documents = rows.len();
         let mut own_total = 0;
         let mut previous_total = 0;
-        for DocRow { lengths, .. } in rows {
+        for DocRow { lengths, .. } in &rows {
             own_total += u64::from(lengths.own);
             previous_total += u64::from(lengths.previous());
         }
         let own_mean = own_total as f64 / documents as f64;
         let previous_mean = previous_total as f64 / documents as f64;
-        let mut own = vec![0.0; documents];
-        let mut previous = vec![0.0; documents];
-        for word in &matches.words {
-            let weight = word.weight(word.in_field(TextField::Own).len(), documents);
+        let mut information = 0.0;
+        let mut total = 0.0;
+        let [mut own, mut previous, mut before, mut after, mut shared] =
+            [(); 5].map(|()| vec![0.0; documents]);
+        for word in &words {
+            let matching = word.in_field(TextField::Own).len();
+            information += inverse_document_frequency(matching, documents);
+            let weight = word.weight(matching, documents);
+            total += weight;
             for &(row, count) in word.in_field(TextField::Own) {
-                own[row as usize] +=
-                    weight * self.saturated(count, rows[row as usize].lengths.own, own_mean);
+                let row = row as usize;
+                own[row] += weight * self.saturated(count, rows[row].lengths.own, own_mean);
+                shared[row] += weight;
+            }
+            for &(row, count) in word.in_field(TextField::Before) {
+                let length = rows[row as usize].lengths.before.max(1);
+                before[row as usize] += weight * self.saturated(count, length, own_mean);
+            }
+            for &(row, count) in word.in_field(TextField::After) {
+                let length = rows[row as usize].lengths.after.max(1);
+                after[row as usize] += weight * self.saturated(count, length, own_mean);
             }
             let both = merged(word.in_field(TextField::Before), word.in_field(TextField::Earlier));
             let weight = word.weight(both.len(), documents);
@@ -246,7 +225,7 @@ impl Bm25 {
                 (own + f64::from(self.previous) * shortness * previous) as f32
             })
             .collect();
-        ScoredDocuments { bm25: self, matches, own, own_mean }
+        ScoredDocuments { rows, own, before, after, shared, weight: total, information }
     }
 
     /// The saturated and length-normalised term frequency, at most `k1 + 1`. Multiplied by the mean

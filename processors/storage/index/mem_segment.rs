@@ -45,8 +45,8 @@ enum DocChange {
 #[derive(Clone, Default)]
 struct UserSegment {
     changes: HashMap<MemoryId, DocChange, RandomState>,
-    /// By row. `None`: replaced or removed.
-    documents: Vec<Option<Arc<Document>>>,
+    /// By row, with the id, so that a search reads no document. `None`: replaced or removed.
+    documents: Vec<Option<(MemoryId, Arc<Document>)>>,
     /// Empty until the first search for this user.
     postings: OnceLock<Postings>,
 }
@@ -77,7 +77,7 @@ impl MemSegment {
     pub fn apply(&mut self, newer: MemSegment) {
         for (key, user) in newer.users {
             user.removed().for_each(|id| self.remove(&key, id));
-            user.documents.into_iter().flatten().for_each(|document| self.put(document));
+            user.documents.into_iter().flatten().for_each(|(_, document)| self.put(document));
         }
     }
 
@@ -103,7 +103,7 @@ impl MemSegment {
     pub fn changes(&self) -> impl Iterator<Item = (&UserKey, MemoryId, Option<&Document>)> {
         self.users.iter().flat_map(|(key, user)| {
             let documents =
-                user.documents.iter().flatten().map(|document| (document.id, Some(&**document)));
+                user.documents.iter().flatten().map(|(id, document)| (*id, Some(&**document)));
             documents
                 .chain(user.removed().map(|id| (id, None)))
                 .map(move |(id, document)| (key, id, document))
@@ -129,7 +129,7 @@ impl MemSegment {
             .of(term)
             .iter()
             .filter_map(|(row, _)| user.documents[*row].as_ref())
-            .any(|document| !hidden(document.id))
+            .any(|(id, _)| !hidden(*id))
     }
 }
 
@@ -140,7 +140,7 @@ impl UserSegment {
             postings.add(row, Some(&document));
         }
         self.change(document.id, DocChange::Put { row });
-        self.documents.push(Some(document));
+        self.documents.push(Some((document.id, document)));
         if self.documents.len() == UNREAD_MAX {
             self.postings();
         }
@@ -164,7 +164,7 @@ impl UserSegment {
         self.postings.get_or_init(|| {
             let mut postings = Postings::default();
             for (row, document) in self.documents.iter().enumerate() {
-                postings.add(row, document.as_deref());
+                postings.add(row, document.as_ref().map(|(_, document)| &**document));
             }
             postings
         })
@@ -173,10 +173,11 @@ impl UserSegment {
     fn gather(&self, matches: &mut QueryMatches, hidden: impl Fn(MemoryId) -> bool) {
         let postings = self.postings();
         let mut rows = vec![None; self.documents.len()];
+        matches.rows.reserve(self.documents.len());
         for (row, document) in self.documents.iter().enumerate() {
-            if let Some(document) = document.as_ref().filter(|document| !hidden(document.id)) {
+            if let Some((id, _)) = document.as_ref().filter(|(id, _)| !hidden(*id)) {
                 rows[row] = Some(matches.rows.len() as u32);
-                matches.rows.push(DocRow { id: document.id, lengths: postings.lengths[row] });
+                matches.rows.push(DocRow { id: *id, lengths: postings.lengths[row] });
             }
         }
         for word in &mut matches.words {

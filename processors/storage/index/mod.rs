@@ -28,7 +28,7 @@ pub use bm25::{Bm25, ScoredDocuments, WordScores};
 pub use disk::terms_on_disk;
 pub use document::{Document, SearchText};
 pub use text::{FlushedIndex, TextIndex};
-pub use vectors::{CacheCounts, VectorBlocks, Vectors};
+pub use vectors::{CacheCounts, Compared, VectorBlocks, Vectors};
 
 use domain::fault::Result;
 use domain::{MemoryId, UserKey, Vector};
@@ -92,6 +92,28 @@ impl Index {
         self.vectors.remove(key, id);
         self.text.remove(key, id);
     }
+}
+
+/// Returns the ids of the `limit` highest scores in no order; among equal scores the smaller ids.
+/// Selects among bare numbers, which are cheaper to compare and to move than entries.
+fn highest(scored: impl Iterator<Item = (MemoryId, f32)> + Clone, limit: usize) -> Vec<MemoryId> {
+    let mut scores: Vec<f32> = scored.clone().map(|(_, score)| score).collect();
+    if limit >= scores.len() {
+        return scored.map(|(id, _)| id).collect();
+    }
+    let Some(last) = limit.checked_sub(1) else { return Vec::new() };
+    let (_, least, _) = scores.select_nth_unstable_by(last, |a, b| b.total_cmp(a));
+    let (mut highest, mut equal) = (Vec::with_capacity(limit), Vec::new());
+    for (id, score) in scored {
+        match score.total_cmp(least) {
+            Ordering::Greater => highest.push(id),
+            Ordering::Equal => equal.push(id),
+            Ordering::Less => {}
+        }
+    }
+    equal.sort_unstable();
+    highest.extend(equal.into_iter().take(limit - highest.len()));
+    highest
 }
 
 /// Selects the `limit` highest scores of a stream; among equal scores the smaller id wins. Holds at

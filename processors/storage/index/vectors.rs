@@ -18,8 +18,8 @@
 //! 4. [`Unseen`] overlays the changes of a batch that is not committed yet.
 //!
 
-use super::TopK;
 use super::block::{Block, Sum};
+use super::{TopK, highest};
 use crate::byte_lru::ByteLru;
 use domain::fault::Result;
 use domain::{MemoryId, UserKey, Vector};
@@ -65,6 +65,40 @@ struct BlockCache {
     misses: u64,
 }
 
+/// The cosines of a user's vectors to a query. Limit: holds the block, of which a change meanwhile
+/// makes a copy.
+pub struct Compared {
+    block: Arc<Block>,
+    /// By row; empty for a query of another width.
+    cosines: Vec<f32>,
+}
+
+impl Compared {
+    /// Returns the ids of the nearest vectors, in no order; among equal cosines the smaller ids.
+    pub fn nearest(&self, limit: usize) -> Vec<MemoryId> {
+        highest(self.all().map(|(id, cosine)| (*id, cosine)), limit)
+    }
+
+    fn all(&self) -> impl Iterator<Item = (&MemoryId, f32)> + Clone {
+        self.block.ids().iter().zip(self.cosines.iter().copied())
+    }
+
+    /// The row of an id; `None` for an id without a vector or of another user.
+    pub fn row(&self, id: MemoryId) -> Option<usize> {
+        self.block.row(id)
+    }
+
+    /// The cosine to the query; 0 without a row.
+    pub fn cosine(&self, row: Option<usize>) -> f32 {
+        row.and_then(|row| self.cosines.get(row).copied()).unwrap_or_default()
+    }
+
+    /// The cosine to another vector than the query; 0 without a row.
+    pub fn cosine_to(&self, row: Option<usize>, other: &Vector) -> f32 {
+        row.and_then(|row| self.block.cosine(row, other)).unwrap_or_default()
+    }
+}
+
 impl VectorBlocks {
     pub fn new(bytes_max: usize) -> Arc<VectorBlocks> {
         let blocks = ByteLru::new(bytes_max, Block::bytes);
@@ -100,14 +134,13 @@ impl Vectors {
         limit: usize,
         staged: &StagedVectors,
     ) -> Result<Vec<(MemoryId, f32)>> {
-        let block = self.block(key, load)?;
         let mut best = TopK::new(limit);
-        block.each_cosine(query, |id, cosine| {
+        for (id, cosine) in self.compared(key, load, query)?.all() {
             // The cheap comparison first, which rejects most vectors.
             if best.may_take(cosine) && !staged.contains_key(id) {
                 best.offer(id, cosine);
             }
-        });
+        }
         for (id, vector) in staged {
             // A vector of another width came from another model and compares with nothing.
             let comparable = vector
@@ -120,16 +153,11 @@ impl Vectors {
         Ok(best.sorted())
     }
 
-    /// The cosine of each id; 0 for an id without a vector or of another user.
-    pub fn cosines(
-        &self,
-        key: &UserKey,
-        load: &mut Load,
-        query: &Vector,
-        ids: &[MemoryId],
-    ) -> Result<Vec<f32>> {
+    /// Compares all of the user's vectors with the query.
+    pub fn compared(&self, key: &UserKey, load: &mut Load, query: &Vector) -> Result<Compared> {
         let block = self.block(key, load)?;
-        Ok(ids.iter().map(|id| block.cosine(*id, query).unwrap_or_default()).collect())
+        let cosines = block.cosines(query);
+        Ok(Compared { block, cosines })
     }
 
     /// The sum of the user's vectors.
@@ -244,14 +272,24 @@ mod tests {
         let mut expected: Vec<_> =
             store.iter().map(|(id, vector)| (*id, vector.cosine(&query))).collect();
         expected.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-        let ids: Vec<_> = expected.iter().map(|(id, _)| *id).chain([id(12345)]).collect();
-        let cosines: Vec<_> = expected.iter().map(|(_, cosine)| *cosine).chain([0.0]).collect();
-        assert_eq!(vectors.cosines(key, &mut || load(store), &query, &ids).unwrap(), cosines);
+        let compared = vectors.compared(key, &mut || load(store), &query).unwrap();
+        let another = vector(998);
+        for (id, cosine) in expected.iter().copied().chain([(id(12345), 0.0)]) {
+            let row = compared.row(id);
+            assert_eq!((row.is_some(), compared.cosine(row)), (store.contains_key(&id), cosine));
+            let to_another = store.get(&id).map_or(0.0, |vector| vector.cosine(&another));
+            assert_eq!(compared.cosine_to(row, &another), to_another);
+        }
         for limit in [0, 3, 100] {
             let near = vectors
                 .nearest(key, &mut || load(store), &query, limit, &StagedVectors::new())
                 .unwrap();
             assert_eq!(near, expected[..limit.min(expected.len())]);
+            let mut ids: Vec<_> = near.iter().map(|(id, _)| *id).collect();
+            let mut unordered = compared.nearest(limit);
+            ids.sort_unstable();
+            unordered.sort_unstable();
+            assert_eq!(unordered, ids);
         }
         assert!(vectors.room.counts().bytes <= vectors.room.bytes_max);
     }

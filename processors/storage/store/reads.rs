@@ -229,8 +229,12 @@ impl Reads for Store {
 
     fn awaited_from(&self, key: &UserKey, from: (i32, i64)) -> Result<Option<Awaited>> {
         let of_user = keys::all(key, keys::AWAITED);
-        let mut found = keys::awaited(key, from);
-        loop {
+        // From the first on, one look-up finds none: nearly always so, and every recall asks.
+        let mut next = match from {
+            (0, 0) => self.records.next_after(&of_user)?,
+            _ => Some(keys::awaited(key, from)),
+        };
+        while let Some(found) = next.filter(|found| found.starts_with(&of_user)) {
             // Recall reads while ingest removes: a key that was found may have no value any more.
             if let Some(bytes) = self.record(&found)? {
                 let rest = &found[of_user.len()..];
@@ -239,11 +243,9 @@ impl Reads for Store {
                     .map(|read_at| Some((event, read_at)))
                     .map_err(|fault| fault.about(format!("reads a waiting event of {key}")));
             }
-            match self.records.next_after(&found)? {
-                Some(next) if next.starts_with(&of_user) => found = next,
-                _ => return Ok(None),
-            }
+            next = self.records.next_after(&found)?;
         }
+        Ok(None)
     }
 
     fn forget_marks(&self, key: &UserKey) -> Result<Vec<ForgetMark>> {

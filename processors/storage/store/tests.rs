@@ -5,9 +5,9 @@ use super::disk::PIECE_BYTES;
 use super::*;
 use domain::*;
 use memory::reads::*;
-use memory::staged::Staged;
+use memory::staged::{Later, Staged};
 use proptest::prelude::*;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 
 pub fn key(user: &str) -> UserKey {
@@ -303,7 +303,7 @@ fn take(staged: &mut Staged<'_>, key: &UserKey, step: &Step) {
             staged.put_seen(key, &format!("e{n}"), &seen_at(i64::from(*n))).unwrap()
         }
         Step::ForgetSession(n) => staged.forget_session(key, &format!("s{n}")),
-        Step::ForgetUser => staged.forget_user(key, &BTreeSet::new()).unwrap(),
+        Step::ForgetUser => staged.forget_user(key, &Later::default()).unwrap(),
     }
 }
 
@@ -568,7 +568,7 @@ fn a_scan_of_a_user_meets_no_record_of_another() {
             assert_eq!(store.vectors(key).unwrap().len(), 1);
             assert_eq!(store.sessions(key).unwrap().len(), 1);
         }
-        write(store, 1, |staged| staged.forget_user(&keys[1], &BTreeSet::new()).unwrap());
+        write(store, 1, |staged| staged.forget_user(&keys[1], &Later::default()).unwrap());
         for key in &keys {
             assert_eq!(memories(store, key).len(), usize::from(*key != keys[1]), "{key}");
         }
@@ -656,7 +656,7 @@ fn a_users_own_words_are_counted_from_batch_to_batch() {
             });
         }
         assert_eq!(counted(&staged(store)), (6, 0, 9));
-        write(store, 3, |staged| staged.forget_user(&zoe, &BTreeSet::new()).unwrap());
+        write(store, 3, |staged| staged.forget_user(&zoe, &Later::default()).unwrap());
         assert_eq!(counted(&staged(store)), (0, 0, 0));
     });
 }
@@ -692,7 +692,7 @@ fn a_forgotten_user_keeps_only_the_ids_seen() {
         write(store, 0, |staged| write_all(staged, &zoe, 1));
         let mut staged = staged(store);
         write_all(&mut staged, &zoe, 2);
-        staged.forget_user(&zoe, &BTreeSet::new()).unwrap();
+        staged.forget_user(&zoe, &Later::default()).unwrap();
         let (batch, touched) = store.encode(staged.into_changes()).unwrap();
         assert_eq!(
             (touched.upserted.len(), touched.removed.len(), touched.vectors.len()),
@@ -974,7 +974,7 @@ fn a_cached_memory_follows_every_batch() {
         staged.put_memory(Memory { content: "likes mate".into(), ..first.clone() })
     });
     assert_eq!(recalled(&store, &first).as_deref(), Some("likes mate"));
-    write(&store, 3, |staged| staged.forget_user(&zoe, &BTreeSet::new()).unwrap());
+    write(&store, 3, |staged| staged.forget_user(&zoe, &Later::default()).unwrap());
     assert_eq!(recalled(&store, &first), None);
 }
 
@@ -1013,7 +1013,7 @@ fn a_batch_reads_its_own_changes_of_slots() {
         check(&staged, &["never:eat", "never:fly", "never:ski"]);
         staged.remove_slot(&zoe, "never:fly");
         check(&staged, &["never:eat", "never:ski"]);
-        staged.forget_user(&zoe, &BTreeSet::new()).unwrap();
+        staged.forget_user(&zoe, &Later::default()).unwrap();
         check(&staged, &[]);
         staged.put_slot(&zoe, "never:sail", &holder);
         check(&staged, &["never:sail"]);
@@ -1075,7 +1075,7 @@ fn the_cached_records_of_a_user_follow_every_batch() {
             ["never:a", "never:b"].into_iter().for_each(|name| staged.remove_slot(&zoe, name))
         });
         assert_eq!(slots(store, &zoe), ["never:c", "never:fly"]);
-        write(store, 4, |staged| staged.forget_user(&zoe, &BTreeSet::new()).unwrap());
+        write(store, 4, |staged| staged.forget_user(&zoe, &Later::default()).unwrap());
         assert_eq!((slots(store, &zoe), known(store, &zoe)), (vec![], (0, 0)));
         assert_eq!(
             (slots(store, &ada), known(store, &ada)),
@@ -1144,7 +1144,7 @@ fn live_memories_are_counted_whether_a_batch_counts_or_not() {
             put(staged, &others[0], 5, None);
             assert_eq!(staged.live_memories("acme").unwrap(), 3);
             put(staged, &others[0], 3, None);
-            staged.forget_user(&zoe, &BTreeSet::new()).unwrap();
+            staged.forget_user(&zoe, &Later::default()).unwrap();
             assert_eq!(staged.live_memories("acme").unwrap(), 3);
             staged.remove_memory(&others[0], id(5)).unwrap();
             staged.count_live_memories().unwrap();

@@ -1,6 +1,8 @@
 //! Replaces what a turn quotes or pastes by a placeholder, so that only the user's own words can be
 //! a wish: quotations, code, block quotes, lists, logs, chat logs and letters.
 
+use std::ops::Range;
+
 /// Stands for a passage that was replaced. No phrase contains it.
 pub const PASSAGE: char = '\u{fffc}';
 
@@ -38,11 +40,26 @@ pub fn own_words(text: &str, is_wish: impl Fn(&str) -> bool) -> String {
         let is_labelled = labels > 1 && label(line).is_some_and(|said| !is_wish(said));
         begins_like_a_paste(line) || is_labelled || lines.len() > 2 && is_salutation(line, &is_wish)
     };
-    let Some(first) = lines.iter().position(is_pasted) else { return text };
-    let last = lines.iter().rposition(is_pasted).unwrap_or(first);
+    let is_verse = verse(&lines);
+    let is_pasted = |(place, line): (usize, &&str)| is_pasted(line) || is_verse.contains(&place);
+    let Some(first) = lines.iter().enumerate().position(is_pasted) else { return text };
+    let last = lines.iter().enumerate().rposition(is_pasted).unwrap_or(first);
     let rest = &lines[last..];
     let end = last + rest.iter().position(|line| line.trim().is_empty()).unwrap_or(rest.len());
     format!("{}\n{PASSAGE}\n{}", lines[..first].join("\n"), lines[end..].join("\n"))
+}
+
+/// The lines of the first paragraph of two or more lines beside other paragraphs, as verse has.
+fn verse(lines: &[&str]) -> Range<usize> {
+    let is_empty = |line: &&str| line.trim().is_empty();
+    let mut at = 0;
+    for paragraph in lines.split(is_empty) {
+        if paragraph.len() > 1 && paragraph.len() < lines.len() {
+            return at..at + paragraph.len();
+        }
+        at += paragraph.len() + 1;
+    }
+    0..0
 }
 
 /// Replaces quotations and code. A mark that is not closed stays, and is no part of any phrase.
@@ -110,7 +127,7 @@ fn begins_like_a_paste(line: &str) -> bool {
     !trimmed.is_empty()
         && (is_indented
             || is_numbered
-            || trimmed.starts_with(['>', '[', '#', '|', '<', '{', '}', '$', '・'])
+            || trimmed.starts_with(['>', '♪', '[', '#', '|', '<', '{', '}', '$', '・'])
             || marks.any(|mark| trimmed.starts_with(mark)))
 }
 

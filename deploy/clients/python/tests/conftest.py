@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from keepsake_memory import Client, Http, Kafka
+from keepsake_recall import Client, Http, Kafka
 
 
 def http() -> Client:

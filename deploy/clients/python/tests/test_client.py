@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from keepsake_memory import Client, Http, Kafka, KeepsakeError
-from keepsake_memory.kafka import signature
+from keepsake_recall import Client, Http, Kafka, KeepsakeError
+from keepsake_recall.kafka import signature
 
 
 def test_a_turn_is_decided_and_recalled(client: Client, user: str) -> None:

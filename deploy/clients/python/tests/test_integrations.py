@@ -12,10 +12,10 @@ from google.genai import types
 from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime
 
-from keepsake_memory import Client
-from keepsake_memory.adk import KeepsakeMemoryService
-from keepsake_memory.langchain import KeepsakeRetriever
-from keepsake_memory.langgraph import KeepsakeStore
+from keepsake_recall import Client
+from keepsake_recall.adk import KeepsakeMemoryService
+from keepsake_recall.langchain import KeepsakeRetriever
+from keepsake_recall.langgraph import KeepsakeStore
 
 NOTES = ("memories", "ada")
 

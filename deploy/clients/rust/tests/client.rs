@@ -1,6 +1,6 @@
 //! Runs against a real service; `KEEPSAKE_URL` is its gateway.
 
-use keepsake_memory::{Forget, Keepsake, List, Recall, Remember, Turn, Update};
+use keepsake_recall::{Forget, Keepsake, List, Recall, Remember, Turn, Update};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

@@ -4,8 +4,23 @@ app.kubernetes.io/name: {{ .Chart.Name }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
+{{/* Pods of the gateway have another name, so that no selector of the service finds them. */}}
+{{- define "keepsake.gateway.selector" -}}
+app.kubernetes.io/name: {{ .Chart.Name }}-gateway
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "keepsake.gateway.labels" -}}
+{{ include "keepsake.gateway.selector" . }}
+{{ include "keepsake.chart" . }}
+{{- end -}}
+
 {{- define "keepsake.labels" -}}
 {{ include "keepsake.selector" . }}
+{{ include "keepsake.chart" . }}
+{{- end -}}
+
+{{- define "keepsake.chart" -}}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
@@ -25,6 +40,109 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- else -}}{{ .repository }}:{{ .tag | default $.Chart.AppVersion }}
 {{- end -}}
 {{- end -}}
+{{- end -}}
+
+{{/* What the pods of service and gateway share: who runs them, and where. */}}
+{{- define "keepsake.pod" -}}
+automountServiceAccountToken: false
+enableServiceLinks: false
+{{- with .Values.serviceAccountName }}
+serviceAccountName: {{ . }}
+{{- end }}
+{{- with .Values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with .Values.imagePullSecrets }}
+imagePullSecrets: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.tolerations }}
+tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.affinity }}
+affinity: {{- toYaml . | nindent 2 }}
+{{- end }}
+securityContext:
+  runAsNonRoot: true
+  runAsUser: 65532 # the image's user
+  runAsGroup: 65532
+  fsGroup: 65532
+  fsGroupChangePolicy: OnRootMismatch # a large store is not walked at each start
+  seccompProfile: { type: RuntimeDefault }
+{{- end -}}
+
+{{- define "keepsake.container" -}}
+image: {{ include "keepsake.image" . | quote }}
+imagePullPolicy: {{ .Values.image.pullPolicy }}
+securityContext:
+  allowPrivilegeEscalation: false
+  readOnlyRootFilesystem: true
+  capabilities: { drop: [ALL] }
+{{- end -}}
+
+{{- define "keepsake.topology" -}}
+{{- with .Values.topologySpread }}
+topologySpreadConstraints:
+  {{- range . }}
+  - topologyKey: {{ .topologyKey }}
+    maxSkew: {{ .maxSkew }}
+    whenUnsatisfiable: {{ .whenUnsatisfiable }}
+    labelSelector: { matchLabels: {{ include $.selector $.root | fromYaml | toJson }} }
+  {{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* Secrets as variables, and configuration and Secrets as files. */}}
+{{- define "keepsake.env" -}}
+{{- range .Values.secrets.options }}
+- name: {{ include "keepsake.variable" .option }}
+  valueFrom: { secretKeyRef: { name: {{ .secret | quote }}, key: {{ .key | quote }} } }
+{{- end }}
+{{- end -}}
+
+{{- define "keepsake.mounts" -}}
+- { name: config, mountPath: /etc/keepsake, readOnly: true }
+- { name: tmp, mountPath: /tmp }
+{{- if .Values.secrets.tenants }}
+- { name: tenants, mountPath: /run/secrets/keepsake/tenants, readOnly: true }
+{{- end }}
+{{- range $dir, $_ := .Values.secrets.files }}
+- { name: {{ printf "files-%s" $dir }}, mountPath: {{ printf "/run/secrets/keepsake/%s" $dir }}, readOnly: true }
+{{- end }}
+{{- end -}}
+
+{{- define "keepsake.volumes" -}}
+- { name: config, configMap: { name: {{ include "keepsake.name" . }} } }
+- { name: tmp, emptyDir: {} }
+{{- if .Values.secrets.tenants }}
+- name: tenants
+  projected:
+    defaultMode: 0440
+    sources:
+      {{- range $tenant, $key := .Values.secrets.tenants }}
+      - secret: { name: {{ $key.secret | quote }}, items: [{ key: {{ $key.key | quote }}, path: {{ $tenant | quote }} }] }
+      {{- end }}
+{{- end }}
+{{- range $dir, $secret := .Values.secrets.files }}
+- { name: {{ printf "files-%s" $dir }}, secret: { secretName: {{ $secret | quote }}, defaultMode: 0440 } }
+{{- end }}
+{{- end -}}
+
+{{/* Name resolution and the brokers. Takes the values of `networkPolicy`. */}}
+{{- define "keepsake.egress" -}}
+- ports: [{ protocol: UDP, port: 53 }, { protocol: TCP, port: 53 }]
+- ports:
+    {{- range .kafka.ports }}
+    - { protocol: TCP, port: {{ . }} }
+    {{- end }}
+  {{- with .kafka.to }}
+  to: {{- toYaml . | nindent 4 }}
+  {{- end }}
+{{- with .egress }}
+{{ toYaml . }}
+{{- end }}
 {{- end -}}
 
 {{/* The variable that sets an option: KEEPSAKE__KAFKA__LIBRDKAFKA__SASL_PASSWORD. librdkafka's own
@@ -115,9 +233,18 @@ KEEPSAKE__{{ . | replace "." "__" | upper }}
 {{- fail (printf "config.auth.tenants.%s.secret: a ConfigMap shows it to everybody; name its Secret in secrets.tenants" $tenant) -}}
 {{- end -}}
 {{- end -}}
+{{- with .Values.gateway -}}
+{{- if and .ingress.host (not .keys.secret) -}}
+{{- fail "gateway.ingress.host: no gateway runs; name the Secret of its keys in gateway.keys.secret" -}}
+{{- end -}}
+{{- $set := $config.gateway | default dict -}}
+{{- if or $set.keys $set.listen -}}
+{{- fail "config.gateway: the chart sets listen and keys; name the Secret of the keys in gateway.keys" -}}
+{{- end -}}
+{{- end -}}
 {{- range $name, $_ := .Values.secrets.files -}}
-{{- if eq $name "tenants" -}}
-{{- fail "secrets.files.tenants: is the directory of secrets.tenants; take another name" -}}
+{{- if has $name (list "tenants" "gateway") -}}
+{{- fail (printf "secrets.files.%s: is the directory of %s; take another name" $name (eq $name "gateway" | ternary "gateway.keys" "secrets.tenants")) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

@@ -7,8 +7,9 @@ import { act, action, ago, count, counted, empty, failed, may, outcomeChip, time
 
 /**
  * @typedef {import('../parts.js').Page} Page
- * @typedef {{partition: number, begin: number, end: number, applied: number, lag: number, restore: number, dead_letters: number,
- *   oldest_waiting_at?: string, member?: {client: string, host: string}}} Shard
+ * @typedef {{partition: number, behind: boolean, dead_letters: number, begin?: number, end?: number, applied?: number, lag?: number,
+ *   restore?: number, oldest_waiting_at?: string, member?: {client: string, host?: string}}} Shard The numbers of all tenants
+ *   come only from a gateway without keys.
  * @typedef {{partition: number, answers: boolean, took_ms?: number, stale?: boolean, why?: string}} Answer
  * @typedef {{partition: number, offset: number, at: string, from?: {topic: string, partition: number, offset: number},
  *   stage?: string, reason?: string, message?: string, redriven: number, key?: string, value?: string | null, value_bytes?: number, truncated?: boolean}} Letter
@@ -110,20 +111,22 @@ export async function open(page) {
 
   const draw = () => {
     const shards = /** @type {Shard[]} */ (service?.shards ?? []);
-    const lag = shards.reduce((sum, shard) => sum + shard.lag, 0);
-    const most = Math.max(100, ...shards.map((shard) => shard.lag));
+    const numbers = shards.some((shard) => shard.lag !== undefined);
+    const lag = shards.reduce((sum, shard) => sum + (shard.lag ?? 0), 0);
+    const behind = shards.filter((shard) => shard.behind).length;
+    const most = Math.max(100, ...shards.map((shard) => shard.lag ?? 0));
     // The embedded broker has no state of a group.
     const alone = service?.state ? shards.filter((shard) => !shard.member).length : 0;
     const letterCount = service?.dead_letters;
     const silent = [...answers.values()].filter((each) => !each.answers).length;
     page.draw(html`<div class="head"><h1>Service</h1><p class="quiet">Shards, their lag, and what could not be processed.</p></div>
       ${fault ? failed(fault, look) : nothing}
-      ${service ? html`<p class="verdict" data-good=${lag === 0 && !alone && !silent} role="status">${silent ? `${counted(silent, 'shard')} ${silent === 1 ? 'does' : 'do'} not answer` : alone ? `${counted(alone, 'shard')} without a process: its users get no answers` : lag ? `${counted(lag, 'event')} behind` : 'It keeps up: every event is applied'}</p>
+      ${service ? html`<p class="verdict" data-good=${!behind && !alone && !silent} role="status">${silent ? `${counted(silent, 'shard')} ${silent === 1 ? 'does' : 'do'} not answer` : alone ? `${counted(alone, 'shard')} without a process: its users get no answers` : lag ? `${counted(lag, 'event')} behind` : behind ? `${counted(behind, 'shard')} behind` : 'It keeps up: every event is applied'}</p>
         <table class="list shards"><caption>${counted(shards.length, 'shard')} of the group ${service.group}${service.state ? `, which is ${service.state.toLowerCase()}` : ''}</caption>
-        <thead><tr><th scope="col" class="number">Shard</th><th scope="col" class="number">Applied</th><th scope="col" class="number">End</th><th scope="col" class="number">Lag</th><th scope="col"><span class="hidden">Lag as a bar</span></th><th scope="col">Oldest waiting</th><th scope="col">Answers</th><th scope="col" class="number" title="Records of its memories partition, which a restore reads">To restore</th><th scope="col" class="number">Dead letters</th>${service.state ? html`<th scope="col">Process</th>` : nothing}</tr></thead>
-        <tbody>${shards.map((shard) => html`<tr><th scope="row" class="number"><button type="button" class="plain" aria-expanded=${opened === shard.partition} aria-label=${`The newest decisions of shard ${shard.partition}`} @click=${() => open(shard.partition).catch(() => {})}>${shard.partition}</button></th><td class="number">${count(shard.applied)}</td><td class="number">${count(shard.end)}</td><td class="number">${count(shard.lag)}</td>
-          <td class="chart">${bar(shard.lag, { high: most })}</td><td>${shard.oldest_waiting_at ? ago(shard.oldest_waiting_at) : '–'}</td><td>${answer(answers.get(shard.partition))}</td><td class="number">${count(shard.restore)}</td><td class="number">${count(shard.dead_letters)}</td>${service.state ? html`<td>${shard.member ? html`${shard.member.client} <span class="quiet">${shard.member.host}</span>` : html`<span class="mark">none</span>`}</td>` : nothing}</tr>
-          ${opened === shard.partition ? html`<tr class="tail"><td colspan=${service.state ? 10 : 9}>${newest(tail)}</td></tr>` : nothing}`)}</tbody></table>` : nothing}
+        <thead><tr><th scope="col" class="number">Shard</th>${numbers ? html`<th scope="col" class="number">Applied</th><th scope="col" class="number">End</th><th scope="col" class="number">Lag</th><th scope="col"><span class="hidden">Lag as a bar</span></th><th scope="col">Oldest waiting</th><th scope="col" class="number" title="Records of its memories partition, which a restore reads">To restore</th>` : html`<th scope="col">State</th>`}<th scope="col">Answers</th><th scope="col" class="number">Dead letters</th>${service.state ? html`<th scope="col">Process</th>` : nothing}</tr></thead>
+        <tbody>${shards.map((shard) => html`<tr><th scope="row" class="number"><button type="button" class="plain" aria-expanded=${opened === shard.partition} aria-label=${`The newest decisions of shard ${shard.partition}`} @click=${() => open(shard.partition).catch(() => {})}>${shard.partition}</button></th>${numbers ? html`<td class="number">${count(shard.applied ?? 0)}</td><td class="number">${count(shard.end ?? 0)}</td><td class="number">${count(shard.lag ?? 0)}</td>
+          <td class="chart">${bar(shard.lag ?? 0, { high: most })}</td><td>${shard.oldest_waiting_at ? ago(shard.oldest_waiting_at) : '–'}</td><td class="number">${count(shard.restore ?? 0)}</td>` : html`<td>${shard.behind ? 'behind' : 'up to date'}</td>`}<td>${answer(answers.get(shard.partition))}</td><td class="number">${count(shard.dead_letters)}</td>${service.state ? html`<td>${shard.member ? html`${shard.member.client} <span class="quiet">${shard.member.host ?? ''}</span>` : html`<span class="mark">none</span>`}</td>` : nothing}</tr>
+          ${opened === shard.partition ? html`<tr class="tail"><td colspan=${(numbers ? 9 : 4) + (service.state ? 1 : 0)}>${newest(tail)}</td></tr>` : nothing}`)}</tbody></table>` : nothing}
       ${may(page.session, 'admin') ? html`<section><h2>Dead letters</h2>${letters.length ? html`<p class="quiet">${letterCount ? `${letterCount.complete ? '' : 'More than '}${counted(letterCount.count, 'record')}` : counted(letters.length, 'record')} could not be processed. Sending one again helps when its cause is gone.</p>
         <ul class="letters">${letters.map((letter) => html`<li class=${sent.has(place(letter)) ? 'quiet' : ''}><label><input type="checkbox" .checked=${chosen.has(place(letter))} @change=${() => choose(letter)}><span class="hidden">Choose ${place(letter)}</span></label>
           <details><summary><b>${letter.reason}</b> <span class="reason">${letter.message}</span> <span class="about">${sent.has(place(letter)) ? html`<span class="mark">sent again</span>` : nothing}${letter.redriven ? html`<span class="mark">failed again, ${counted(letter.redriven, 'time')}</span>` : nothing}${letter.at ? time(letter.at, 'ago') : nothing}</span></summary>

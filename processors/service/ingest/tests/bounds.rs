@@ -118,3 +118,74 @@ fn law_bounded_history_of_a_memory_with_long_texts() {
     assert!(bytes > 400_000 && bytes <= 1 << 19, "{bytes} bytes");
     assert!(memory.history.last().is_some_and(|last| last.content.starts_with("18 ")));
 }
+
+#[test]
+fn law_bounded_only_the_event_is_put_aside_whose_record_its_topic_does_not_take() {
+    let mut bench = Bench::new();
+    let memories = bench.ingest.options.memories.clone();
+    bench.ingest.options.sizes.0.insert(memories, 3000);
+    let long = "My grandmother kept her recipes in a blue tin box. ".repeat(80);
+    let said: Vec<Value> = (0..9)
+        .map(|n| {
+            remember(if n == 5 {
+                long.as_str()
+            } else {
+                ["a", "b", "c", "d", "e", "f", "g", "h", "i"][n]
+            })
+        })
+        .collect();
+    let mut records: Vec<Record> = said.iter().map(|event| bench.record(event)).collect();
+    let mut letters = Vec::new();
+    while !records.is_empty() {
+        let effects = bench.ingest.step(records.clone()).expect("a disk");
+        records.drain(..effects.records);
+        letters
+            .extend(effects.outputs.into_iter().filter(|out| out.topic == "keepsake.dead-letters"));
+        for write in effects.writes {
+            write.carry_out(None).expect("a disk");
+        }
+    }
+    assert_eq!((bench.memories("ada").len(), letters.len()), (8, 1));
+    let said = |name: &str| {
+        let header = letters[0].headers.iter().find(|(header, _)| header.ends_with(name));
+        String::from_utf8_lossy(&header.expect("a header").1).into_owned()
+    };
+    assert_eq!(said("exception.class.name"), "too-large");
+    assert!(
+        said("exception.message").contains("max.message.bytes"),
+        "{}",
+        said("exception.message")
+    );
+    assert!(letters[0].value.is_some(), "it can be sent again");
+}
+
+#[test]
+fn law_bounded_decision_and_receipt_of_a_forget_are_cut_and_nothing_stays() {
+    let mut bench = Bench::new();
+    for part in (0..600).collect::<Vec<_>>().chunks(100) {
+        let said: Vec<Value> = part.iter().map(|n| remember(&format!("Item {n}."))).collect();
+        bench.outcomes(&said);
+    }
+    let Options { decisions, erasures, .. } = &bench.ingest.options;
+    let topics = [decisions.clone(), erasures.topic.clone()];
+    let sizes = [15_000, 50_000];
+    bench.ingest.options.sizes.0.extend(topics.clone().into_iter().zip(sizes));
+    let (outputs, decided) = {
+        let record = bench.record(&json!({"type": "forget", "user": "ada", "everything": true}));
+        bench.step(vec![record])
+    };
+    assert_eq!((bench.memories("ada").len(), decided[0].related.len()), (0, 600));
+    let written = topics.map(|topic| {
+        let out = outputs.iter().find(|out| out.topic == topic).expect("it is written");
+        serde_json::from_slice::<Value>(out.value.as_deref().expect("a value")).expect("JSON")
+    });
+    assert!(bench.ingest.options.sizes.refusal(&outputs).is_none());
+    let [decision, receipt] = written;
+    assert_eq!(decision["related"].as_array().map(Vec::len), Some(256));
+    assert!(
+        decision["warnings"][0].as_str().is_some_and(|it| it.contains("344 ids")),
+        "{decision}"
+    );
+    assert_eq!(receipt["texts"].as_array().map(Vec::len), Some(256));
+    assert_eq!((&receipt["count"], &receipt["unlisted"]), (&json!(600), &json!(688)));
+}

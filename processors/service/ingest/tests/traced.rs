@@ -1,7 +1,8 @@
 //! Tests the spans of a batch: of one that is not committed, of records that are put aside, and the
 //! bound of its links.
 
-use super::{Bench, remember, turn};
+use super::{Bench, PARTITIONS, remember, turn};
+use domain::UserKey;
 use log::broker::{OutgoingRecord, Record, header};
 use serde_json::{Value, json};
 use spans::{Context, Exporter, Headers, Options, Span, TRACEPARENT};
@@ -128,4 +129,29 @@ fn the_links_of_a_batch_are_bounded_and_only_senders_with_a_trace_get_one_back()
         applied.iter().map(|span| Some(span.context)).collect();
     expected[5] = None;
     assert_eq!(carried, expected);
+}
+
+/// The signature of a record covers the trace of its sender, which each hop replaces.
+#[test]
+fn a_traced_record_keeps_its_origin_from_hop_to_hop() {
+    let (mut bench, _exporter) = traced(0.0);
+    let home = UserKey::new("default", "ada").expect("a name").partition(PARTITIONS);
+    let mut shared = remember("The office closes at six.");
+    shared["scope"] = "tenant".into();
+    let mut sent = bench.record_on((home + 1) % PARTITIONS, &shared);
+    sent.headers.push((TRACEPARENT.to_owned(), SENDER.into()));
+    let origin = format!("keepsake.events:{}:{}", sent.partition, sent.offset);
+    let (mut records, mut hops) = (vec![sent], 0);
+    while !records.is_empty() {
+        let outputs = bench.step(records).0;
+        records = outputs.into_iter().filter_map(|out| bench.arrived(out)).collect();
+        for record in &records {
+            let found = record.header("keepsake-origin").map(String::from_utf8_lossy);
+            assert_eq!(found.as_deref(), Some(&*origin), "hop {hops}");
+            let trace = record.header(TRACEPARENT);
+            assert!(trace.is_some_and(|trace| trace != SENDER.as_bytes()), "hop {hops}");
+        }
+        hops += 1;
+    }
+    assert!(hops > 2, "{hops}");
 }

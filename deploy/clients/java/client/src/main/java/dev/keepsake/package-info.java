@@ -1,2 +1,0 @@
-/** Client of Keepsake, long-term memory for chat and agent applications. */
-package dev.keepsake;

@@ -1,0 +1,57 @@
+"""Client of Keepsake, long-term memory for chat and agent applications.
+
+`Http` talks to the gateway and needs the standard library only; `Kafka` (extra: kafka) talks to the
+topics. Both have the methods of `Client`.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from .client import Client
+from .errors import KeepsakeError
+from .http import Http
+from .messages import (
+    Applied,
+    Decision,
+    Explained,
+    Listed,
+    Memory,
+    MemoryReply,
+    Recalled,
+    Stats,
+    Turn,
+)
+
+if TYPE_CHECKING:
+    from .kafka import Kafka
+
+__version__ = "0.1.0"
+__all__ = [
+    "Applied",
+    "Client",
+    "Decision",
+    "Explained",
+    "Http",
+    "Kafka",
+    "KeepsakeError",
+    "Listed",
+    "Memory",
+    "MemoryReply",
+    "Recalled",
+    "Stats",
+    "Turn",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Imports the Kafka client only when it is used, because it needs confluent-kafka."""
+    if name == "Kafka":
+        try:
+            from .kafka import Kafka
+        except ModuleNotFoundError as error:
+            if error.name != "confluent_kafka":
+                raise
+            what = "keepsake_recall.Kafka needs a package: pip install confluent-kafka"
+            raise ModuleNotFoundError(what, name=error.name) from error
+
+        return Kafka
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

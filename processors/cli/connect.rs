@@ -1,0 +1,180 @@
+//! `keepsake connect`: writes `keepsake mcp` into the configuration of a program that speaks MCP, and
+//! takes it out again. All else in the file stays byte for byte.
+
+mod edit;
+mod programs;
+
+use super::mcp::account;
+use clap::Args;
+use client::show::Output;
+use domain::fault::{Fault, Result, StopName};
+use edit::Entry;
+use programs::Program;
+use serde_json::json;
+use service::config::is_secret;
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+const EXAMPLES: &str = "\
+Examples:
+  keepsake connect claude-code            write it into ~/.claude.json
+  keepsake connect vscode --print         print it, to paste it by hand
+  keepsake connect cursor --remove        take it out again";
+
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct ConnectCommand {
+    /// The program that shall have the memories
+    #[arg(value_enum)]
+    program: Program,
+    /// The user whose memories it reads and changes. Without it the name of this account
+    #[arg(long, value_name = "USER")]
+    user: Option<String>,
+    /// Print the configuration and write nothing
+    #[arg(long, conflicts_with = "remove")]
+    print: bool,
+    /// Take the configuration back
+    #[arg(long)]
+    remove: bool,
+}
+
+impl ConnectCommand {
+    pub fn run(self, arguments: &[String], output: Output) -> Result<ExitCode> {
+        let user = self.user.clone().unwrap_or_else(account);
+        client::parse_user(&user)?;
+        check_kept(arguments)?;
+        let own = ["mcp".to_owned(), "--user".to_owned(), user];
+        let entry = Entry { command: this_program()?, arguments: [&own, arguments].concat() };
+        let format = self.program.format();
+        if self.print {
+            print!("{}", format.added("", &entry).map_err(invalid)?);
+            return Ok(ExitCode::SUCCESS);
+        }
+        // Written through a link, which stays one.
+        let file = self.program.file()?;
+        let file = std::fs::canonicalize(&file).unwrap_or(file);
+        let before = read(&file)?;
+        let text = before.clone().unwrap_or_default();
+        let about = |why: String| invalid(format!("{}: {why}; nothing is changed", file.display()));
+        let kept = kept(&file);
+        let after = match self.remove {
+            false => format.added(&text, &entry).map_err(about)?,
+            // What was there before comes back byte for byte, if nobody has changed the file since.
+            true => match read(&kept)? {
+                Some(old)
+                    if format.removed(&old).is_ok_and(|without| without == old)
+                        && format.added(&old, &entry).is_ok_and(|added| added == text) =>
+                {
+                    old
+                }
+                _ => format.removed(&text).map_err(about)?,
+            },
+        };
+        let is_changed = after != text;
+        // A copy with an entry of ours would bring the entry back.
+        let is_without = format.removed(&text).is_ok_and(|without| without == text);
+        let backup = (is_changed && before.is_some() && is_without).then_some(&kept);
+        if let Some(kept) = backup {
+            write(kept, text.as_bytes(), &file)?;
+        }
+        if is_changed {
+            write(&file, after.as_bytes(), &file)?;
+        }
+        if output == Output::Json {
+            let entry = json!({"command": entry.command, "args": entry.arguments});
+            let (file, changed) = (&file, is_changed);
+            println!(
+                "{}",
+                json!({"file": file, "changed": changed, "backup": backup, "entry": entry})
+            );
+            return Ok(ExitCode::SUCCESS);
+        }
+        let (name, file) = (self.program.title(), file.display());
+        match (is_changed, self.remove) {
+            (false, false) => println!("{name} is connected already: {file}"),
+            (false, true) => println!("{name} is not connected: {file} has no keepsake"),
+            (true, true) => println!("{name} is no longer connected: {file}"),
+            (true, false) => {
+                println!("{name} is connected: {file}");
+                println!("it starts: {} {}", entry.command, entry.arguments.join(" "));
+            }
+        }
+        if let Some(kept) = backup {
+            println!("as it was before: {}", kept.display());
+        }
+        if is_changed && !self.remove {
+            println!("{}", self.program.next());
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// The path of this program that stays: a link on the PATH leads to the next version too.
+pub fn this_program() -> Result<String> {
+    let about = |e| Fault::retry(format!("find the path of this program: {e}"));
+    let running = std::env::current_exe().map_err(about)?;
+    let same = |path: &PathBuf| std::fs::canonicalize(path).is_ok_and(|path| path == running);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let linked = std::env::split_paths(&path).map(|dir| dir.join("keepsake")).find(same);
+    let program = linked.filter(|path| path.is_absolute()).unwrap_or(running);
+    let text = program.to_str().map(str::to_owned);
+    text.ok_or_else(|| invalid(format!("{}: the path is not UTF-8", program.display())))
+}
+
+/// Checks arguments that a file of another program shall keep. That program does not have the variables
+/// of this shell.
+pub fn check_kept(arguments: &[String]) -> Result<()> {
+    let set = arguments.windows(2).filter(|pair| pair[0] == "--set");
+    let mut names = set.map(|pair| pair[1].split('=').next().unwrap_or_default().trim());
+    if let Some(name) = names.find(|name| is_secret(name) && !name.ends_with("_file")) {
+        return Err(invalid(format!("{name} is a secret: put it in a file with --config")));
+    }
+    let names =
+        std::env::vars().map(|(name, _)| name).filter(|name| name.starts_with("KEEPSAKE__"));
+    let names = names.collect::<Vec<_>>().join(", ");
+    if !names.is_empty() {
+        anstream::eprintln!("not passed on: {names}; give options in a file with --config instead");
+    }
+    Ok(())
+}
+
+fn kept(file: &Path) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push(".before-keepsake");
+    name.into()
+}
+
+fn read(file: &Path) -> Result<Option<String>> {
+    match std::fs::read_to_string(file) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(invalid(format!("cannot read {}: {error}", file.display()))),
+    }
+}
+
+/// Replaces a file at once, with the rights of `like`: the program may read it at any time.
+pub fn write(file: &Path, bytes: &[u8], like: &Path) -> Result<()> {
+    let about = |error| Fault::retry(format!("cannot write {}: {error}", file.display()));
+    let mode = std::fs::metadata(like).map_or(0o600, |metadata| metadata.permissions().mode());
+    let dir = file.parent().unwrap_or(Path::new("/"));
+    std::fs::create_dir_all(dir).map_err(about)?;
+    let mut name = file.as_os_str().to_owned();
+    name.push(format!(".{}", std::process::id()));
+    let new = PathBuf::from(name);
+    let written = std::fs::File::create(&new).and_then(|mut opened| {
+        opened.set_permissions(std::fs::Permissions::from_mode(mode))?;
+        opened.write_all(bytes)?;
+        opened.sync_all()?;
+        std::fs::rename(&new, file)
+    });
+    written.map_err(|error| {
+        let _ = std::fs::remove_file(&new);
+        about(error)
+    })
+}
+
+fn invalid(what: impl Into<String>) -> Fault {
+    Fault::stop(StopName::ConfigInvalid, what)
+}

@@ -1,0 +1,117 @@
+//! `keepsake mcp`: serves MCP on standard input and output for one user, over the service of the data
+//! directory, which it starts if none runs there.
+//!
+//! The program that starts this one shows its user only what the tools answer, so each failure is an
+//! answer of the tools: that the service does not start, and even that the command line is wrong.
+
+use super::bring::{self, Stay};
+use super::gateway::{connect, options, retired, runtime};
+use ::gateway::calls::Calls;
+use ::gateway::keys::Caller;
+use ::gateway::mcp::{self, Bound, Client, Connect, Server};
+use clap::Args;
+use domain::UserKey;
+use domain::fault::{Fault, Result};
+use service::config::Config;
+use service::run::presence::Description;
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+#[derive(Args)]
+pub struct McpCommand {
+    /// The user whose memories the tools read and change: a name, or tenant/name. Without it the name
+    /// of this account
+    #[arg(long, value_name = "USER")]
+    user: Option<String>,
+}
+
+impl McpCommand {
+    pub fn run(self, config: &Config, arguments: Vec<String>) -> Result<ExitCode> {
+        let user = match &self.user {
+            Some(user) => client::parse_user(user)?,
+            None => client::parse_user(&account())?,
+        };
+        let link = Arc::new(Mutex::new(Link::default()));
+        let gone = Arc::new(OnceLock::<Fault>::new());
+        let (its, held, is_gone) = (config.clone(), link.clone(), gone.clone());
+        let connect: Connect = Arc::new(move || match is_gone.get() {
+            Some(fault) => Err(fault.clone()),
+            None => held.lock().unwrap_or_else(PoisonError::into_inner).calls(&its, &arguments),
+        });
+        // Starts the service while the client still lists the tools. A failure comes again, as the
+        // answer to the first call.
+        let ahead = connect.clone();
+        std::thread::spawn(move || ahead());
+        let runtime = runtime()?;
+        let ended = runtime.block_on(async {
+            let watched = async {
+                let connected = || link.try_lock().ok().and_then(|link| link.connected());
+                let _ = gone.set(retired(config, connected).await);
+                std::future::pending().await
+            };
+            tokio::select! {
+                ended = serve(connect, user) => ended,
+                never = watched => never,
+            }
+        });
+        // A call may still wait for a broker that is gone.
+        runtime.shutdown_background();
+        ended?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+async fn serve(connect: Connect, user: UserKey) -> Result<()> {
+    let bound = Some(Bound { caller: Caller::local(user.tenant()), user });
+    mcp::stdio(Server { client: Client::OnDemand(connect), bound }).await
+}
+
+/// The name under which this account remembers.
+pub fn account() -> String {
+    let names = ["USER", "LOGNAME"].into_iter().filter_map(|name| std::env::var(name).ok());
+    names.map(|name| name.replace('/', "-")).find(|name| !name.is_empty()).unwrap_or("me".into())
+}
+
+/// Whether the program at the other end of standard input expects MCP. On a terminal a person reads
+/// what is wrong.
+pub fn is_asked() -> bool {
+    std::env::args_os().nth(1).is_some_and(|name| name == "mcp") && !std::io::stdin().is_terminal()
+}
+
+/// Serves tools that answer why this program cannot serve them.
+pub fn refuse(fault: &Fault) -> Result<ExitCode> {
+    let (why, user) = (fault.clone(), UserKey::new("default", "nobody"));
+    let user = user.map_err(|_| fault.clone())?;
+    runtime()?.block_on(serve(Arc::new(move || Err(why.clone())), user))?;
+    Ok(ExitCode::from(fault.exit_code()))
+}
+
+/// The connection to the service. It is made anew if the service is another one than before.
+#[derive(Default)]
+struct Link {
+    stay: Stay,
+    calls: Option<(Arc<Calls>, Option<Description>)>,
+}
+
+impl Link {
+    fn connected(&self) -> Option<Arc<Calls>> {
+        self.calls.as_ref().map(|(calls, _)| calls.clone())
+    }
+
+    fn calls(&mut self, config: &Config, arguments: &[String]) -> Result<Arc<Calls>> {
+        let service = match config.kafka.is_embedded() {
+            true => Some(bring::service(config, arguments, &mut self.stay)?),
+            false => None,
+        };
+        if let Some((calls, of)) = &self.calls {
+            if *of == service {
+                return Ok(calls.clone());
+            }
+            calls.stop();
+        }
+        let calls = connect(config, &options(config))?;
+        self.calls = Some((calls.clone(), service));
+        Ok(calls)
+    }
+}
