@@ -61,7 +61,7 @@ impl ConnectCommand {
         let kept = kept(&file);
         let after = match self.remove {
             false => format.added(&text, &entry).map_err(about)?,
-            // What was there before comes back byte for byte, if nobody has changed the file since.
+            // The backup is restored byte for byte, if nobody has changed the file since.
             true => match read(&kept)? {
                 Some(old)
                     if format.removed(&old).is_ok_and(|without| without == old)

@@ -73,8 +73,7 @@ pub fn account() -> String {
     names.map(|name| name.replace('/', "-")).find(|name| !name.is_empty()).unwrap_or("me".into())
 }
 
-/// Whether the program at the other end of standard input expects MCP. On a terminal a person reads
-/// what is wrong.
+/// Returns true if an MCP client started this process. A person at a terminal reads the error instead.
 pub fn is_asked() -> bool {
     std::env::args_os().nth(1).is_some_and(|name| name == "mcp") && !std::io::stdin().is_terminal()
 }

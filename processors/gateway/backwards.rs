@@ -148,7 +148,7 @@ struct Window<T> {
     begin: i64,
     from: i64,
     end: i64,
-    /// What was read, oldest first.
+    /// Records read so far, oldest first.
     seen: VecDeque<Seen<T>>,
     rows: usize,
     bytes: usize,

@@ -49,7 +49,7 @@ pub enum Holder {
 }
 
 pub struct Budget {
-    /// What is counted, and the option or constant that is the limit.
+    /// The unit, and the option or constant that limits it.
     name: &'static str,
     all: usize,
     used: Mutex<Used>,

@@ -44,7 +44,7 @@ const PRIVATE: [(&str, &str); 3] = [
     ("x-content-type-options", "nosniff"),
     ("cross-origin-resource-policy", "same-origin"),
 ];
-/// What probes ask for: answered on a short place as well.
+/// Paths that probes request: answered on a short place as well.
 const PROBES: [&str; 4] = ["/livez", "/readyz", "/health", "/ready"];
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 /// Pause before a key that is refused again and again gets its next refusal.

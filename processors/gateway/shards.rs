@@ -30,7 +30,7 @@ const POLL: Duration = Duration::from_millis(50);
 const OLDEST_WITHIN: Duration = Duration::from_secs(2);
 /// Longest wait for a shard. One that is being restored says so after `recall.min_offset_ms`, a second.
 const ANSWER_WITHIN: Duration = Duration::from_secs(3);
-/// What the administrator of one tenant sees of a shard, which all tenants share.
+/// Fields of a shard that the administrator of one tenant sees: all tenants share the shard.
 const OF_TENANT: [&str; 4] = ["partition", "behind", "dead_letters", "member"];
 /// A quarter of the calls that may wait at once.
 const ASKED_AT_ONCE: usize = 64;

@@ -237,7 +237,7 @@ impl Tool {
     }
 }
 
-/// What each argument of a tool means, whichever tool takes it.
+/// The description of each argument, the same in every tool.
 const DESCRIPTIONS: [(&str, &str); 16] = [
     ("text", "The memory as one plain sentence, such as: I am allergic to peanuts."),
     (

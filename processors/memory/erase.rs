@@ -28,7 +28,7 @@ pub fn erase(
 }
 
 /// Erases the last memories of a `forget` of everything, which cleared what the others were linked to.
-/// What was said since may name any of them, and may have had their words beside it.
+/// Memories of later turns may link to any of them, or have their words as neighbours.
 pub fn erase_last(
     cx: &Context<'_>,
     staged: &mut Staged<'_>,

@@ -33,7 +33,7 @@ pub struct Staged<'a> {
     links_cut: usize,
 }
 
-/// What a `forget` of everything leaves to later events.
+/// The memories and sessions that a `forget` of everything leaves to later events.
 #[derive(Default)]
 pub struct Later {
     pub memories: BTreeSet<MemoryId>,

@@ -19,7 +19,7 @@ const RESIDENT_KB_MAX: u64 = 200_000;
 const MESSAGE: usize = 1 << 20;
 const IMPORT: usize = 8 << 20;
 
-/// What the 65th key does meanwhile.
+/// Behaviour of the 65th key meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Beside {
     Nothing,

@@ -404,7 +404,7 @@ fn a_key_that_is_refused_again_and_again_is_slowed_and_another_is_not() {
         let text = slowed.1["error"]["message"].to_string();
         assert!(text.contains("refused again and again"), "{text}");
     }
-    // What succeeds is no refusal.
+    // A call that succeeds is no refusal.
     for _ in 0..400 {
         let (status, answer) = post(&ada, "/mcp/a/", mcp("tools/list", json!({})));
         assert_eq!((status, &answer["error"]), (200, &Value::Null));

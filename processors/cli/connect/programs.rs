@@ -35,7 +35,7 @@ impl Program {
         }
     }
 
-    /// What a user does now to see the memories.
+    /// The next step for the user, who then sees the memories.
     pub fn next(self) -> &'static str {
         match self {
             Program::ClaudeCode => "next: /mcp in a new session of Claude Code lists keepsake",

@@ -876,6 +876,24 @@ fn a_strangers_record_is_no_own_one_after_keepsake_forwarded_it() {
 }
 
 #[test]
+fn a_proposal_that_an_older_version_forwarded_is_believed() {
+    let value = json!({"type": "prune", "user": "zoe", "id": "p-1", "reason": "faded",
+        "at": "2026-11-27T10:00:00Z", "memories": [{"id": MEMORY, "version": 1}]});
+    let options = Options::for_tests();
+    let first = marked(record(value.to_string(), &[]));
+    let OutgoingRecord { headers, .. } = forwarded(&first, 5, ForwardReason::ToUser, &options);
+    let is_older = |(name, _): &(String, Vec<u8>)| name != "keepsake-own" && name != MARK;
+    let headers: Headers = headers.into_iter().filter(is_older).collect();
+    let arrived = Record { partition: 5, headers, ..first };
+    let refused = event(&arrived, &options).outcome.expect_err("nobody signed it");
+    assert_eq!(refused.code, RejectCode::Untrusted, "{refused}");
+    let decoded = event(&marked(arrived), &options);
+    assert!(decoded.hop.is_some());
+    let action = decoded.outcome.expect("a proposal").action;
+    assert!(matches!(action, Action::Prune { .. }), "{action:?}");
+}
+
+#[test]
 fn a_record_with_a_long_key_or_long_headers_is_too_large_and_answered_without_them() {
     let options = Options { headers_bytes_max: 500, ..Options::for_tests() };
     let value = r#"{"type":"turn","user":"zoe","content":"x"}"#;

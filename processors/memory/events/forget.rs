@@ -309,3 +309,25 @@ fn meant(
     handled.forgotten.push(Forgotten::Meant(key.clone(), meaning));
     Ok((meant, rest, sessions))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_of_a_forget_fits_an_event_however_long_the_names_of_sessions_are() {
+        let forgot = Position { topic: "keepsake.events".into(), partition: 0, offset: 7 };
+        let sessions: Vec<String> = (0..3_500).map(|n| format!("{n:0>256}")).collect();
+        let ids: Vec<MemoryId> = (0..12_000).map(|n| MemoryId::of(&forgot, n)).collect();
+        let parts = in_parts(&forgot, &Forget::Everything, (&ids, &sessions), 10_000);
+        for part in &parts {
+            let bytes: usize = part.sessions.iter().map(String::len).sum();
+            assert!(bytes + 39 * part.memories.len() < 1 << 20, "{bytes}");
+        }
+        let named: Vec<&String> = parts.iter().flat_map(|part| &part.sessions).collect();
+        assert_eq!(named, sessions.iter().collect::<Vec<_>>());
+        let erased: Vec<MemoryId> =
+            parts.iter().flat_map(|part| part.memories.iter().copied()).collect();
+        assert_eq!(erased, ids);
+    }
+}

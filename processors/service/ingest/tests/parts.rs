@@ -80,3 +80,33 @@ fn law_forgotten_stays_forgotten_where_something_is_said_between_the_parts() {
     assert!(left.iter().all(|it| it.supersedes.is_empty() && it.valid_to.is_none()));
     assert_eq!(records_with(&bench, &last.content), [""; 0]);
 }
+
+/// The turn came on another partition than the `forget`, so their offsets have no order.
+#[test]
+fn law_forgotten_stays_forgotten_where_a_fact_is_extracted_between_the_parts() {
+    let mut bench = crowded();
+    bench.ingest.options.decode.trust_proposals = true;
+    let key = UserKey::new("default", "ada").expect("a name");
+    let elsewhere = (key.partition(PARTITIONS) + 1) % PARTITIONS;
+    bench.next[elsewhere as usize] = 1_000;
+    let mut said = turn("My zanzibarzz is 4711.");
+    said["session"] = "last".into();
+    let record = bench.record_on(elsewhere, &said);
+    let outputs = bench.step(vec![record]).0;
+    bench.settle(outputs);
+    let mut memories = bench.memories("ada");
+    let place = memories.iter().position(|it| it.content.contains("4711")).expect("kept");
+    let memory = memories.swap_remove(place);
+    assert_eq!(memory.source.partition, elsewhere);
+    let outputs = forget_everything(&mut bench);
+    let turn = json!({"topic": memory.source.topic, "partition": elsewhere,
+        "offset": memory.source.offset});
+    let decided = bench.outcomes(&[json!({"type": "extracted", "user": "ada", "id": "e-1",
+        "session": "last", "turns": [turn], "by": "model", "reason": "a model",
+        "seen": [{"id": memory.id.to_string(), "version": memory.version}],
+        "at": "2030-01-01T00:00:00Z",
+        "facts": [{"content": "Ada owns a zanzibarzz.", "kind": "fact", "turns": [0]}]})]);
+    assert_eq!(decided, ["kept"]);
+    bench.settle(outputs);
+    assert_eq!((bench.memories("ada").len(), records_with(&bench, "zanzibar")), (0, vec![]));
+}
