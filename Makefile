@@ -63,7 +63,7 @@ test: check-build check-kafka check-deny ## everything CI runs (KEEPSAKE_TEST_KA
 ifneq ($(KEEPSAKE_TEST_KAFKA),skip)
 	$(call step,Apache Kafka,deploy/kafka/kafka.sh jars)
 endif
-	$(call step,unit and integration tests,KEEPSAKE_TEST_MODEL='$(MODEL)' cargo test --locked --no-fail-fast)
+	$(call step,unit and integration tests,KEEPSAKE_TEST_MODEL='$(MODEL)' cargo test --locked)
 ifeq ($(KEEPSAKE_TEST_KAFKA),skip)
 	@$(skipped)
 endif
