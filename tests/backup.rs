@@ -22,8 +22,6 @@ use storage::changelog::{self, Destination, Meta, STATE_HEADER};
 use storage::store::{Changes, Identity, Store};
 
 const TENANT: &str = "acme";
-/// Header of a record that the service has forwarded.
-const VIA: &str = "keepsake-via";
 const USERS: [&str; 6] = ["ada", "bob", "cleo", "dan", "eve", "fay"];
 
 fn keepsake(place: &Place, arguments: &[&str]) -> Printed {
@@ -153,7 +151,6 @@ on_both_brokers! {
     a_damaged_file_is_found_and_named
     a_restore_refuses_by_name_what_it_would_spoil
     law_forgotten_survives_a_restore_of_an_old_backup
-    a_mirror_with_other_offsets_continues_the_backup
     an_export_of_a_tenant_is_imported_once_with_all_that_a_memory_has
 }
 
@@ -524,7 +521,7 @@ fn a_restore_refuses_by_name_what_it_would_spoil(broker: Broker) {
     let client = used.client();
     client.send(&client.user(TENANT, "ada").message("events", json!({"type": "tick"})));
     let message = refused(&used, &restore, "target-not-empty");
-    assert!(message.contains("--as-mirror"), "{message}");
+    assert!(message.contains("has other events"), "{message}");
 
     let other = target(&place, None).with("topics.partitions", "5");
     done(&other, &["topics", "create"]);
@@ -603,137 +600,6 @@ fn records_with(client: &Client, word: &str) -> usize {
     }
     let holds = |state: &Vec<u8>| state.windows(word.len()).any(|part| part == word.as_bytes());
     newest.values().flatten().filter(|state| holds(state)).count()
-}
-
-fn a_mirror_with_other_offsets_continues_the_backup(broker: Broker) {
-    let running = Running::lasting(broker, &[]);
-    let client = running.client();
-    publish(&client, "one");
-    let dir = backup_dir();
-    done(&running.place, &["backup", path(&dir)]);
-    for name in USERS {
-        let user = client.user(TENANT, name);
-        user.event(json!({"type": "turn", "content": "My car is a red Fiat from Turin."}));
-        // Memories of the backup are named by ids that are the same everywhere.
-        let old = user.list().pop().expect("a memory of the backup");
-        user.event(json!({"type": "forget", "memory": old["id"]}));
-    }
-    client.user(TENANT, "ada").event(json!({"type": "remember", "scope": "tenant",
-        "content": "The office two closes at six."}));
-    client.user(TENANT, "eve").event(json!({"type": "forget", "everything": true}));
-    let unknown = client.user(TENANT, "dan").remember("The pin of the safe is 4711.");
-    reaches_all(&client, "The office two closes at six.");
-    let expected = everything(&client);
-    let copies = client.read_raw("events").iter().filter(|it| it.header(VIA).is_some()).count();
-    assert!(copies > 2, "the mirror has forwarded copies, which must not be applied");
-
-    let servers = broker.another();
-    let name = format!("main.{}events", running.place.prefix);
-    let other = target(&running.place, Some(&servers));
-    // The topic of the mirror has as many partitions, and begins with records of its own.
-    let as_prefix = Place { prefix: format!("main.{}", running.place.prefix), ..other.clone() };
-    done(&as_prefix, &["topics", "create"]);
-    let restore = ["restore", path(&dir), "--as-mirror", &name];
-    let on_mirror = MirrorOf { servers: &servers, name: &name };
-    let message = refused(&other, &restore, "mirror-unusable");
-    assert!(message.contains("is not a mirror") || message.contains("catch up"), "{message}");
-    for partition in 0..3 {
-        on_mirror.send_first(partition);
-    }
-    on_mirror.copy(&client, 3);
-    let message = refused(&other, &restore, "mirror-unusable");
-    assert!(message.contains("catch up"), "{message}");
-    on_mirror.copy_rest(&client, 3);
-    let missing = ["restore", path(&dir), "--as-mirror", "nothing"];
-    assert!(refused(&other, &missing, "mirror-unusable").contains("does not exist"));
-    done(&other, &[&restore[..], &["--dry-run"]].concat());
-    let named = client.user(TENANT, "dan");
-    named.event(json!({"type": "feedback", "memory": unknown, "signal": "confirmed"}));
-    let before = client.read_raw("events").len();
-    on_mirror.copy_last(&client);
-    let place = running.stop();
-    assert_eq!(place.client().read_raw("events").len(), before);
-    let message = refused(&other, &restore, "mirror-unusable");
-    assert!(
-        message.contains("1 events") && message.contains("a feedback of acme/dan"),
-        "{message}"
-    );
-    let restore = [&restore[..], &["--leave-out-unknown"]].concat();
-    let report = done(&other, &restore);
-    assert!(report["mirrored"].as_u64().is_some_and(|count| count >= 15), "{report:#}");
-    let again = done(&other, &restore);
-    assert_eq!(again["mirrored"], 0, "what is there is not appended twice");
-    let running = Running::at(other);
-    let client = Client::connect(&servers, &place.prefix);
-    reaches_all(&client, "The office two closes at six.");
-    // Ids and times of the events behind the backup follow from their new offsets.
-    let plain = |all: BTreeMap<String, Vec<Value>>| -> BTreeMap<String, BTreeSet<String>> {
-        let texts =
-            |of: Vec<Value>| of.iter().map(|it| it["memory"]["content"].to_string()).collect();
-        all.into_iter().map(|(user, of)| (user, texts(of))).collect()
-    };
-    assert_eq!(plain(everything(&client)), plain(expected));
-    verified(&running.place);
-    running.stop();
-}
-
-/// The mirror topic on the second cluster.
-struct MirrorOf<'a> {
-    servers: &'a str,
-    name: &'a str,
-}
-
-impl MirrorOf<'_> {
-    fn client(&self) -> Client {
-        Client::connect(self.servers, self.name.strip_suffix("events").expect("an events topic"))
-    }
-
-    /// Shifts the offsets of a partition.
-    fn send_first(&self, partition: i32) {
-        let client = self.client();
-        for n in 0..5 {
-            let value = format!("before {n}").into_bytes();
-            client.send(&crate::support::Message {
-                topic: self.name.to_owned(),
-                value: Some(value),
-                partition: Some(partition),
-                timestamp_ms: 1_600_000_000_000,
-                ..Default::default()
-            });
-        }
-    }
-
-    fn copy(&self, from: &Client, first: usize) {
-        self.copied(from, &|count| count <= first);
-    }
-
-    fn copy_rest(&self, from: &Client, first: usize) {
-        self.copied(from, &|count| count > first);
-    }
-
-    /// Copies the last event, the feedback.
-    fn copy_last(&self, from: &Client) {
-        let is_last = |text: &[u8]| String::from_utf8_lossy(text).contains("\"signal\"");
-        let last = from
-            .read_raw("events")
-            .into_iter()
-            .rfind(|message| message.value.as_deref().is_some_and(is_last));
-        let last = last.expect("a feedback was sent last");
-        self.client().send(&crate::support::Message { topic: self.name.to_owned(), ..last });
-    }
-
-    fn copied(&self, from: &Client, is_wanted: &dyn Fn(usize) -> bool) {
-        let client = self.client();
-        let mut counts: BTreeMap<i32, usize> = BTreeMap::new();
-        for message in from.read_raw("events") {
-            let count = counts.entry(message.partition.expect("a record has one")).or_default();
-            *count += 1;
-            if is_wanted(*count) {
-                client.post(&crate::support::Message { topic: self.name.to_owned(), ..message });
-            }
-        }
-        client.flush();
-    }
 }
 
 fn an_export_of_a_tenant_is_imported_once_with_all_that_a_memory_has(broker: Broker) {

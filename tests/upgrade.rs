@@ -1,5 +1,5 @@
-//! Law readable-forever, continued: this version opens the store of every older format, applies new
-//! events, closes the store and opens it again.
+//! Law readable-forever, continued: this version opens the store of every format, applies new events,
+//! closes the store and opens it again.
 //!
 //! Store, index and changelog are the real ones; the encoder is the stand-in that the samples were
 //! made with.
@@ -25,7 +25,7 @@ use storage::changelog::STATE_HEADER;
 use storage::home::{Home, shard_dir};
 use storage::store::{self, Digest, Identity, Store};
 
-/// A sample of an older format, with a copy of its shard that the test may change.
+/// A sample of a format, with a copy of its shard that the test may change.
 struct Sample {
     name: String,
     identity: Identity,
@@ -48,7 +48,7 @@ impl Sample {
         let second = tempfile::tempdir().expect("the system has a temporary directory");
         copy_dir(&folder.join("shard/store"), second.path());
         let opened = Store::open(second.path(), &store::Options::default(), &identity, 0)
-            .expect("the store of an older format opens")
+            .expect("the store of every format opens")
             .store;
         let place = opened.changelog().expect("the samples were written with a changelog");
         let records = read(&folder.join("changelog.jsonl"));
@@ -71,8 +71,7 @@ impl Sample {
         }
     }
 
-    /// Opens the service on the directory and its changelog. An index of an older format is
-    /// rebuilt.
+    /// Opens the service on the directory and its changelog. An index of another format is rebuilt.
     fn open(&self) -> InProcess {
         let Identity { cluster, topic, partitions, model, dimensions, .. } = self.identity.clone();
         let home = Home::Directory(self.dir.path().to_owned());

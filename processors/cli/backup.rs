@@ -18,6 +18,7 @@ use std::time::Duration;
 use storage::backup::manifest::{FORMAT, Manifest, Shard};
 use storage::backup::take::{Source, take};
 use storage::backup::{self, events, segment};
+use storage::store::format;
 
 const EXAMPLES: &str = "\
 Reads each partition of the memories topic to its present end and writes the newest record of each \
@@ -86,7 +87,7 @@ impl BackupCommand {
             events_topic: config.topics.events(),
             memories_topic: config.topics.memories(),
             partitions,
-            state_format: 0,
+            state_format: format::VERSION,
             model: String::new(),
             dimensions: 0,
             signing_key: fingerprint(&config.topics.marks_key),
@@ -140,7 +141,6 @@ pub fn fingerprint(key: &str) -> Option<String> {
 
 /// Notes the facts of a shard that hold for the whole service.
 fn note_shard(manifest: &mut Manifest, fold: &backup::Fold) -> Result<()> {
-    manifest.state_format = manifest.state_format.max(fold.format());
     if manifest.signing_key.is_none() {
         manifest.signing_key = fold.signing_key().and_then(fingerprint);
     }

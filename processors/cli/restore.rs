@@ -17,7 +17,6 @@
 
 mod events;
 mod forgotten;
-mod mirror;
 
 use crate::backup::{check_events, fingerprint, lock};
 use clap::Args;
@@ -45,16 +44,12 @@ The target is the cluster and the prefix of the configuration. Its memories topi
 service may run on it, and it must have as many partitions as the backup; missing topics are created \
 so. All files are read and compared first; --dry-run ends there.
 
-The events topic is one of three:
+The events topic is one of two:
   the same log    recognised by its last records. The service reads on behind the backup, so every \
 event since then is applied, forgets included.
   a new one       gets the offsets of the old one: a cluster by ticks up to the applied offset, which \
 are deleted again as they go; then the events that the shards had not applied. A min-offset of before is \
 honoured.
-  a mirror        of other offsets, as of MirrorMaker 2: with --as-mirror TOPIC the events topic is new, \
-and the records of TOPIC behind the backup follow. A min-offset that the old cluster gave for one of \
-them is answered stale until as many events are here. An event that names a memory made behind the \
-backup stops the restore, because a mirror does not have the offset from which its id follows.
 
 An interrupted restore is continued by the same command. Afterwards all processes start with an empty \
 store.dir, and with the same topics.marks_key if there was one.
@@ -66,8 +61,7 @@ it. A user's forget that neither knows of must be sent again.
 
 Examples:
   keepsake restore /backup/keepsake --brokers other:9092 --dry-run
-  keepsake restore /backup/keepsake --brokers other:9092 --erasures receipts.jsonl
-  keepsake restore /backup/keepsake --brokers other:9092 --as-mirror main.keepsake.events";
+  keepsake restore /backup/keepsake --brokers other:9092 --erasures receipts.jsonl";
 
 /// Records between two lines of progress, and two waits for acknowledgements.
 const PROGRESS_EVERY: u64 = 50_000;
@@ -82,14 +76,8 @@ pub struct RestoreCommand {
     #[arg(long)]
     dry_run: bool,
     /// Erasure receipts since the backup, one JSON value a line
-    #[arg(long, value_name = "FILE", conflicts_with = "as_mirror")]
+    #[arg(long, value_name = "FILE")]
     erasures: Option<PathBuf>,
-    /// The mirror of the old events topic on this cluster: what it has behind the backup follows
-    #[arg(long, value_name = "TOPIC")]
-    as_mirror: Option<String>,
-    /// Leave out events of the mirror that name a memory made behind the backup, and list them
-    #[arg(long, requires = "as_mirror")]
-    leave_out_unknown: bool,
 }
 
 /// A backup and the topics into which it goes.
@@ -145,18 +133,7 @@ impl RestoreCommand {
             cluster,
         };
         restore.check_group()?;
-        let plan = restore.plan_events(&self)?;
-        let mirror = match &self.as_mirror {
-            Some(_) if plan.iter().any(|plan| matches!(plan, EventsPlan::Same)) => {
-                let what = "the events topic of the target is the log of the backup, with its offsets: \
-                            leave --as-mirror out";
-                return Err(Fault::stop(StopName::MirrorUnusable, what));
-            }
-            topic => {
-                let mirror = |topic| restore.mirror(topic, self.leave_out_unknown);
-                topic.as_deref().map(mirror).transpose()?
-            }
-        };
+        let plan = restore.plan_events(self.erasures.as_deref())?;
         // Reads all files: the last thing before the first record is written.
         for shard in &manifest.shards {
             restore.remaining(shard)?;
@@ -167,13 +144,12 @@ impl RestoreCommand {
         }
         let published = restore.publish_records()?;
         let ticks = restore.number_events(&plan)?;
-        let mirrored = mirror.as_ref().map(|mirror| restore.append(mirror)).transpose()?;
         restore.check_group()?;
         restore.publish_metas()?;
         let restored = restore.verified(&published, &ticks, &plan)?;
         match output {
-            Output::Json => println!("{}", json_of(&restored, mirrored)),
-            Output::Person => print(&restored, mirrored),
+            Output::Json => println!("{}", json_of(&restored)),
+            Output::Person => print(&restored),
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -290,7 +266,6 @@ impl Restore<'_> {
             group: Some(self.config.kafka.group_id.clone()),
             epoch: Some(shard.epoch),
             digest: Some(whole.digest()),
-            format: whole.format(),
             build: None,
             transactional_id: None,
         }
@@ -418,7 +393,7 @@ fn print_dry_run(manifest: &Manifest, plan: &[EventsPlan], output: Output) {
     println!("a dry run: nothing was written");
 }
 
-fn json_of(restored: &[Restored], mirrored: Option<u64>) -> Value {
+fn json_of(restored: &[Restored]) -> Value {
     let shards: Vec<Value> = restored
         .iter()
         .map(|it| {
@@ -429,10 +404,10 @@ fn json_of(restored: &[Restored], mirrored: Option<u64>) -> Value {
         })
         .collect();
     let memories: u64 = restored.iter().map(|it| it.memories).sum();
-    json!({"equal": true, "memories": memories, "mirrored": mirrored, "shards": shards})
+    json!({"equal": true, "memories": memories, "shards": shards})
 }
 
-fn print(restored: &[Restored], mirrored: Option<u64>) {
+fn print(restored: &[Restored]) {
     let head = ["partition", "memories", "records", "digest", "applied", "events topic"];
     let cells: Vec<Vec<String>> = restored
         .iter()
@@ -448,9 +423,6 @@ fn print(restored: &[Restored], mirrored: Option<u64>) {
         })
         .collect();
     anstream::print!("{}", show::table(&head, &cells));
-    if let Some(mirrored) = mirrored {
-        anstream::println!("{mirrored} events of the mirror follow behind the backup");
-    }
     let (good, plain) = (show::GOOD, show::PLAIN);
     let memories: u64 = restored.iter().map(|it| it.memories).sum();
     anstream::println!(

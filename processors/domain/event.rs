@@ -112,8 +112,7 @@ pub struct MemoryVersion {
 }
 
 /// A session as a proposal saw it: its name, empty for turns without one, and the time of its last
-/// turn. `None` clears the context window in any case: an older version did not count its turns, or
-/// a restore forgets it again.
+/// turn. `None` clears the context window in any case: a restore forgets it again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdleSession {
     pub session: String,

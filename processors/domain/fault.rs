@@ -91,6 +91,7 @@ pub enum StopName {
     StoreLocked,
     StoreOfAnotherLog,
     StoreNewer,
+    StoreOlder,
     StoreUnreadable,
     StoreUnwritable,
     IndexUnwritable,
@@ -108,10 +109,8 @@ pub enum StopName {
     TargetInUse,
     TargetNotEmpty,
     SigningKeyDiffers,
-    MirrorUnusable,
     GenerationRetired,
     GenerationRefused,
-    ReplayNeedsSchema,
 }
 
 impl StopName {
@@ -133,6 +132,7 @@ impl StopName {
             | StopName::ChangelogShared
             | StopName::StoreOfAnotherLog
             | StopName::StoreNewer
+            | StopName::StoreOlder
             | StopName::StoreUnreadable
             | StopName::StoreUnwritable
             | StopName::IndexUnwritable
@@ -146,10 +146,8 @@ impl StopName {
             | StopName::TargetInUse
             | StopName::TargetNotEmpty
             | StopName::SigningKeyDiffers
-            | StopName::MirrorUnusable
             | StopName::GenerationRetired
-            | StopName::GenerationRefused
-            | StopName::ReplayNeedsSchema => 3,
+            | StopName::GenerationRefused => 3,
             _ => 1,
         }
     }

@@ -86,8 +86,7 @@ pub type Metadata = BTreeMap<String, String>;
 pub struct Memory {
     pub id: MemoryId,
     pub key: UserKey,
-    /// The user who created a tenant memory. `None` for a user's own memory, and for a record of
-    /// store format 3 or older.
+    /// The user who created a tenant memory. `None` for a user's own memory.
     pub author: Option<String>,
     pub scope: Scope,
     pub session: Option<String>,

@@ -417,7 +417,7 @@ impl Broker for Connection {
         let Some(found) = metadata.topics().iter().find(|found| found.name() == topic) else {
             return Ok(None);
         };
-        // A topic that must not be seen is none that is missing.
+        // A topic that this user may not see is not missing.
         match found.error().map(RDKafkaErrorCode::from).filter(|code| is_denied(*code)) {
             Some(code) => Err(of_code(format!("looks up topic {topic}"), code)),
             None => Ok(Some(found.partitions().len() as i32).filter(|count| *count > 0)),

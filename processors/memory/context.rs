@@ -73,8 +73,8 @@ impl<'a> Context<'a> {
         self.event.source.partition != self.partition
     }
 
-    /// True if no event before this one can have been of that time: an older version of Keepsake
-    /// believed any `at`. Such a memory is not the latest word on its fact.
+    /// True if no event before this one can have been of that time: the clock of a producer, which
+    /// sets the time of a record, may be wrong. Such a memory is not the latest word on its fact.
     pub fn is_false_time(&self, time: Time) -> bool {
         let recorded = self.sent.at;
         recorded.0 > 0 && time.ms_since(recorded) > self.settings.at_ahead_ms_max
@@ -102,8 +102,8 @@ impl<'a> Context<'a> {
         Ok(near)
     }
 
-    /// The same, from the first memory on that does not expire: what repeats a memory that expires
-    /// is new. Reads one memory more in nearly all cases.
+    /// Like `nearest`, without the expiring memories before the first that lasts: a text that repeats
+    /// one of these is new. Reads one memory more in nearly all cases.
     pub fn nearest_lasting(
         &self,
         staged: &Staged<'_>,

@@ -191,7 +191,7 @@ fn duplicate(cx: &Context<'_>, staged: &mut Staged<'_>) -> Result<Option<Decisio
         return Ok(None);
     }
     let source = &seen.source;
-    let is_other = seen.tag != 0 && seen.tag != seen::tag(&cx.event.action);
+    let is_other = seen.tag != seen::tag(&cx.event.action);
     let place = format!("offset {} of partition {}", source.offset, source.partition);
     if is_other {
         let reason = format!("the id was used by another event, at {place}: nothing is changed");

@@ -25,7 +25,7 @@ pub struct Session {
 pub struct SeenBefore {
     pub source: Position,
     pub memories: Vec<MemoryId>,
-    /// Type and target of the event (`memory/seen.rs`); 0 if an older version wrote the record.
+    /// Type and target of the event (`memory/seen.rs`).
     pub tag: u32,
 }
 

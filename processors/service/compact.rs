@@ -406,11 +406,5 @@ fn snapshot(shard: &Shard, key: &UserKey) -> Result<Snapshot> {
         true
     })?;
     let sessions = shard.store.sessions(key)?;
-    let is_undated = sessions.iter().all(|(name, _)| !name.is_empty());
-    Ok(Snapshot {
-        memories,
-        vectors: shard.vectors(key)?.into_iter().collect(),
-        has_undated_window: is_undated && !shard.store.window(key, None)?.said.is_empty(),
-        sessions,
-    })
+    Ok(Snapshot { memories, vectors: shard.vectors(key)?.into_iter().collect(), sessions })
 }

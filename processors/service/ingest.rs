@@ -557,7 +557,6 @@ impl Ingest {
             group: Some(self.options.group.clone()),
             epoch: Some(shard.epoch),
             digest: batch.digest,
-            format: shard.store.format_after(&batch.changes),
             build: None,
             transactional_id: self.options.transactional_id.clone(),
         };

@@ -3,7 +3,6 @@
 
 mod file;
 pub mod options;
-mod retired;
 mod written;
 
 use crate::config::Config;

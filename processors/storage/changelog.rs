@@ -57,7 +57,7 @@ struct WrittenMeta {
     partitions: i32,
     model: String,
     dimensions: u32,
-    // Older versions write none of the following.
+    // A writer leaves out what it does not know.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     group: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -96,8 +96,6 @@ pub struct Meta {
     pub epoch: Option<u64>,
     /// The writer's digest of the shard after the batch.
     pub digest: Option<Digest>,
-    /// The newest format of a record of the shard.
-    pub format: u8,
     /// Set by the builder of a generation, until the first owner of the shard writes.
     pub build: Option<Build>,
     /// The transactional id of the writer, for the next owner of the shard (`restore/take_over.rs`).
@@ -314,7 +312,7 @@ pub fn closed_of(record: &Record) -> Result<Closed> {
 pub fn meta_bytes(identity: &Identity, meta: &Meta) -> Vec<u8> {
     let meta = WrittenMeta {
         kind: META.to_owned(),
-        format: meta.format,
+        format: format::VERSION,
         applied_offset: meta.applied,
         cluster: identity.cluster.clone(),
         topic: identity.topic.clone(),
@@ -332,21 +330,20 @@ pub fn meta_bytes(identity: &Identity, meta: &Meta) -> Vec<u8> {
     serde_json::to_vec(&meta).expect("numbers and strings are always JSON")
 }
 
-/// Reads a meta record. An error if the record is of another log or encoder, or of a newer format.
+/// Reads a meta record. An error if the record is of another log or encoder, or of a format
+/// that this program does not read.
 pub fn meta_of(meta: &[u8], ours: &Identity) -> Result<Meta> {
     let (theirs, meta) = any_meta(meta)?;
     check_identity(&theirs, ours).map_err(|fault| fault.about("the changelog"))?;
     Ok(meta)
 }
 
-/// Reads the meta record of any log: the log and encoder, and the checkpoint. An error if the format
-/// is newer.
+/// Reads the meta record of any log: the log and encoder, and the checkpoint. An error if this
+/// program does not read the format.
 pub fn any_meta(meta: &[u8]) -> Result<(Identity, Meta)> {
     let meta: WrittenMeta = serde_json::from_slice(meta)
         .map_err(|error| unknown(format!("the changelog's meta record: {error}")))?;
-    if meta.format > format::VERSION {
-        return Err(format::newer(meta.format));
-    }
+    format::check_version(meta.format).map_err(|fault| fault.about("the changelog"))?;
     let theirs = Identity {
         cluster: meta.cluster,
         topic: meta.topic,
@@ -361,7 +358,6 @@ pub fn any_meta(meta: &[u8]) -> Result<(Identity, Meta)> {
         group: meta.group,
         epoch: meta.epoch,
         digest: meta.records.zip(sum).map(|(records, sum)| Digest { records, sum }),
-        format: meta.format,
         build: meta.build,
         transactional_id: meta.transactional_id,
     };
@@ -456,14 +452,13 @@ mod tests {
     }
 
     #[test]
-    fn a_meta_record_is_read_as_written_also_without_the_fields_of_this_version() {
+    fn a_meta_record_is_read_as_written_also_without_what_its_writer_did_not_know() {
         let ours = crate::store::tests::identity();
         let meta = Meta {
             applied: 41,
             group: Some("keepsake".to_owned()),
             epoch: Some(3),
             digest: Some(Digest { records: 12, sum: 7 }),
-            format: format::WRITTEN,
             build: Some(Build {
                 positions: BTreeMap::from([(0, 7), (1, 9)]),
                 ends: BTreeMap::from([(1, 5)]),
@@ -473,11 +468,28 @@ mod tests {
         };
         let bytes = meta_bytes(&ours, &meta);
         assert_eq!(meta_of(&bytes, &ours).unwrap(), meta);
-        let mut older: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+        let mut bare: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
         for field in ["group", "epoch", "records", "digest", "build", "transactional_id"] {
-            assert!(older.as_object_mut().unwrap().remove(field).is_some(), "{field}");
+            assert!(bare.as_object_mut().unwrap().remove(field).is_some(), "{field}");
         }
-        let read = meta_of(older.to_string().as_bytes(), &ours).unwrap();
-        assert_eq!(read, Meta { applied: 41, format: format::WRITTEN, ..Meta::default() });
+        let read = meta_of(bare.to_string().as_bytes(), &ours).unwrap();
+        assert_eq!(read, Meta { applied: 41, ..Meta::default() });
+    }
+
+    #[test]
+    fn a_changelog_of_another_version_stops_by_name() {
+        let ours = crate::store::tests::identity();
+        let written = meta_bytes(&ours, &Meta { applied: 41, ..Meta::default() });
+        for (version, name) in [
+            (format::VERSION + 1, StopName::StoreNewer),
+            (format::VERSION - 1, StopName::StoreOlder),
+        ] {
+            let mut meta: serde_json::Value = serde_json::from_slice(&written).unwrap();
+            meta["format"] = version.into();
+            match meta_of(meta.to_string().as_bytes(), &ours) {
+                Err(Fault::Stop(stop)) => assert_eq!(stop.name, name, "{}", stop.what),
+                other => panic!("{other:?}"),
+            }
+        }
     }
 }

@@ -92,11 +92,6 @@ impl Reencoding {
     }
 }
 
-/// The format of a record's bytes; 0 for a record of no shard.
-pub fn format_of(state: &[u8]) -> u8 {
-    format::version_of(state).unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

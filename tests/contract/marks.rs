@@ -11,7 +11,7 @@ on_both_brokers! {
     law_nobody_suffers_from_a_forged_copy_for_every_partition
 }
 
-/// Adds the header that older versions trusted, and a signature of the right length.
+/// Adds a header that claims a proposal of Keepsake, and a signature of the right length.
 fn forged(message: Message) -> Message {
     message.with("keepsake-proposal", "keepsake").with("keepsake-mark", "0".repeat(64))
 }

@@ -41,10 +41,8 @@ fn bare_command_of(program: &Path, dir: &Path) -> Command {
         command.env_remove(name);
     }
     command.env("KEEPSAKE_DATA", dir.join("data"));
-    if program == Path::new(THIS) {
-        // `serve` opens the gateway, and tests run side by side. Older versions may not know it.
-        command.env("KEEPSAKE__GATEWAY__LISTEN", "127.0.0.1:0");
-    }
+    // `serve` opens the gateway, and tests run side by side.
+    command.env("KEEPSAKE__GATEWAY__LISTEN", "127.0.0.1:0");
     command
 }
 

@@ -127,7 +127,6 @@ impl Place {
         let data = self.data().to_string_lossy().into_owned();
         let log = [("data.dir", data), ("embedded.listen", "127.0.0.1:0".into())];
         let log = log.map(|(key, value)| (key.to_owned(), value));
-        // Older versions do not have these options and run on a Kafka.
         let log = log.into_iter().filter(|_| self.servers == "embedded");
         own.into_iter().chain(session).chain(log).chain(self.options.clone()).collect()
     }

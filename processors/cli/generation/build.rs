@@ -35,10 +35,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use storage::backup::Fold;
-use storage::changelog::{
-    Build, Destination, META, Meta, Owner, STATE_HEADER, any_meta, closed_of, owner,
-};
-use storage::reencoding::format_of;
+use storage::changelog::{Build, Destination, META, Meta, Owner, any_meta, closed_of, owner};
 use storage::rekeying::Rekeying;
 use storage::restore::{Progress, Span, each, each_whole};
 use storage::store::Identity;
@@ -85,8 +82,6 @@ pub struct Builder<'a> {
     topic: String,
     writer: ChangelogWriter,
     rivalry: Rivalry,
-    /// The newest format of a record of either generation.
-    format: u8,
     build: Build,
     /// Number and digest of each new shard, with the records that are not written yet.
     folds: Vec<Fold>,
@@ -134,7 +129,6 @@ impl<'a> Builder<'a> {
             rivalry: Rivalry::new(connection.clone(), builder_id(new), topic.clone()),
             topic,
             generations,
-            format: 0,
             build: Build::default(),
             folds: Vec::new(),
             waiting: Vec::new(),
@@ -211,7 +205,6 @@ impl<'a> Builder<'a> {
                 self.check_own(partition, identity, meta)?;
                 let build = meta.build.clone().unwrap_or_default();
                 complete += i32::from(build.is_complete);
-                self.format = self.format.max(meta.format);
                 self.build.ends.extend(build.ends);
                 for (old, position) in build.positions {
                     let known = self.build.positions.entry(old).or_default();
@@ -381,7 +374,6 @@ impl<'a> Builder<'a> {
             );
             return Err(Fault::stop(StopName::ModelChanged, what));
         }
-        self.format = self.format.max(meta.format);
         if let Some(end) = self.ending.get(&at).filter(|end| meta.applied >= **end) {
             self.build.ends.insert(at, *end);
             self.touched.insert(at);
@@ -408,7 +400,6 @@ impl<'a> Builder<'a> {
         let Record { key, value, headers, .. } = record.clone();
         let given = Record { partition: shard, key, value, headers, ..Record::default() };
         self.folds[shard as usize].take(&given)?;
-        self.format = self.format.max(given.header(STATE_HEADER).map_or(0, format_of));
         let Record { key, value, headers, .. } = given;
         let partition = Some(shard);
         let topic = self.topic.clone();
@@ -458,7 +449,6 @@ impl<'a> Builder<'a> {
             group: Some(self.generations.new.kafka.group_id.clone()),
             epoch: Some(0),
             digest: Some(self.folds[shard as usize].digest()),
-            format: self.format,
             build: Some(self.build.clone()),
             transactional_id: None,
         }

@@ -35,7 +35,7 @@ use std::time::{Duration, Instant};
 const LOOK: Duration = Duration::from_millis(100);
 /// Records that the builder may be behind at the begin: seconds of its work.
 const BEHIND_MAX: i64 = 50_000;
-/// The same where it makes vectors anew, of which a core makes some hundred a second.
+/// The limit with another encoder, which makes some hundred vectors a second on a core.
 const BEHIND_MAX_ANEW: i64 = 2000;
 /// Looks at both generations before the old one is closed. A difference that stays the same in all of
 /// them is none of events that are on their way.

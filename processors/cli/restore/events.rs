@@ -1,13 +1,14 @@
 //! The events topic of a restore: recognised as the same log, or numbered as the old one was.
 
 use super::forgotten;
-use super::{PROGRESS_EVERY, Restore, RestoreCommand, outgoing};
+use super::{PROGRESS_EVERY, Restore, outgoing};
 use domain::MARK;
 use domain::TENANT_SIGNATURE;
 use domain::fault::{Fault, Result, StopName};
 use kafka::BulkWriter;
 use log::broker::{OutgoingRecord, Record};
 use std::collections::BTreeMap;
+use std::path::Path;
 use storage::backup::events::is_same_log;
 use storage::backup::manifest::Shard;
 use storage::backup::segment::Reader;
@@ -46,7 +47,7 @@ impl EventsPlan {
 
 impl Restore<'_> {
     /// Decides about each partition, and stops where nothing right can be done.
-    pub fn plan_events(&self, command: &RestoreCommand) -> Result<Vec<EventsPlan>> {
+    pub fn plan_events(&self, erasures: Option<&Path>) -> Result<Vec<EventsPlan>> {
         let shards = &self.manifest.shards;
         let mut same = Vec::new();
         for shard in shards {
@@ -55,16 +56,13 @@ impl Restore<'_> {
         if shards.iter().any(|shard| shard.events.end > 0) && same.iter().any(|same| *same) {
             return self.continued(&same);
         }
-        self.check_signed_names(command.as_mirror.is_some())?;
-        let mut then = BTreeMap::new();
-        if command.as_mirror.is_none() {
-            then = forgotten::forgets(self, command.erasures.as_deref())?;
-        }
+        self.check_signed_names()?;
+        let mut then = forgotten::forgets(self, erasures)?;
         let mut plan = Vec::new();
         for shard in shards {
             let then = then.remove(&shard.partition).unwrap_or_default();
             let plan_of_shard = EventsPlan::Numbered { then };
-            self.check_numbered(shard, &plan_of_shard, command.as_mirror.is_some())?;
+            self.check_numbered(shard, &plan_of_shard)?;
             plan.push(plan_of_shard);
         }
         Ok(plan)
@@ -96,12 +94,12 @@ impl Restore<'_> {
     }
 
     /// Signatures contain the name of the topic, so signed events need the old one.
-    fn check_signed_names(&self, has_mirror: bool) -> Result<()> {
+    fn check_signed_names(&self) -> Result<()> {
         let (ours, theirs) = (self.config.topics.events(), &self.manifest.events_topic);
         if ours == *theirs {
             return Ok(());
         }
-        let mut is_signed = has_mirror;
+        let mut is_signed = false;
         for shard in &self.manifest.shards {
             self.each_waiting(shard, &mut |record| {
                 is_signed |= record.header(MARK).or(record.header(TENANT_SIGNATURE)).is_some();
@@ -129,14 +127,12 @@ impl Restore<'_> {
     }
 
     /// Checks that the partition holds only records of an interrupted restore.
-    fn check_numbered(&self, shard: &Shard, plan: &EventsPlan, has_mirror: bool) -> Result<()> {
+    fn check_numbered(&self, shard: &Shard, plan: &EventsPlan) -> Result<()> {
         let partition = shard.partition;
         let (from, end) = (self.events.beginning(partition)?, self.events.end(partition)?);
         let mut numbered = Numbered::of(self, shard, plan)?;
-        // The rest is of the mirror, see `append`.
-        let until = if has_mirror { end.min(numbered.end()) } else { end };
         let mut is_ours = from <= shard.applied_offset + 1;
-        let span = Span { partition, from, end, until: Some(until - 1) };
+        let span = Span { partition, from, end, until: Some(end - 1) };
         let mut next = from;
         each_whole(&*self.events, &span, &Progress::default(), &mut |record| {
             let expected = numbered.at(record.offset)?;
@@ -149,8 +145,7 @@ impl Restore<'_> {
         }
         let what = format!(
             "partition {partition} of {} has other events: it is neither the log of the backup nor \
-             empty; delete the topics of this prefix or set another topics.prefix. If it is a mirror \
-             of the old one, set another prefix and name it with --as-mirror",
+             empty; delete the topics of this prefix or set another topics.prefix",
             self.config.topics.events()
         );
         Err(Fault::stop(StopName::TargetNotEmpty, what))

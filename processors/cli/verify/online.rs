@@ -20,7 +20,7 @@ use storage::store::{Digest, Store};
 /// Result for one partition.
 struct Report {
     partition: i32,
-    /// The digest that the writer noted. `None` if an older version wrote last, or nobody.
+    /// The digest that the writer noted. `None` if the last meta record has none, or nobody wrote.
     writer: Option<Digest>,
     topic: Digest,
     applied: i64,
@@ -138,8 +138,8 @@ fn print(reports: &[Report]) {
     }
     if unproven > 0 {
         anstream::println!(
-            "{unproven} of {all} partitions are unproven: an older version wrote last, so there is \
-             no digest until the next batch"
+            "{unproven} of {all} partitions are unproven: the last batch has no digest; the next one \
+             has"
         );
     }
 }

@@ -1,3 +1,5 @@
+//! Tests what each message decodes to, and the reason of each rejection.
+
 use super::*;
 use crate::broker::{Headers, OutgoingRecord, header};
 use domain::fault::RejectCode;

@@ -1,3 +1,5 @@
+//! Tests replies, decisions and dead letters as the bytes and headers that leave.
+
 use super::*;
 use crate::broker::{Record, header};
 use domain::fault::RejectCode;

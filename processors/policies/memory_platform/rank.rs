@@ -67,7 +67,7 @@ fn decay_rate(rank: &Rank, memory: &Memory) -> f32 {
         .or_else(|| rank.decay.get("fact"))
         .copied()
         .unwrap_or_default();
-    // A memory of an earlier version has no stored stability.
+    // A memory that another policy made has no stored stability.
     let stability = memory.stability.unwrap_or_else(|| stability(rank, &memory.content));
     of_kind * (1.0 - stability) / (1.0 - STABILITY_MIDDLING)
 }

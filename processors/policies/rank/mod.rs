@@ -99,7 +99,7 @@ pub fn order(hits: Vec<Hit>, question: &Question, weights: &RankOptions, now: Ti
         relevance.matched(&ranked)
     });
     cut_irrelevant(&mut ranked, question.min_relevance);
-    // A match of which the request leaves no memory is none.
+    // If the conditions of the request remove every memory, the match is `none`.
     let matched = matched.map(|one| if ranked.is_empty() { Match::None } else { one });
     let mut ranked = arrange::arranged(ranked);
     keep_first_different(&mut ranked, question.limit);

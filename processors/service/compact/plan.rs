@@ -31,8 +31,6 @@ pub struct Snapshot {
     pub memories: Vec<Memory>,
     pub vectors: BTreeMap<MemoryId, Vector>,
     pub sessions: Vec<(String, Session)>,
-    /// An older version left turns without a session, whose times it did not store.
-    pub has_undated_window: bool,
 }
 
 /// The proposals for one user.
@@ -127,12 +125,9 @@ pub fn idle_sessions(
 ) -> Vec<PlannedPrune> {
     let Some(rule) = rules.of_windows(tenant) else { return Vec::new() };
     let over = snapshot.sessions.iter().filter(|(_, session)| rule.is_over(session.last_at, now));
-    let mut idle: Vec<IdleSession> = over
+    let idle: Vec<IdleSession> = over
         .map(|(name, one)| IdleSession { session: name.clone(), last_at: Some(one.last_at) })
         .collect();
-    if snapshot.has_undated_window {
-        idle.push(IdleSession { session: String::new(), last_at: None });
-    }
     let parts = idle.chunks(IDLE_TOGETHER).map(|idle| PlannedPrune {
         erases: true,
         memories: Vec::new(),

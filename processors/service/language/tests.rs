@@ -1,3 +1,5 @@
+//! Tests questions to a language model: redaction, limits, budgets and faults of the endpoint.
+
 use super::*;
 use crate::profile::Profiles;
 use domain::{Kind, MemoryId, Metadata, NeighbourTurns, Position, Role, Scope, Time};

@@ -1,8 +1,8 @@
 //! Finds out if somebody else writes to the changelog of an owned shard.
 //!
 //! A batch that follows the one before has exactly one offset between the two: the marker that ends
-//! the transaction. If there are more, the records between are read: transactions that were aborted
-//! leave nothing, and a meta record there is that of another writer. With the usual single owner
+//! the transaction. A larger gap is read: an aborted transaction leaves nothing in it, and a meta
+//! record there proves another writer. With the usual single owner
 //! nothing is ever read.
 
 use super::Shards;

@@ -1,3 +1,5 @@
+//! Tests how partitions are assigned, restored, opened, followed and given up.
+
 use super::*;
 use crate::config::Layers;
 use crate::run::options;

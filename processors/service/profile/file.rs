@@ -1,9 +1,9 @@
 //! Reads the file of a profile, built in or a path that ends in `.toml`, and merges it over the
 //! profile that its key `base` names.
 
+use super::Profile;
 use super::options::{self, Environment, ShownOption};
 use super::written::WrittenProfile;
-use super::{Profile, retired};
 use domain::fault::{Fault, Result, StopName};
 
 pub fn load(name: &str) -> Result<Profile> {
@@ -59,26 +59,15 @@ fn read(name: &str, environment: &Environment) -> Result<Read> {
     };
     let own: toml::Table = text.parse().map_err(|e| invalid(name, &e))?;
     let mut table = own.clone();
-    if let Some(gone) = retired::found(&table) {
-        return Err(invalid(name, &gone));
-    }
     if let Some(base) = table.remove("base") {
         table = over(based_on(name, &base)?, table);
     }
-    name_policy(&mut table);
-    let policy = table.get("policy").and_then(toml::Value::as_str).unwrap_or_default().to_owned();
+    let policy = table.entry("policy").or_insert("keepsake".into());
+    let policy = policy.as_str().unwrap_or_default().to_owned();
     options::apply_table(&mut table, &policy).map_err(|why| invalid(name, &why))?;
     let warnings = options::apply_environment(&mut table, &policy, environment)
         .map_err(|why| invalid(name, &why))?;
     Ok(Read { own, table, warnings })
-}
-
-/// Names the policy of a profile that was written before profiles named one: the owner of its rule.
-fn name_policy(table: &mut toml::Table) {
-    let rules = table.get("gate").and_then(|gate| gate.get("rule")).and_then(toml::Value::as_table);
-    let owner = rules.and_then(|rules| rules.keys().next()).map_or("keepsake", String::as_str);
-    let owner = toml::Value::from(owner);
-    table.entry("policy").or_insert(owner);
 }
 
 fn invalid(name: &str, why: &dyn std::fmt::Display) -> Fault {
@@ -174,10 +163,6 @@ mod tests {
         let unread = over_lynkr("policy = \"keepsake\"")
             .expect_err("numbers that no policy reads are an error");
         assert!(unread.to_string().contains("set policy = \"lynkr\""), "{unread}");
-        let mut nameless = as_built_in("lynkr");
-        nameless.remove("policy");
-        name_policy(&mut nameless);
-        assert_eq!(nameless["policy"].as_str(), Some("lynkr"));
         assert!(based_on("mine", &"nobody".into()).is_err());
         assert!(based_on("lynkr", &"lynkr".into()).is_err());
     }

@@ -1,5 +1,5 @@
 //! Keeps files for this account alone: sets the mask before the first file, and takes the rights of
-//! others away from what an earlier version made.
+//! others away from files that were there before.
 
 use crate::config::Config;
 use rustix::fs::Mode;

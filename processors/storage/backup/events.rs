@@ -15,7 +15,7 @@ use std::path::Path;
 use twox_hash::XxHash3_128;
 
 /// Records by which a log is recognised: more than one, because a sender may repeat a record.
-pub const WITNESSES_MAX: usize = 16;
+const WITNESSES_MAX: usize = 16;
 /// Offsets in which they are looked for: most are of records, some of the ends of transactions.
 const WITNESS_OFFSETS: i64 = 256;
 

@@ -28,7 +28,6 @@ pub struct Fold {
     /// Records below this number are in files of earlier backups.
     earlier: u64,
     superseded: u64,
-    format: u8,
     signing_key: Option<String>,
     hasher: RecordHasher,
 }
@@ -45,7 +44,7 @@ struct Entry {
 pub enum Proven {
     /// Number and digest are those of the last meta record.
     Equal,
-    /// There is nothing, or an older version wrote last, which notes no digest.
+    /// There is nothing, or the last meta record has no digest.
     Unknown,
     Differs,
 }
@@ -66,11 +65,6 @@ impl Fold {
     /// Offset of the last event applied; -1 before the first.
     pub fn applied(&self) -> i64 {
         self.last.as_ref().map_or(-1, |(_, meta)| meta.applied)
-    }
-
-    /// The highest format of a meta record; 0 without one.
-    pub fn format(&self) -> u8 {
-        self.format
     }
 
     /// The first signing key of the log, which is the one that counts.
@@ -126,7 +120,6 @@ impl Fold {
         if name == META.as_bytes() {
             let value = record.value.as_deref().unwrap_or_default();
             let (identity, meta) = changelog::any_meta(value)?;
-            self.format = self.format.max(meta.format);
             self.last = Some((identity, meta));
             self.behind = 0;
             return Ok(());
@@ -174,11 +167,6 @@ impl Fold {
 }
 
 impl Fold {
-    /// True if nothing was taken.
-    pub fn is_empty(&self) -> bool {
-        self.taken == 0
-    }
-
     /// True if each record is also in `whole`, with the same value.
     pub fn is_part_of(&self, whole: &Fold) -> bool {
         self.unknown.is_none()

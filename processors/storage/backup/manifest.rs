@@ -2,6 +2,7 @@
 
 use super::segment::{FileFacts, damaged, unwritable};
 use crate::store::Digest;
+use crate::store::format::check_version;
 use domain::fault::{Fault, Result, StopName};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -28,7 +29,7 @@ pub struct Manifest {
     pub events_topic: String,
     pub memories_topic: String,
     pub partitions: i32,
-    /// Highest format of the shards' records; 0 if no shard has applied an event.
+    /// Version of the shards' records ([`crate::store::format::VERSION`]).
     pub state_format: u8,
     /// The encoder of the vectors; empty if no shard has applied an event.
     pub model: String,
@@ -51,8 +52,8 @@ pub struct Shard {
     /// 32 hexadecimal digits.
     pub digest: String,
     pub memories: u64,
-    /// The digest is the one that the writer of the shard had noted. False if an older version
-    /// wrote last, which notes none.
+    /// The digest is the one that the writer of the shard had noted. False if the last meta
+    /// record has none.
     pub proven: bool,
     /// Memories that a later file removes or replaces, while an earlier one still has their texts.
     pub superseded: u64,
@@ -115,6 +116,7 @@ impl Manifest {
         #[derive(Deserialize)]
         struct Version {
             format: u32,
+            state_format: u8,
         }
         let version: Version =
             serde_json::from_str(&text).map_err(|error| damaged(&path, &error.to_string()))?;
@@ -126,6 +128,8 @@ impl Manifest {
             );
             return Err(Fault::stop(StopName::StoreNewer, what));
         }
+        check_version(version.state_format)
+            .map_err(|fault| fault.about(format!("the backup in {}", dir.display())))?;
         let manifest: Manifest =
             serde_json::from_str(&text).map_err(|error| damaged(&path, &error.to_string()))?;
         manifest.check_names(&path)?;
@@ -191,5 +195,28 @@ impl Manifest {
             }
         }
         Ok(removed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::format::VERSION;
+
+    #[test]
+    fn a_backup_of_another_version_stops_by_name() {
+        for (format, state_format, name) in [
+            (FORMAT + 1, VERSION, StopName::StoreNewer),
+            (FORMAT, VERSION + 1, StopName::StoreNewer),
+            (FORMAT, VERSION - 1, StopName::StoreOlder),
+        ] {
+            let dir = tempfile::tempdir().expect("a folder");
+            let text = format!(r#"{{"format": {format}, "state_format": {state_format}}}"#);
+            std::fs::write(dir.path().join(NAME), text).expect("a disk");
+            match Manifest::read(dir.path()) {
+                Err(Fault::Stop(stop)) => assert_eq!(stop.name, name, "{}", stop.what),
+                other => panic!("{other:?}"),
+            }
+        }
     }
 }

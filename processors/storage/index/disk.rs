@@ -65,8 +65,6 @@ struct CommitNote {
     generation: String,
     /// The applied event offset.
     mark: i64,
-    /// Missing in the notes of older versions.
-    #[serde(default)]
     changelog: Option<i64>,
 }
 

@@ -1,9 +1,8 @@
 //! Proves that a restored shard is complete: the digest must equal the one that the writer gave in
 //! the last meta record.
 //!
-//! No proof is possible if an older version wrote the last meta record, without a digest, and none
-//! is needed if nothing was read. A digest of an earlier meta record is never used: an older
-//! version may have written in between.
+//! No proof is possible if the last meta record has no digest, and none is needed if nothing was
+//! read. A digest of an earlier meta record is never used: it lacks what was written in between.
 //!
 //! The group of every meta record must be the own one: two groups on the same topics would each
 //! apply every event and write one changelog.
@@ -113,7 +112,7 @@ impl Witness {
     }
 
     pub fn saw_meta(&mut self, meta: &Meta) {
-        // A meta record without an epoch, of an older version, begins a new count.
+        // A meta record without an epoch begins a new count.
         self.is_disputed |= meta.epoch.zip(self.last_epoch).is_some_and(|(now, last)| now < last);
         self.last_epoch = meta.epoch;
         self.expected = meta.digest;

@@ -61,7 +61,7 @@ pub fn first_named(
 }
 
 /// Passes every record of the span to `take`, in order, until the span ends or `progress` is
-/// cancelled. Of a record with a state, only what a store needs is there.
+/// cancelled. A record with a state comes without its readable JSON.
 pub fn each(
     log: &dyn Log,
     span: &Span,

@@ -214,7 +214,7 @@ mod tests {
             (Some("keepsake-1"), true, vec![]),
             // Written by somebody who may write to the changelog and not end payments.
             (Some("payments-1"), true, vec![]),
-            // Written by an older version.
+            // Written by somebody without a transactional id.
             (None, true, vec![]),
         ] {
             let (ids, after) = fenced(HeldBack { writer, is_open: Mutex::new(is_open) });

@@ -14,8 +14,8 @@ use crate::home::Home;
 use crate::index::Mark;
 use crate::restore::{self, ChangedMemories, Progress, Proof, Restored};
 use crate::store::{Identity, Store};
+use domain::Time;
 use domain::fault::Result;
-use domain::{Memory, Time};
 use log::broker::Log;
 use log::clock::Clock;
 use memory::Reads;
@@ -114,13 +114,6 @@ impl Shard {
         // again.
         let is_ahead = mark.applied > present.applied || mark.changelog > present.changelog;
         let mark = if is_ahead { NOTHING } else { mark };
-        // An index of an older version may lack memories that came from other partitions when the
-        // number of partitions grew, whatever its mark.
-        let is_moved = |memory: &Memory| {
-            mark.changelog != present.changelog
-                && mark.changelog.is_none()
-                && memory.source.partition != self.partition
-        };
         let mut gone: HashSet<_> = self.index.text.ids()?.into_iter().collect();
         let mut count = 0;
         let mut after = None;
@@ -131,7 +124,7 @@ impl Shard {
                 let mut flushed = Ok(false);
                 self.store.memories(&key, &mut |memory| {
                     gone.remove(&(memory.key.clone(), memory.id));
-                    if memory.changed > mark.applied || is_moved(&memory) {
+                    if memory.changed > mark.applied {
                         self.index.text.put(document(memory));
                         count += 1;
                     }

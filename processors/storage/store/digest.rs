@@ -182,7 +182,7 @@ impl Claim {
         bytes
     }
 
-    /// Reads a claim. The marker of older versions is empty.
+    /// Reads a claim. A restore's marker before its first checkpoint is empty.
     pub fn of(bytes: &[u8]) -> Claim {
         let Some((first, digest)) = bytes.split_first() else { return Claim::default() };
         Claim { is_from_beginning: *first == 1, digest: digest_of(digest) }

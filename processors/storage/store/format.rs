@@ -8,19 +8,18 @@
 //!                      the parts from MemoryV1 on are missing until the memory is put,
 //!                      StandingV7 where it would say nothing
 //! turn       version │ SaidV2          session  version │ SessionV1
-//! gate       version │ GateV2 │ SignedV6   seen id  version │ SeenV1 │ tag
+//! gate       version │ GateV2 │ SignedV6   seen id  version │ SeenV1
 //! slot       version │ SlotV1          identity version │ IdentityV1
 //! offset     version │ i64             position version │ (i64, i64)
 //! forgets    version │ ForgetMarksV1
 //! ```
 //!
-//! Invariant: every format that was ever written is read forever. To change a record:
-//!
-//! 1. Add a struct with the next version in its name; never edit a struct that was written.
-//! 2. Raise [`VERSION`] and describe the change there. Write the part only where it says something.
-//! 3. Read older versions: `body` returns the version of a record, and a part that an older version
-//!    lacks gets a default.
-//! 4. Add the former version to the tests: the bytes must still decode.
+//! Format 1 is open until a release is tagged. Until then: to change a record, edit its struct, raise
+//! [`VERSION`] and write the sample anew (`tests/readable.rs`). A shard of an earlier state stops as
+//! `store-older`. From the tag on, every version that was written is read forever: a change adds a
+//! struct instead of editing one, a record is written in the oldest version that can hold it, and a
+//! shard's identity and meta records have the newest version before its first record has, so that
+//! programs of two versions can share a group.
 
 use super::Identity;
 
@@ -37,31 +36,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// The newest version that this program reads and writes. A record is written in the oldest version
-/// from [`WRITTEN`] on that can hold it, so that programs of two versions can share the shards: the
-/// older one stops only at a shard that has something of the newer one. Order matters: the first batch
-/// with a newer version also writes the identity anew (`Store::apply`), so that an older program stops
-/// there.
-///
-/// - 2: the gate state counts the user's own words; a memory has its neighbouring turns; a turn of
-///   a session has its source.
-/// - 3: a memory has the ids of revised memories and of the revising one.
-/// - 4: a memory of a tenant has its author; an event on its way to the tenant's memories has a
-///   record.
-/// - 5: a memory may have a time of expiry.
-/// - 6: the gate state has the latest time at which an event of the user was signed.
-/// - 7: a memory may have a summary that stands for it, be switched off, and have a stability and
-///   the turns that it was extracted from.
-pub const VERSION: u8 = 7;
-/// The version of a record that needs nothing newer: the newest that the last release reads.
-pub const WRITTEN: u8 = VERSION_6;
-const VERSION_1: u8 = 1;
-const VERSION_2: u8 = 2;
-const VERSION_3: u8 = 3;
-const VERSION_4: u8 = 4;
-const VERSION_5: u8 = 5;
-const VERSION_6: u8 = 6;
-const VERSION_7: u8 = 7;
+/// The first byte of every record. The bytes 1 to 7 were earlier states of format 1.
+pub const VERSION: u8 = 8;
+/// The oldest version that this program reads.
+const OLDEST: u8 = VERSION;
 
 /// Roles and scopes are stored as places in these lists. Invariant: lists are only appended to.
 const ROLES: [Role; 4] = [Role::User, Role::Assistant, Role::System, Role::Tool];
@@ -71,41 +49,48 @@ const SCOPES: [Scope; 3] = [Scope::User, Scope::Session, Scope::Tenant];
 
 fn encode<T: Serialize>(record: &T, bytes_about: usize) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(bytes_about);
-    bytes.push(WRITTEN);
+    bytes.push(VERSION);
     postcard::to_extend(record, bytes).expect("postcard writes plain structs into memory")
 }
 
-/// Decodes a record that has the same form in every version so far.
 fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T> {
-    from_body(body(bytes)?.1)
+    from_body(body(bytes)?)
 }
 
 fn from_body<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T> {
     postcard::from_bytes(body).map_err(|fault| unreadable(fault.to_string()))
 }
 
-/// Splits a record into the version and the body; an error if the version is unknown.
-fn body(bytes: &[u8]) -> Result<(u8, &[u8])> {
+/// Returns the body of a record; an error if this program does not read its version.
+fn body(bytes: &[u8]) -> Result<&[u8]> {
     match bytes {
-        [version @ VERSION_1..=VERSION, body @ ..] => Ok((*version, body)),
-        [version, ..] if *version > VERSION => Err(newer(*version)),
+        [version, body @ ..] if *version > 0 => check_version(*version).map(|()| body),
         _ => Err(unreadable("a record has an unknown format")),
     }
 }
 
-/// The version of a record that this program can read.
-pub fn version_of(bytes: &[u8]) -> Option<u8> {
-    bytes.first().copied().filter(|version| *version <= VERSION)
-}
-
-pub fn newer(version: u8) -> Fault {
-    Fault::stop(
-        StopName::StoreNewer,
-        format!(
-            "was written in format {version} by a newer keepsake, this one reads up to {VERSION}; \
-             start the newer one again"
-        ),
-    )
+/// Stops at a version that another program wrote and this one does not read.
+pub fn check_version(version: u8) -> Result<()> {
+    let (name, what) = match version {
+        OLDEST..=VERSION => return Ok(()),
+        VERSION.. => {
+            let what = format!(
+                "was written in version {version} of the format by a newer keepsake, this one reads up \
+                 to {VERSION}; start the newer one again"
+            );
+            (StopName::StoreNewer, what)
+        }
+        _ => {
+            let what = format!(
+                "was written in version {version} of the format, before the first release, and this \
+                 keepsake reads from {OLDEST} on; run `keepsake export --all --memories` with the program \
+                 that wrote it and `keepsake import` with this one, on another topics.prefix and an \
+                 empty store.dir"
+            );
+            (StopName::StoreOlder, what)
+        }
+    };
+    Err(Fault::stop(name, what))
 }
 
 pub fn unreadable(why: impl Into<String>) -> Fault {
@@ -132,16 +117,13 @@ fn as_bytes<S: Serializer>(bytes: &[u8], serializer: S) -> std::result::Result<S
 /// The record of a memory. The vector stands first, so that a scan of a user's vectors does not
 /// decode the memories. `memory` holds the parts from `MemoryV1` to `StandingV7`, or nothing yet.
 struct Parts<'a> {
-    version: u8,
     vector: VectorV1<'a>,
     memory: &'a [u8],
 }
 
 fn split(bytes: &[u8]) -> Result<Parts<'_>> {
-    let (version, body) = body(bytes)?;
-    let (vector, memory) =
-        postcard::take_from_bytes(body).map_err(|fault| unreadable(fault.to_string()))?;
-    Ok(Parts { version, vector, memory })
+    let (vector, memory) = taken(body(bytes)?)?;
+    Ok(Parts { vector, memory })
 }
 
 fn with_vector(vector: &VectorV1<'_>, memory_bytes_about: usize) -> Vec<u8> {
@@ -154,13 +136,9 @@ fn with_memory(bytes: Vec<u8>, memory: &Memory) -> Vec<u8> {
     let bytes = extended(bytes, &revisions_v3(memory));
     let bytes = extended(bytes, &AuthorV4 { author: memory.author.as_deref() });
     let expiry = ExpiryV5 { expires_at: memory.expires_at.map(|time| time.0) };
-    let mut bytes = extended(bytes, &expiry);
+    let bytes = extended(bytes, &expiry);
     let standing = standing_v7(memory);
-    if standing == StandingV7::default() {
-        return bytes;
-    }
-    bytes[0] = VERSION_7;
-    extended(bytes, &standing)
+    if standing == StandingV7::default() { bytes } else { extended(bytes, &standing) }
 }
 
 fn extended(bytes: Vec<u8>, record: &impl Serialize) -> Vec<u8> {
@@ -189,34 +167,22 @@ pub fn memory_and_vector_bytes(memory: &Memory, vector: &Vector) -> Vec<u8> {
 
 /// Decodes a memory; `None` if the record holds only a vector.
 pub fn memory(key: &UserKey, id: MemoryId, bytes: &[u8]) -> Result<Option<Memory>> {
-    let Parts { version, memory, .. } = split(bytes)?;
+    let Parts { memory, .. } = split(bytes)?;
     if memory.is_empty() {
         return Ok(None);
     }
-    let (record, mut rest) = taken(memory)?;
+    let (record, rest) = taken(memory)?;
     let mut memory = memory_of(key, id, &record)?;
-    if version >= VERSION_2 {
-        let record: AroundV2<'_>;
-        (record, rest) = taken(rest)?;
-        memory.around = around(&record, &memory.source);
-    }
-    if version >= VERSION_3 {
-        let record: RevisionsV3;
-        (record, rest) = taken(rest)?;
-        memory.revises = ids(&record.revises);
-        memory.revised_by = record.revised_by.map(id_of);
-    }
-    if version >= VERSION_4 {
-        let record: AuthorV4<'_>;
-        (record, rest) = taken(rest)?;
-        memory.author = record.author.map(str::to_owned);
-    }
-    if version >= VERSION_5 {
-        let record: ExpiryV5;
-        (record, rest) = taken(rest)?;
-        memory.expires_at = record.expires_at.map(Time);
-    }
-    if version >= VERSION_7 {
+    let (record, rest): (AroundV2<'_>, _) = taken(rest)?;
+    memory.around = around(&record, &memory.source);
+    let (record, rest): (RevisionsV3, _) = taken(rest)?;
+    memory.revises = ids(&record.revises);
+    memory.revised_by = record.revised_by.map(id_of);
+    let (record, rest): (AuthorV4<'_>, _) = taken(rest)?;
+    memory.author = record.author.map(str::to_owned);
+    let (record, rest): (ExpiryV5, _) = taken(rest)?;
+    memory.expires_at = record.expires_at.map(Time);
+    if !rest.is_empty() {
         let StandingV7 { compressed_by, disabled, stability, sources } = from_body(rest)?;
         memory.compressed_by = compressed_by.map(id_of);
         memory.disabled = disabled;
@@ -425,18 +391,18 @@ fn revision(content: &str, until: i64) -> Revision {
     Revision { content: content.to_owned(), until: Time(until) }
 }
 
-#[derive(Default, Serialize, Deserialize)]
+#[derive(Serialize, Deserialize)]
 struct RevisionsV3 {
     revises: Vec<Uuid16>,
     revised_by: Option<Uuid16>,
 }
 
-#[derive(Default, Serialize, Deserialize)]
+#[derive(Serialize, Deserialize)]
 struct AuthorV4<'a> {
     author: Option<&'a str>,
 }
 
-#[derive(Default, Serialize, Deserialize)]
+#[derive(Serialize, Deserialize)]
 struct ExpiryV5 {
     expires_at: Option<i64>,
 }
@@ -577,8 +543,8 @@ fn surprise(record: &SurpriseV1<'_>) -> Surprise {
     }
 }
 
-/// Limit of the names of points, which live as long as the process. The score stage, in this or an
-/// older version, has a few dozen.
+/// Limit of the names of points, which live as long as the process. The score stage
+/// has a few dozen.
 const POINT_NAMES_MAX: usize = 1024;
 
 /// Interns the name of a point, because the score stage uses `&'static str`.
@@ -648,23 +614,13 @@ pub fn said_bytes(number: u64, said: &ContextTurn) -> Vec<u8> {
 }
 
 pub fn said(bytes: &[u8]) -> Result<(u64, ContextTurn)> {
-    let record = match body(bytes)? {
-        (VERSION_1, body) => SaidV2 {
-            said: from_body(body)?,
-            source: None,
-            question: 0.0,
-            memory: None,
-            role: place_in(&ROLES, Role::User),
-        },
-        (_, body) => from_body(body)?,
-    };
     let SaidV2 {
         said: SaidV1 { number, speaker, content, vector },
         source,
         question,
         memory,
         role,
-    } = record;
+    } = decode(bytes)?;
     let said = ContextTurn {
         speaker: speaker.into(),
         role: choice_at(&ROLES, role)?,
@@ -693,12 +649,6 @@ pub fn session_bytes(session: &Session) -> Vec<u8> {
 pub fn session(bytes: &[u8]) -> Result<Session> {
     let SessionV1 { turns, first_at, last_at, summarised } = decode(bytes)?;
     Ok(Session { turns, first_at: Time(first_at), last_at: Time(last_at), summarised })
-}
-
-#[derive(Deserialize)]
-struct GateV1<'a> {
-    ids: u64,
-    thousandths: &'a [u8],
 }
 
 #[derive(Serialize, Deserialize)]
@@ -733,19 +683,9 @@ pub fn gate_bytes(gate: &GateState) -> Vec<u8> {
 }
 
 pub fn gate(bytes: &[u8]) -> Result<GateState> {
-    let (ids, thousandths, words, rest) = match body(bytes)? {
-        (VERSION_1, body) => {
-            let GateV1 { ids, thousandths } = from_body(body)?;
-            (ids, thousandths, Some(UserWordCounts::default()), None)
-        }
-        (version, body) => {
-            let (record, rest) = taken(body)?;
-            let GateV2 { ids, thousandths, words_total, words } = record;
-            let rest = Some(rest).filter(|_| version >= VERSION_6);
-            (ids, thousandths, UserWordCounts::unpacked(words_total, words), rest)
-        }
-    };
-    let signed = rest.map(from_body::<SignedV6>).transpose()?.and_then(|record| record.signed);
+    let (GateV2 { ids, thousandths, words_total, words }, rest) = taken(body(bytes)?)?;
+    let SignedV6 { signed } = from_body(rest)?;
+    let words = UserWordCounts::unpacked(words_total, words);
     let words = words.ok_or_else(|| unreadable("the word counts of a gate state are damaged"))?;
     let thousandths =
         thousandths.chunks_exact(2).map(|pair| i16::from_le_bytes([pair[0], pair[1]])).collect();
@@ -759,23 +699,22 @@ struct SeenV1<'a> {
     #[serde(borrow)]
     source: PositionV1<'a>,
     memories: Vec<Uuid16>,
+    /// Type and target of the event (`memory/seen.rs`).
+    tag: u32,
 }
 
-/// Writes the tag behind the record as it always was: a program that knows no tag reads the rest, so
-/// the tag needs no version of its own.
 pub fn seen_bytes(number: u64, seen: &SeenBefore) -> Vec<u8> {
-    let record =
-        SeenV1 { number, source: position_v1(&seen.source), memories: ids_v1(&seen.memories) };
-    let mut bytes = encode(&record, 64);
-    if seen.tag != 0 {
-        bytes.extend(seen.tag.to_le_bytes());
-    }
-    bytes
+    let record = SeenV1 {
+        number,
+        source: position_v1(&seen.source),
+        memories: ids_v1(&seen.memories),
+        tag: seen.tag,
+    };
+    encode(&record, 64)
 }
 
 pub fn seen(bytes: &[u8]) -> Result<(u64, SeenBefore)> {
-    let (SeenV1 { number, source, memories }, rest) = taken(body(bytes)?.1)?;
-    let tag = rest.first_chunk().map_or(0, |tag| u32::from_le_bytes(*tag));
+    let SeenV1 { number, source, memories, tag } = decode(bytes)?;
     Ok((number, SeenBefore { source: position(&source), memories: ids(&memories), tag }))
 }
 
@@ -858,8 +797,7 @@ struct IdentityV1<'a> {
     dimensions: u32,
 }
 
-/// The identity of a shard whose newest record has this version.
-pub fn identity_bytes(identity: &Identity, version: u8) -> Vec<u8> {
+pub fn identity_bytes(identity: &Identity) -> Vec<u8> {
     let record = IdentityV1 {
         cluster: &identity.cluster,
         topic: &identity.topic,
@@ -868,9 +806,7 @@ pub fn identity_bytes(identity: &Identity, version: u8) -> Vec<u8> {
         model: &identity.model,
         dimensions: identity.dimensions,
     };
-    let mut bytes = encode(&record, 128);
-    bytes[0] = version;
-    bytes
+    encode(&record, 128)
 }
 
 pub fn identity(bytes: &[u8]) -> Result<Identity> {
@@ -941,34 +877,13 @@ mod tests {
         }
     }
 
-    /// The bytes lie in changelogs, so they are read for ever.
     #[test]
-    fn the_end_of_a_generation_is_read_as_it_was_first_written() {
+    fn the_end_of_a_generation_decodes_to_the_encoded_one() {
         let was = Closed { generation: 2, partitions: 24, offset: 300_000 };
         let bytes = closed_bytes(&was);
-        assert_eq!(bytes, [VERSION_6, 2, 48, 192, 207, 36]);
+        assert_eq!(bytes, [VERSION, 2, 48, 192, 207, 36]);
         assert_eq!(closed(&bytes).unwrap(), was);
         assert!(closed(&bytes[..3]).is_err());
-    }
-
-    #[test]
-    fn a_record_has_the_oldest_version_that_can_hold_it() {
-        let plain = before_format_7("one");
-        assert_eq!(memory_bytes(&plain, None).unwrap()[0], VERSION_6);
-        let newer: [fn(&mut Memory); 4] = [
-            |memory| memory.compressed_by = Some(memory.id),
-            |memory| memory.disabled = true,
-            |memory| memory.stability = Some(0.0),
-            |memory| memory.sources.push(memory.source.clone()),
-        ];
-        for change in newer {
-            let mut memory = plain.clone();
-            change(&mut memory);
-            let bytes = memory_bytes(&memory, None).unwrap();
-            assert_eq!((bytes[0], read(&bytes).0), (VERSION_7, Some(memory)));
-            let back = memory_bytes(&plain, Some(&bytes)).unwrap();
-            assert_eq!((back[0], read(&back).0), (VERSION_6, Some(plain.clone())));
-        }
     }
 
     #[test]
@@ -997,15 +912,9 @@ mod tests {
         assert_eq!(said(&said_bytes(9, &was)).unwrap(), (9, was));
         let was = Session { turns: 4, first_at: Time(1), last_at: Time(2), summarised: 3 };
         assert_eq!(session(&session_bytes(&was)).unwrap(), was);
-        for tag in [0, 7 << 16 | 3] {
-            let (source, memories) = (a_memory(1, "").source, vec![a_memory(1, "").id]);
-            let was = SeenBefore { source, memories, tag };
-            let bytes = seen_bytes(5, &was);
-            assert_eq!(seen(&bytes).unwrap(), (5, was.clone()));
-            // As programs read it that know no tag.
-            let older: SeenV1<'_> = decode(&bytes).unwrap();
-            assert_eq!((older.number, ids(&older.memories)), (5, was.memories));
-        }
+        let (source, memories) = (a_memory(1, "").source, vec![a_memory(1, "").id]);
+        let was = SeenBefore { source, memories, tag: 7 << 16 | 3 };
+        assert_eq!(seen(&seen_bytes(5, &was)).unwrap(), (5, was));
         let was = SlotHolder { memory: a_memory(1, "").id, value: "Lisbon".into() };
         assert_eq!(slot(&slot_bytes(&was)).unwrap(), was);
         assert_eq!(offset(&offset_bytes(-1)).unwrap(), -1);
@@ -1028,25 +937,11 @@ mod tests {
     }
 
     #[test]
-    fn a_gate_state_of_format_1_has_no_word_counts() {
-        assert_eq!(gate(&[1, 0x82, 0x01, 2, 1, 0]).unwrap(), a_gate(130, &[0.001], &[]));
-    }
-
-    #[test]
-    fn a_gate_state_of_format_5_has_no_time_of_signing() {
-        let was = a_gate(130, &[0.001], &["tea", "boat", "tea"]);
-        let bytes = gate_bytes(&GateState { signed: Some(Time(64)), ..was.clone() });
-        let (format_5, signed) = bytes.split_at(bytes.len() - 3);
-        assert_eq!(signed, [1, 0x80, 0x01]);
-        for version in [2, 5] {
-            assert_eq!(gate(&[&[version], &format_5[1..]].concat()).unwrap(), was);
-        }
-    }
-
-    #[test]
-    fn a_newer_format_and_unreadable_bytes_stop_under_different_names() {
+    fn newer_older_and_unreadable_bytes_stop_under_different_names() {
         for (bytes, expected) in [
             (&[VERSION + 1, 1, 2, 3][..], StopName::StoreNewer),
+            (&[OLDEST - 1, 1, 2, 3], StopName::StoreOlder),
+            (&[1], StopName::StoreOlder),
             (&[VERSION, 1], StopName::StoreUnreadable),
             (&[], StopName::StoreUnreadable),
             (&[0], StopName::StoreUnreadable),
@@ -1058,131 +953,19 @@ mod tests {
         }
     }
 
-    /// A record of format 1, made from the structs that are still written today.
-    fn format_1(version_1: &impl Serialize, more: &[u8]) -> Vec<u8> {
-        [&[1], &postcard::to_stdvec(version_1).unwrap()[..], more].concat()
-    }
-
+    /// A change of these bytes is a change of the format: see the head of this file.
     #[test]
-    fn records_of_format_1_are_read_and_carried_over() {
-        let was = Memory {
-            author: None,
-            around: NeighbourTurns::default(),
-            revises: vec![],
-            revised_by: None,
-            ..before_format_5("one")
-        };
-        let values = unsigned(&a_vector(1));
-        let vector_1 = VectorV1 { scale: 0.003, values: &values };
-        let old = format_1(&vector_1, &postcard::to_stdvec(&memory_v1(&was)).unwrap());
-        assert_eq!(read(&old), (Some(was.clone()), Some(a_vector(1))));
-        let other = a_memory(7, "other");
-        assert_eq!(
-            read(&memory_bytes(&other, Some(&old)).unwrap()),
-            (Some(other), Some(a_vector(1)))
-        );
-        let (number, before) = said(&format_1(
-            &SaidV1 { number: 9, speaker: "zoë", content: "hello", vector: vector_1 },
-            &[],
-        ))
-        .unwrap();
-        assert_eq!(
-            (number, &*before.content, &before.vector, before.source),
-            (9, "hello", &a_vector(1), None)
-        );
-    }
-
-    #[test]
-    fn records_of_format_2_are_read_and_carried_over() {
-        let was =
-            Memory { author: None, revises: vec![], revised_by: None, ..before_format_5("one") };
-        let old = format_2(&was, &a_vector(1));
-        assert_eq!(read(&old), (Some(was.clone()), Some(a_vector(1))));
-        let other = a_memory(7, "other");
-        assert_eq!(
-            read(&memory_bytes(&other, Some(&old)).unwrap()),
-            (Some(other), Some(a_vector(1)))
-        );
-    }
-
-    #[test]
-    fn records_of_format_3_are_read_and_carried_over() {
-        let was = a_memory(7, "one");
-        let old = format_3(&was, &a_vector(1));
-        let expected = Memory { author: None, ..before_format_5("one") };
-        assert_eq!(read(&old), (Some(expected), Some(a_vector(1))));
-        assert_eq!(read(&memory_bytes(&was, Some(&old)).unwrap()), (Some(was), Some(a_vector(1))));
-    }
-
-    #[test]
-    fn records_of_format_4_are_read_and_carried_over() {
-        let was = a_memory(7, "one");
-        let old = extended(format_3(&was, &a_vector(1)), &AuthorV4 { author: Some("zoe") });
-        let old = [&[4], &old[1..]].concat();
-        assert_eq!(read(&old), (Some(before_format_5("one")), Some(a_vector(1))));
-        assert_eq!(read(&memory_bytes(&was, Some(&old)).unwrap()), (Some(was), Some(a_vector(1))));
-    }
-
-    #[test]
-    fn records_of_formats_5_and_6_are_read_and_carried_over() {
-        let was = a_memory(7, "one");
-        let old = extended(format_3(&was, &a_vector(1)), &AuthorV4 { author: Some("zoe") });
-        let expires_at = was.expires_at.map(|time| time.0);
-        let old = extended(old, &ExpiryV5 { expires_at });
-        for version in [5, 6] {
-            let old = [&[version], &old[1..]].concat();
-            assert_eq!(read(&old), (Some(before_format_7("one")), Some(a_vector(1))));
-            assert_eq!(
-                read(&memory_bytes(&was, Some(&old)).unwrap()),
-                (Some(was.clone()), Some(a_vector(1)))
-            );
-        }
-    }
-
-    /// A memory with all that a record of format 6 has.
-    fn before_format_7(content: &str) -> Memory {
-        Memory {
-            compressed_by: None,
-            disabled: false,
-            stability: None,
-            sources: vec![],
-            ..a_memory(7, content)
-        }
-    }
-
-    /// A memory with all that a record of format 4 has.
-    fn before_format_5(content: &str) -> Memory {
-        Memory { expires_at: None, ..before_format_7(content) }
-    }
-
-    /// The record of a memory in format 3.
-    fn format_3(memory: &Memory, vector: &Vector) -> Vec<u8> {
-        let old = extended(format_2(memory, vector), &revisions_v3(memory));
-        [&[3], &old[1..]].concat()
-    }
-
-    /// The record of a memory in format 2.
-    fn format_2(memory: &Memory, vector: &Vector) -> Vec<u8> {
-        let vector = VectorV1 { scale: vector.scale, values: &unsigned(vector) };
-        let body = extended(extended(vec![2], &vector), &memory_v1(memory));
-        extended(body, &around_v2(&memory.around))
-    }
-
-    #[test]
-    fn the_bytes_of_a_format_never_change() {
+    fn the_bytes_of_a_version_never_change() {
         let was = Session { turns: 300, first_at: Time(-1), last_at: Time(64), summarised: 0 };
-        for version in [1, 2, 3, 4, 5, 6, 7] {
-            assert_eq!(session(&[version, 0xac, 0x02, 0x01, 0x80, 0x01, 0x00]).unwrap(), was);
-        }
-        assert_eq!(session_bytes(&was), [6, 0xac, 0x02, 0x01, 0x80, 0x01, 0x00]);
+        assert_eq!(session_bytes(&was), [8, 0xac, 0x02, 0x01, 0x80, 0x01, 0x00]);
         let vector = Vector { scale: 1.0, values: [-1, 2].into() };
         let with_vector = memory_and_vector_bytes(&a_memory(7, "one"), &vector);
-        assert_eq!(with_vector[..8], [7, 0, 0, 0x80, 0x3f, 2, 0xff, 2]);
+        assert_eq!(with_vector[..8], [8, 0, 0, 0x80, 0x3f, 2, 0xff, 2]);
         // Two words: "tea" twice in place 848, "boat" once in place 992.
         let words = [2, 2, 0x02, 0x35, 0x01, 0x3e];
         assert_eq!(
             gate_bytes(&a_gate(130, &[0.001], &["tea", "boat", "tea"])),
-            [&[6, 0x82, 0x01, 2, 1, 0, 3, 4][..], &words[2..], &[0]].concat()
+            [&[8, 0x82, 0x01, 2, 1, 0, 3, 4][..], &words[2..], &[0]].concat()
         );
         let expiry = ExpiryV5 { expires_at: Some(64) };
         assert_eq!(postcard::to_stdvec(&expiry).unwrap(), [1, 0x80, 0x01]);

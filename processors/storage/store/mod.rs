@@ -13,7 +13,7 @@ pub mod compare;
 mod digest;
 pub mod disk;
 mod encode;
-pub(crate) mod format;
+pub mod format;
 pub(crate) mod keys;
 mod live;
 mod memory_cache;
@@ -47,7 +47,7 @@ use records::Records;
 use scrub::Scrub;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use user_cache::UserCache;
 
 /// Limits of the caches of a store that ends with its process.
@@ -109,8 +109,6 @@ pub struct Store {
     live: LiveCounts,
     applied: AtomicI64,
     changelog: Mutex<Option<ChangelogPosition>>,
-    /// The newest format of a record, as the identity says. Never falls.
-    format: AtomicU8,
     /// Records may be ahead of the checkpoint, because a restore has not ended.
     is_ahead: AtomicBool,
     /// Milliseconds since 1970 of the first erasure since the last rewrite; [`NEVER`] if there is
@@ -201,11 +199,9 @@ impl Store {
         (user_cache, memory_cache): (UserCache, MemoryCache),
         identity: &Identity,
     ) -> std::result::Result<Store, NotOpened> {
-        let mut format = format::WRITTEN;
         match damaged_if_unreadable(records.get(&keys::identity()))? {
             Some(bytes) => {
                 check_identity(&damaged_if_unreadable(format::identity(&bytes))?, identity)?;
-                format = format::version_of(&bytes).unwrap_or(format);
             }
             None if existed => {
                 return Err(NotOpened::Damaged("has no record of the log it is made from".into()));
@@ -229,7 +225,7 @@ impl Store {
         let changelog_offset = changelog.map_or(-1, |place| place.offset);
         let kept = damaged_if_unreadable(records.get(&keys::digest()))?;
         let kept = kept.as_deref().and_then(KeptDigest::of);
-        // An older program changes records and leaves the digest unchanged; a restore that has not
+        // A digest of another checkpoint is not of these records; a restore that has not
         // ended has written records that the digest lacks.
         let kept_digest = kept.filter(|kept| {
             ahead.is_none() && kept.applied == applied && kept.changelog == changelog_offset
@@ -242,7 +238,6 @@ impl Store {
             live: LiveCounts::default(),
             applied: AtomicI64::new(applied),
             changelog: Mutex::new(changelog),
-            format: AtomicU8::new(format),
             is_ahead: AtomicBool::new(ahead.is_some()),
             erased_since,
             erased_again: AtomicBool::new(false),
@@ -259,14 +254,6 @@ impl Store {
         self.applied.load(Ordering::Acquire)
     }
 
-    /// The newest format of a record after these changes.
-    pub fn format_after(&self, changes: &Changes) -> u8 {
-        let of_users = changes.records.iter().filter(|(key, _)| key.first() != Some(&keys::SHARD));
-        let versions = of_users.filter_map(|(_, value)| format::version_of(value.as_deref()?));
-        let newest = versions.max().unwrap_or_default().max(format::WRITTEN);
-        newest.max(self.format.load(Ordering::Acquire))
-    }
-
     pub fn identity(&self) -> &Identity {
         &self.identity
     }
@@ -278,8 +265,7 @@ impl Store {
     }
 
     /// Applies a finished batch. Invariant: records and checkpoint are one batch, so that they
-    /// agree after any crash. The first batch in a newer format writes the identity anew, so that
-    /// an older program stops there.
+    /// agree after any crash.
     pub fn apply(&self, batch: EncodedBatch, mark: Checkpoint) -> Result<()> {
         let EncodedBatch { mut changes, windows, gates, live, digest } = batch;
         let Checkpoint { applied, changelog } = mark;
@@ -295,10 +281,6 @@ impl Store {
         if let Some(digest) = digest {
             changes.put(keys::digest(), self.digest_record(applied, digest));
         }
-        let format = self.format_after(&changes);
-        if format > self.format.load(Ordering::Acquire) {
-            changes.put(keys::identity(), format::identity_bytes(&self.identity, format));
-        }
         let is_erasing = holds_erasure(&changes);
         if is_erasing {
             self.note_erased()?;
@@ -311,7 +293,6 @@ impl Store {
         *self.kept_digest.lock() = digest;
         drop(scrub);
         self.erased_again.fetch_or(is_erasing, Ordering::AcqRel);
-        self.format.store(format, Ordering::Release);
         self.memory_cache.forget(changes.records.keys().map(Vec::as_slice));
         self.user_cache.applied(changes.records.keys().map(Vec::as_slice), windows, gates);
         self.live.applied(changes.records.keys().map(Vec::as_slice), live);
@@ -337,8 +318,8 @@ impl Store {
         KeptDigest { applied, changelog, epoch: self.epoch(), digest }.bytes()
     }
 
-    /// Returns the digest at the checkpoint. If the digest is not known, as in a store of an older
-    /// version, computes the digest by a scan; from then on each batch updates the digest.
+    /// Returns the digest at the checkpoint. If the digest is not known, computes the
+    /// digest by a scan; from then on each batch updates the digest.
     pub fn establish_digest(&self) -> Result<Digest> {
         if let Some(digest) = self.kept_digest() {
             return Ok(digest);
@@ -378,12 +359,6 @@ impl Store {
         if !self.is_ahead() {
             self.records.apply(&Changes::of(keys::ahead(), Some(Vec::new())))?;
             self.is_ahead.store(true, Ordering::Release);
-        }
-        let format = self.format_after(changes);
-        if format > self.format.load(Ordering::Acquire) {
-            let identity = format::identity_bytes(&self.identity, format);
-            self.records.apply(&Changes::of(keys::identity(), Some(identity)))?;
-            self.format.store(format, Ordering::Release);
         }
         if holds_erasure(changes) {
             self.note_erased()?;
@@ -537,7 +512,7 @@ fn holds_erasure(changes: &Changes) -> bool {
 /// identity count as damaged.
 fn write_identity(records: &dyn Records, identity: &Identity) -> Result<()> {
     let mut changes = Changes::default();
-    changes.put(keys::identity(), format::identity_bytes(identity, format::WRITTEN));
+    changes.put(keys::identity(), format::identity_bytes(identity));
     records.apply(&changes)?;
     records.flush()
 }
@@ -573,7 +548,7 @@ pub(crate) fn check_identity(theirs: &Identity, ours: &Identity) -> Result<()> {
     ))
 }
 
-/// While opening, unreadable bytes are damage to set aside; a newer format is not.
+/// While opening, unreadable bytes are damage to set aside; the format of another program is not.
 fn damaged_if_unreadable<T>(read: Result<T>) -> std::result::Result<T, NotOpened> {
     read.map_err(|fault| match fault {
         Fault::Stop(stop) if stop.name == StopName::StoreUnreadable => {

@@ -177,7 +177,7 @@ fn memories(reading: &dyn Reads, key: &UserKey) -> Vec<Memory> {
 
 fn seen_at(offset: i64) -> SeenBefore {
     let memory = a_memory(offset, "");
-    SeenBefore { source: memory.source, memories: vec![memory.id], tag: 0 }
+    SeenBefore { source: memory.source, memories: vec![memory.id], tag: 2 << 16 }
 }
 
 /// Writes one record of each sort for a user.
@@ -848,72 +848,30 @@ fn a_store_of_another_identity_stops_by_name_and_stays() {
 }
 
 #[test]
-fn a_newer_store_stops_by_name_and_stays_as_it_was() {
-    let dir = tempfile::tempdir().unwrap();
-    let shard = dir.path().join("shard");
-    let store = open(&shard).unwrap().store;
-    let mut changes = Changes::default();
-    changes.put(keys::identity(), vec![format::VERSION + 1, 42]);
-    store.apply(EncodedBatch { changes, ..EncodedBatch::default() }, mark(8)).unwrap();
-    drop(store);
-    assert_eq!(stop_of(open(&shard)).0, StopName::StoreNewer);
-    let disk = open_records(&shard);
-    assert_eq!(disk.get(&keys::identity()).unwrap(), Some(vec![format::VERSION + 1, 42]));
-    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
-}
-
-#[test]
-fn an_older_store_has_the_new_format_from_the_first_batch_on() {
-    let below = InMemory::default();
-    let mut older = Changes::default();
-    let mut bytes = format::identity_bytes(&identity(), format::WRITTEN);
-    bytes[0] = 1;
-    older.put(keys::identity(), bytes);
-    below.apply(&older).unwrap();
-    let store = Store::over(below, &identity()).unwrap();
-    assert_eq!(version_of(&store), 1, "opening and reading changes nothing");
-    write(&store, 0, |staged| write_all(staged, &key("zoe"), 0));
-    assert_eq!(version_of(&store), format::VERSION);
-    store.apply(EncodedBatch::default(), mark(9)).unwrap();
-    assert_eq!(version_of(&store), format::VERSION, "the format never falls");
-}
-
-/// A program of the last release can read every record that holds nothing newer.
-#[test]
-fn a_store_without_anything_new_keeps_the_format_of_the_last_release() {
-    let store = Store::over(InMemory::default(), &identity()).unwrap();
-    assert_eq!(version_of(&store), format::WRITTEN);
-    let plain = Memory {
-        compressed_by: None,
-        disabled: false,
-        stability: None,
-        sources: vec![],
-        ..a_memory(1, "I live in Porto")
-    };
-    write(&store, 0, |staged| staged.put_memory(plain.clone()));
-    assert_eq!(version_of(&store), format::WRITTEN);
-    let changed = Memory { disabled: true, ..plain };
-    write(&store, 1, |staged| staged.put_memory(changed.clone()));
-    assert_eq!(version_of(&store), format::VERSION);
-}
-
-fn version_of(store: &Store) -> u8 {
-    store.record(&keys::identity()).unwrap().unwrap()[0]
-}
-
-#[test]
-fn an_older_store_gets_the_new_format_before_the_first_record_applied_ahead() {
-    let below = InMemory::default();
-    let mut older = format::identity_bytes(&identity(), format::WRITTEN);
-    older[0] = 1;
-    below.apply(&Changes::of(keys::identity(), Some(older))).unwrap();
-    below.flush().unwrap();
-    let store = Store::over(below.clone(), &identity()).unwrap();
-    store.apply_restored(&Changes::of(b"a/b/g".to_vec(), Some(vec![format::VERSION]))).unwrap();
-    assert_eq!(store.applied(), -1, "records applied ahead do not move the checkpoint");
-    let without_its_last = below.found_after_crash(1);
-    assert_eq!(without_its_last.get(b"a/b/g").unwrap(), None);
-    assert_eq!(without_its_last.get(&keys::identity()).unwrap().unwrap()[0], format::VERSION);
+fn a_newer_or_older_store_stops_by_name_and_stays_as_it_was() {
+    for (version, name, cure) in [
+        (format::VERSION + 1, StopName::StoreNewer, "start the newer one again"),
+        (
+            format::VERSION - 1,
+            StopName::StoreOlder,
+            "`keepsake export --all --memories` with the program that wrote it",
+        ),
+        (1, StopName::StoreOlder, "`keepsake import` with this one"),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let shard = dir.path().join("shard");
+        let store = open(&shard).unwrap().store;
+        let mut changes = Changes::default();
+        changes.put(keys::identity(), vec![version, 42]);
+        store.apply(EncodedBatch { changes, ..EncodedBatch::default() }, mark(8)).unwrap();
+        drop(store);
+        let (stopped, what) = stop_of(open(&shard));
+        assert_eq!(stopped, name);
+        assert!(what.contains(cure), "{what}");
+        let disk = open_records(&shard);
+        assert_eq!(disk.get(&keys::identity()).unwrap(), Some(vec![version, 42]));
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
 }
 
 #[test]
@@ -937,7 +895,7 @@ fn a_damaged_store_is_set_aside_not_lost() {
         ("random bytes", |path| fs::write(path.join("db"), [0xa5; 5_000]).unwrap()),
         ("config", |path| fs::write(path.join("conf"), "segment_size: no\n0123").unwrap()),
         ("no identity", |path| put_identity(path, None)),
-        ("unreadable identity", |path| put_identity(path, Some(vec![1, 200, 200]))),
+        ("unreadable identity", |path| put_identity(path, Some(vec![format::VERSION, 200, 200]))),
         ("met by a read", |path| fs::write(path.join("damaged"), "page 7").unwrap()),
     ];
     for (name, damage) in damages {

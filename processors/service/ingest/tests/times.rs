@@ -11,7 +11,7 @@ fn at(mut event: Value, time: &str) -> Value {
     event
 }
 
-/// A bench whose memories have any time, as an older version made them, with one of 2090.
+/// A bench with a memory of 2090, as from a producer whose clock is wrong.
 fn poisoned(options: &[(&str, &str)]) -> Bench {
     let mut bench = Bench::of(options);
     let believed = bench.ingest.options.decode.at_ahead_ms_max;

@@ -3,7 +3,7 @@
 use super::*;
 use crate::changelog::{self, Destination, META};
 use crate::home::{Home, shard_dir};
-use crate::index::{self, Mark, VectorBlocks};
+use crate::index::{self, VectorBlocks};
 use crate::restore::{Options, Progress, restore};
 use crate::shard::{self, Restoring, Shard};
 use crate::store::tests::{a_memory, a_vector, identity, key, staged};
@@ -69,7 +69,6 @@ impl Topic {
             group: Some(self.group.clone()),
             epoch: Some(self.epoch),
             digest: self.writer.kept_digest(),
-            format: crate::store::format::WRITTEN,
             ..Meta::default()
         };
         let identity = identity();
@@ -99,8 +98,8 @@ impl Topic {
         self.records.remove(self.place_of(name));
     }
 
-    /// Removes fields from the last meta record, as an older version would have written the record.
-    fn age_last_meta(&mut self) {
+    /// Removes from the last meta record all that a writer may leave out.
+    fn strip_last_meta(&mut self) {
         let place = self.place_of(META);
         let value = self.records[place].value.as_ref().unwrap();
         let mut meta: serde_json::Value = serde_json::from_slice(value).unwrap();
@@ -288,24 +287,24 @@ fn what_was_accepted_is_the_new_beginning() {
 #[test]
 fn an_older_version_that_wrote_last_leaves_nothing_to_compare() {
     let mut topic = Topic::of_three_batches();
-    topic.age_last_meta();
+    topic.strip_last_meta();
     let records = InMemory::default();
     assert_eq!(topic.restore(&opened(&records), &options()).unwrap(), Proof::None);
     let again = opened(&records);
     assert_eq!((again.kept_digest(), again.epoch()), (Some(topic.digest()), 0));
 }
 
-/// An older version applies batches and does not know the digest.
+/// Something else changes the records and leaves the digest as it was.
 #[test]
-fn a_digest_of_before_a_downgrade_is_not_believed() {
+fn a_digest_that_is_not_of_the_checkpoint_is_not_believed() {
     let topic = Topic::of_three_batches();
     let records = InMemory::default();
     topic.restore(&opened(&records), &options()).unwrap();
     let before = opened(&records).everything().unwrap().records.len();
-    let mut by_older = Changes::default();
-    by_older.put(keys::gate(&key("zoe")), vec![4, 9]);
-    by_older.put(keys::applied(), crate::store::format::offset_bytes(77));
-    crate::store::records::Records::apply(&records, &by_older).unwrap();
+    let mut by_other = Changes::default();
+    by_other.put(keys::gate(&key("zoe")), vec![4, 9]);
+    by_other.put(keys::applied(), crate::store::format::offset_bytes(77));
+    crate::store::records::Records::apply(&records, &by_other).unwrap();
     let store = opened(&records);
     assert_eq!(store.kept_digest(), None);
     topic.restore(&store, &options()).unwrap();
@@ -424,7 +423,7 @@ fn only_the_digest_of_the_last_meta_record_counts() {
     }
     assert_eq!(proof(&[meta(1, 1), meta(1, 2)]), Proof::Equal);
     assert!(matches!(proof(&[meta(1, 2), meta(1, 1)]), Proof::Differs(_)));
-    // An older version has written in between: its changes are not in the digest before.
+    // What was written in between is not in the digest before.
     assert_eq!(proof(&[meta(1, 1), meta(None, None)]), Proof::None);
 }
 
@@ -466,7 +465,7 @@ fn a_meta_record_of_another_group_stops_unless_it_is_a_former_name() {
     }
     assert!(writers(&["ours"]).check(&meta(1, 1), 7).is_ok());
     assert!(Writers::default().check(&meta(1, 1), 7).is_ok());
-    assert!(writers(&[]).check(&Meta::default(), 7).is_ok(), "an older version wrote it");
+    assert!(writers(&[]).check(&Meta::default(), 7).is_ok(), "it names no group");
     let Err(Fault::Stop(stop)) = writers(&["other"]).check(&meta(1, 1), 7) else {
         panic!("another group wrote it")
     };
@@ -527,11 +526,4 @@ fn an_index_has_what_a_restore_wrote_while_no_event_was_applied() {
     topic.memories(&all[3..4], &all[1..2], 0);
     let (shard, found) = open(&topic);
     assert_eq!((indexed(&shard), found.caught_up), (expected(&[2, 3]), 2));
-    // An index of an older version has the event's offset, and lacks one that moved.
-    shard.index.text.remove(&all[2].key, all[2].id);
-    let older = Mark { applied: shard.applied(), changelog: None };
-    shard.index.text.settle(older).unwrap();
-    drop(shard);
-    let (shard, _) = open(&topic);
-    assert_eq!(indexed(&shard), expected(&[2, 3]));
 }
