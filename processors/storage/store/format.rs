@@ -73,14 +73,7 @@ fn body(bytes: &[u8]) -> Result<&[u8]> {
 pub fn check_version(version: u8) -> Result<()> {
     let (name, what) = match version {
         OLDEST..=VERSION => return Ok(()),
-        VERSION.. => {
-            let what = format!(
-                "was written in version {version} of the format by a newer keepsake, this one reads up \
-                 to {VERSION}; start the newer one again"
-            );
-            (StopName::StoreNewer, what)
-        }
-        _ => {
+        ..OLDEST => {
             let what = format!(
                 "was written in version {version} of the format, before the first release, and this \
                  keepsake reads from {OLDEST} on; run `keepsake export --all --memories` with the program \
@@ -88,6 +81,13 @@ pub fn check_version(version: u8) -> Result<()> {
                  empty store.dir"
             );
             (StopName::StoreOlder, what)
+        }
+        _ => {
+            let what = format!(
+                "was written in version {version} of the format by a newer keepsake, this one reads up \
+                 to {VERSION}; start the newer one again"
+            );
+            (StopName::StoreNewer, what)
         }
     };
     Err(Fault::stop(name, what))
