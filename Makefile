@@ -18,6 +18,15 @@ RUST_MIN := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 DENY_VERSION := 0.20.2
 DENY := $(or $(shell command -v cargo-deny),.keepsake/tools/bin/cargo-deny)
 
+# Scenarios that take minutes together: `make test-all` runs them. `make test` keeps one of every law, on both brokers.
+LONG := backup:: faults:: full_disk:: fuzz:: gateway::attacks gateway::explorer gateway::flood gateway::hidden \
+	gateway::hosted gateway::places generation:: handover:: old_events:: prometheus:: quality:: rights:: secrets:: \
+	security:: seeds:: sim::the_simulator_finds_planted_bugs subject:: tracing:: verify:: worst::
+
+# Scenarios that `make test` runs with a few kills and seeds, and `make test-all` with many.
+OFTEN := law_nothing_lost_under_kill_9 sim::the_laws_hold torture::
+MANY := KEEPSAKE_KILLS=20 KEEPSAKE_TORTURE_KILLS=20 KEEPSAKE_TORTURE_EMBEDDED=5 KEEPSAKE_SIM_SEEDS=2000
+
 # $(call step,heading,command); no comma inside the command, make would cut it there.
 define step
 @printf '\n── %s\n' '$(1)'; SECONDS=0; \
@@ -57,19 +66,22 @@ run: check-build build-for-run ## build Keepsake and show a scripted conversatio
 	fi; \
 	exec $(KEEPSAKE) demo $(DEMO)
 
-test: check-build check-kafka check-deny ## everything CI runs (KEEPSAKE_TEST_KAFKA=skip leaves out the tests that need Java)
+test: check-build check-kafka check-deny ## lints, unit tests, and scenarios of every law, also against a real Kafka (KEEPSAKE_TEST_KAFKA=skip leaves out the tests that need Java)
 	$(lints)
 	$(call step,model,deploy/model/setup.sh)
 ifneq ($(KEEPSAKE_TEST_KAFKA),skip)
 	$(call step,Apache Kafka,deploy/kafka/kafka.sh jars)
 endif
-	$(call step,unit and integration tests,KEEPSAKE_TEST_MODEL='$(MODEL)' cargo test --locked)
+	$(call step,unit tests,KEEPSAKE_TEST_MODEL='$(MODEL)' cargo test --locked --lib --bins --examples)
+	$(call step,integration tests,KEEPSAKE_TEST_MODEL='$(MODEL)' cargo test --locked --test integration -- $(LONG:%=--skip %))
 ifeq ($(KEEPSAKE_TEST_KAFKA),skip)
 	@$(skipped)
 endif
 
-test-all: check-build ## the multilingual encoder, after its set-up (91 MB more); the deployment; the book; the dashboards; the clients, those of mem0, and those of the embedded log; growing to 24 partitions; the explorer
+test-all: check-build check-kafka ## what `make test` leaves out: the scenarios that take minutes, more kills and seeds; the multilingual encoder, after its set-up (91 MB more); the deployment; the book; the dashboards; the clients, those of mem0, and those of the embedded log; growing to 24 partitions; the explorer
 	$(call step,model,deploy/model/setup.sh)
+	$(call step,Apache Kafka,deploy/kafka/kafka.sh jars)
+	$(call step,long scenarios,KEEPSAKE_TEST_MODEL='$(MODEL)' $(MANY) cargo test --locked --test integration -- $(LONG) $(OFTEN))
 	$(call step,multilingual model,deploy/model/setup.sh --multilingual)
 	$(call step,multilingual tests,KEEPSAKE_TEST_MODEL='$(MODEL)' KEEPSAKE_TEST_MULTILINGUAL='$(MODEL)-multilingual' cargo test --locked multilingual -- --nocapture)
 	$(call step,build,cargo test --locked --test integration --no-run)

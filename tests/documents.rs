@@ -293,6 +293,31 @@ fn every_law_test_named_exists() {
     assert!(named >= 10, "the map names a test for each of its ten laws, not {named}");
 }
 
+/// `make test` leaves out what takes long, but no law.
+#[test]
+fn make_test_has_a_scenario_of_every_law() {
+    let makefile = read("Makefile").replace("\\\n", " ");
+    let long = makefile.lines().find_map(|line| line.strip_prefix("LONG := "));
+    let long: Vec<&str> =
+        long.expect("the Makefile says what takes long").split_whitespace().collect();
+    let program = std::env::current_exe().expect("the path of this program");
+    let listed = Command::new(program).arg("--list").output().expect("the list of its tests");
+    let listed = String::from_utf8(listed.stdout).expect("names in UTF-8");
+    for part in &long {
+        assert!(listed.contains(part), "no test is left out by `{part}`");
+    }
+    let kept = |line: &&str| !long.iter().any(|part| line.contains(part));
+    let kept: Vec<&str> = listed.lines().filter(kept).collect();
+    let row = regex(r"(?m)^\| ([a-z-]+) \| [A-Z].*`law_");
+    let map = read("processors/README.md");
+    let laws: Vec<String> =
+        row.captures_iter(&map).map(|row| format!("law_{}", row[1].replace('-', "_"))).collect();
+    assert!(laws.len() >= 10, "the map lists ten laws, not {laws:?}");
+    for law in laws {
+        assert!(kept.iter().any(|test| test.contains(&law)), "`make test` has no test of {law}");
+    }
+}
+
 /// The anchor of a heading, as GitHub and mdBook make it.
 fn anchor(heading: &str) -> String {
     let text = heading.trim_start_matches('#').trim().to_lowercase().replace(' ', "-");

@@ -7,8 +7,8 @@ use crate::support::workload::{
     Dice, comparable, differences, memories_by_user, record, stream, users, wait_until_applied,
 };
 use crate::support::{
-    Broker, Child, Client, Message, PATIENCE, Running, User, entries, eventually, on_both_brokers,
-    root,
+    Broker, Child, Client, Message, PATIENCE, Running, User, entries, eventually, number_from_env,
+    on_both_brokers, root,
 };
 use crate::worst::{LONG, TEXTS};
 use serde_json::{Value, json};
@@ -16,7 +16,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use storage::changelog::STATE_HEADER;
 
-const KILLS: usize = 20;
+/// Kills without `KEEPSAKE_KILLS`.
+const KILLS: u64 = 4;
 
 on_both_brokers! {
     law_bounded
@@ -35,13 +36,14 @@ fn law_nothing_lost_under_kill_9(broker: Broker) {
     let events = stream(&users, 900);
     let mut dice = Dice(std::process::id().into());
     let seed = dice.0;
+    let kills = number_from_env("KEEPSAKE_KILLS").unwrap_or(KILLS) as usize;
 
     let place = Place::lasting(broker, &[]);
     let mut child = Child::start(&place);
     child.wait_until_ready();
     let client = place.client();
     let mut ends = BTreeMap::new();
-    let share = events.len() / (KILLS + 1);
+    let share = events.len() / (kills + 1);
     for (n, part) in events.chunks(share.max(1)).enumerate() {
         // Every other kill meets a service at work; the others meet one that starts, joins its
         // group or catches up.
@@ -54,14 +56,14 @@ fn law_nothing_lost_under_kill_9(broker: Broker) {
         let mut sent = Vec::new();
         for (m, event) in part.iter().enumerate() {
             sent.push((event, client.post(&record(&client, event))));
-            if m == fatal && n < KILLS {
+            if m == fatal && n < kills {
                 client.flush();
                 std::thread::sleep(Duration::from_micros(dice.below(20_000)));
                 child.kill();
             }
         }
         client.flush();
-        if n < KILLS {
+        if n < kills {
             child = Child::start(&place);
         }
         for (event, delivery) in sent {

@@ -33,7 +33,8 @@ use storage::home::MemoryHome;
 use threads::UNTIL_IT_WAITS;
 use world::{Counts, Run, simulate};
 
-const SEEDS: u64 = 2000;
+/// Seeds without `KEEPSAKE_SIM_SEEDS`.
+const SEEDS: u64 = 200;
 const SEEDS_FOR_A_BUG: u64 = 400;
 /// In so many seeds each of [`HAPPENS`] occurs.
 const SEEDS_FOR_EVERYTHING: u64 = 500;

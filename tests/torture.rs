@@ -31,7 +31,7 @@ mod three_brokers;
 mod versions;
 
 /// Interruptions, each of which one is enough to lose an event or to apply it twice.
-const BLOWS: usize = 20;
+const BLOWS: usize = 4;
 /// Sleeps of a process, in ms. The session ends after 1.5 s, a transaction after 3 s: a process that
 /// sleeps 2 s is out of its group while its transaction lives; one that sleeps 4.5 s has lost both.
 const SLEEPS: [u64; 3] = [1000, 2000, 4500];

@@ -28,7 +28,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Kills without `KEEPSAKE_TORTURE_EMBEDDED`.
-const BLOWS: u64 = 5;
+const BLOWS: u64 = 2;
 
 #[test]
 fn law_nothing_twice_when_the_embedded_log_is_killed() {

@@ -135,10 +135,12 @@ impl CutOver<'_> {
             differing = Some(same);
             std::thread::sleep(COMPARED_EVERY);
         }
+        // Without those that still follow the last events.
+        let differing: Vec<i32> = differing.into_iter().flatten().map(|(at, _)| at).collect();
         let number = self.generations.number();
         let why = format!(
             "{}: begin the build again after `keepsake generation drop --to {number}`",
-            described(comparison)
+            described(comparison, &differing)
         );
         Err(self.generations.refused(why))
     }
@@ -146,7 +148,8 @@ impl CutOver<'_> {
     /// Compares all shards when nothing is on its way any more.
     fn compare_closed(&self, comparison: &mut Comparison<'_>) -> Result<()> {
         comparison.read_on()?;
-        if differences(comparison).is_empty() {
+        let differing: Vec<i32> = differences(comparison).into_keys().collect();
+        if differing.is_empty() {
             return Ok(());
         }
         let number = self.generations.number();
@@ -154,7 +157,7 @@ impl CutOver<'_> {
             "{}, and events wait because the old shards are closed: stop the processes of generation \
              {number}, remove their store.dir, and build it again with the same number of partitions \
              after `keepsake generation drop --to {number}`",
-            described(comparison)
+            described(comparison, &differing)
         );
         Err(self.generations.refused(why))
     }
@@ -323,10 +326,9 @@ fn differences(comparison: &Comparison<'_>) -> BTreeMap<i32, (u64, u128, u64)> {
 }
 
 /// The first shard that differs, and how many others do.
-fn described(comparison: &Comparison<'_>) -> String {
+fn described(comparison: &Comparison<'_>, differing: &[i32]) -> String {
     let rows: Vec<Compared> = comparison.rows();
-    let differing: Vec<&Compared> = rows.iter().filter(|row| !row.is_equal()).collect();
-    match differing.first() {
+    match differing.first().and_then(|at| rows.get(*at as usize)) {
         Some(row) => format!(
             "{} of {} shards differ from the old ones; shard {} has {}, {} vectors of other dimensions, \
              and should have {}",
