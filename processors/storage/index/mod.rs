@@ -6,12 +6,12 @@
 //!
 //! [tantivy](https://docs.rs/tantivy) writes terms, postings and columns to disk, merges segments
 //! and commits atomically. Nothing else of tantivy is used: no stored fields, no field norms, no
-//! tantivy query and no tantivy score. The reason is the law `isolated` (`processors/README.md`):
-//! no memory of another user may move a score. A tantivy score depends on the document frequencies
-//! and the mean length of a whole segment, thus on the neighbours. Therefore every term begins with
-//! the `tenant/user` key, and [`bm25`] scores the user's own documents with frequencies and lengths
-//! counted over exactly those documents. The price: every search reads the document list of the
-//! user, which `doc_id_cache` keeps for recent users, and cannot stop early.
+//! tantivy query and no tantivy score. The law `isolated` (`processors/README.md`) wants that no
+//! memory of another user moves a score. Therefore every term begins with the `tenant/user` key, and
+//! [`bm25`] scores the user's own documents with frequencies and lengths counted over exactly those
+//! documents, alike in memory and on disk. Why not tantivy's score with statistics of ours:
+//! `processors/decisions/tantivy.md`. The price: every search reads the document list of the user,
+//! which `doc_id_cache` keeps for recent users, and cannot stop early.
 
 mod block;
 mod bm25;
