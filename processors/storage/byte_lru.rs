@@ -44,6 +44,11 @@ impl<K: Hash + Eq, V> ByteLru<K, V> {
         }
     }
 
+    /// Returns an entry, which does not count as a use.
+    pub fn peek(&self, key: &K) -> Option<&Arc<V>> {
+        self.entries.peek(key)
+    }
+
     /// Keeps an entry, and evicts one entry at a time until the limit holds. Does not keep an entry
     /// that exceeds the limit alone: that entry would push out all others and then itself.
     pub fn put(&mut self, key: K, value: Arc<V>) {

@@ -255,8 +255,8 @@ fn keep_first_different(ranked: &mut Vec<Ranked>, limit: usize) {
     let mut seen: HashSet<(bool, Role, Option<&str>, &str), RandomState> = HashSet::default();
     let mut is_taken = Vec::with_capacity(ranked.len());
     for Ranked { memory, superseded, .. } in ranked.iter() {
-        let says = (*superseded, memory.role, memory.speaker.as_deref(), memory.content.trim());
-        is_taken.push(seen.len() < limit && seen.insert(says));
+        let says = || (*superseded, memory.role, memory.speaker.as_deref(), memory.content.trim());
+        is_taken.push(seen.len() < limit && seen.insert(says()));
     }
     let mut is_taken = is_taken.into_iter();
     ranked.retain(|_| is_taken.next() == Some(true));

@@ -202,9 +202,11 @@ impl<'w> Scale<'w> {
         question: &Question,
         weights: &'w RankOptions,
     ) -> Scale<'w> {
-        let (valid, old): (Vec<&Hit>, Vec<&Hit>) =
-            hits.partition(|hit| !is_superseded(&hit.memory, question));
-        let counted = if valid.is_empty() { old } else { valid };
+        let mut counted: Vec<&Hit> = hits.collect();
+        let is_valid = |hit: &&Hit| !is_superseded(&hit.memory, question);
+        if counted.iter().any(is_valid) {
+            counted.retain(is_valid);
+        }
         let words_max = counted.iter().map(|hit| finite(hit.own.words)).fold(0.0, f32::max);
         let mix = if speak_several(&counted) { &weights.several } else { &weights.single };
         let is_mixed = counted.iter().any(|hit| is_answer(&hit.memory))

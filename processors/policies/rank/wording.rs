@@ -23,8 +23,6 @@ static ASKS_ABOUT_ASSISTANT: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 
-static WHEN: LazyLock<Regex> = LazyLock::new(|| compiled(r"(?i)\bwhen\b"));
-
 static YEAR: LazyLock<Regex> = LazyLock::new(|| compiled(r"\b(?:19|20)\d\d\b"));
 
 static TIME_WORD: LazyLock<Regex> = LazyLock::new(|| {
@@ -72,7 +70,8 @@ impl QuestionWording {
             let found = YEAR.find_iter(question);
             years.extend(found.filter_map(|year| year.as_str().parse::<i16>().ok()));
         }
-        QuestionWording { when: WHEN.is_match(question), months, years }
+        let when = text::words(question).any(|word| word.eq_ignore_ascii_case("when"));
+        QuestionWording { when, months, years }
     }
 
     /// True if the time lies in a month that the question names, and in one of the years if the
@@ -185,7 +184,7 @@ fn may_be_name(word: &str, place: usize) -> bool {
 
 /// Returns the byte ranges of the first words.
 fn places_of_words(question: &str) -> Vec<(usize, usize)> {
-    let mut places = Vec::new();
+    let mut places = Vec::with_capacity(NAMED_WITHIN_WORDS);
     let mut begun = None;
     for (at, c) in question.char_indices().chain([(question.len(), ' ')]) {
         match begun {

@@ -8,8 +8,11 @@
 use super::keys;
 use crate::byte_lru::ByteLru;
 use domain::fault::Result;
-use domain::{Memory, MemoryId, NeighbourTurn, UserKey};
+use domain::{Kind, Memory, MemoryId, NeighbourTurn, UserKey};
+use foldhash::fast::RandomState;
 use parking_lot::Mutex;
+use std::collections::HashSet;
+use std::hint::black_box;
 use std::sync::Arc;
 
 /// Reads a memory from the store. Called with no lock held.
@@ -21,13 +24,19 @@ pub struct MemoryCache {
 
 struct CachedMemories {
     by_id: ByteLru<MemoryId, Memory>,
+    /// Words that many memories share: kinds and topics.
+    words: HashSet<Arc<str>, RandomState>,
     changes: u64,
 }
+
+/// Shared words, at most. Kinds are open words; beyond this many, sharing starts again.
+const WORDS_MAX: usize = 1024;
 
 impl MemoryCache {
     pub fn new(bytes_max: usize) -> MemoryCache {
         let by_id = ByteLru::new(bytes_max, bytes_of);
-        MemoryCache { entries: Mutex::new(CachedMemories { by_id, changes: 0 }) }
+        let words = HashSet::default();
+        MemoryCache { entries: Mutex::new(CachedMemories { by_id, words, changes: 0 }) }
     }
 
     /// Returns each memory, in the order of `ids`; `None` for an id that is not the user's.
@@ -39,12 +48,13 @@ impl MemoryCache {
     ) -> Result<Vec<Option<Arc<Memory>>>> {
         let mut entries = self.entries.lock();
         let changes_before = entries.changes;
+        ids.iter().filter_map(|id| entries.by_id.peek(id)).for_each(|memory| load(memory));
         let mut found: Vec<Option<Arc<Memory>>> =
             ids.iter().map(|id| entries.of_user(key, id)).collect();
         drop(entries);
         let mut fresh = Vec::new();
         for (place, id) in found.iter_mut().zip(ids).filter(|(place, _)| place.is_none()) {
-            *place = read(*id)?.map(Arc::new);
+            *place = read(*id)?.map(|memory| Arc::new(self.entries.lock().shared(key, memory)));
             fresh.extend(place.clone());
         }
         if !fresh.is_empty() {
@@ -71,6 +81,43 @@ impl CachedMemories {
     fn of_user(&mut self, key: &UserKey, id: &MemoryId) -> Option<Arc<Memory>> {
         self.by_id.get(id).filter(|memory| memory.key == *key).cloned()
     }
+
+    /// Makes the memory share its key, kind and topic with others: a recall compares these of two
+    /// hundred memories, and would wait for the main memory at each.
+    fn shared(&mut self, key: &UserKey, mut memory: Memory) -> Memory {
+        if memory.key == *key {
+            memory.key = key.clone();
+        }
+        memory.kind = Kind(self.word(memory.kind.0));
+        memory.source.topic = self.word(memory.source.topic);
+        memory
+    }
+
+    fn word(&mut self, word: Arc<str>) -> Arc<str> {
+        if let Some(known) = self.words.get(&word) {
+            return known.clone();
+        }
+        if self.words.len() >= WORDS_MAX {
+            self.words.clear();
+        }
+        self.words.insert(word.clone());
+        word
+    }
+}
+
+/// Loads into the processor's cache what a recall reads of a memory; the encoder has just pushed
+/// that out. In a loop of nothing else, the processor waits for several memories at once. The
+/// ranking would wait for each alone, and so would the count of an [`Arc`].
+fn load(memory: &Memory) {
+    black_box((
+        memory.content.as_bytes().last().copied(),
+        (memory.kind.0.len(), memory.source.offset, memory.revises.len()),
+        (memory.speaker.is_some(), memory.session.is_some(), memory.surprise.is_some()),
+        (memory.around.before.is_some(), memory.around.after.is_some()),
+        (memory.superseded_by, memory.revised_by, memory.compressed_by),
+        (memory.valid_to, memory.expires_at, memory.fresh_at),
+        (memory.importance, memory.archived),
+    ));
 }
 
 /// Overhead of the allocator for one allocation.
@@ -184,6 +231,23 @@ mod tests {
                 .unwrap();
         }
         assert_eq!(*reads.borrow(), [0, 1, 2, 1]);
+    }
+
+    #[test]
+    fn memories_share_their_kind_and_topic_and_the_shared_words_are_bounded() {
+        let cache = MemoryCache::new(1_000_000);
+        let of_kind = |n: usize, kind: String| {
+            let memory = Memory { kind: Kind::new(&kind), ..memory_of(0, n, 0) };
+            let found = cache.of(&memory_of(0, 0, 0).key, &[id(n)], &|_| Ok(Some(memory.clone())));
+            found.unwrap()[0].clone().expect("it is read")
+        };
+        let [one, other] = [1, 2].map(|n| of_kind(n, "fact".into()));
+        assert!(Arc::ptr_eq(&one.kind.0, &other.kind.0), "kind");
+        assert!(Arc::ptr_eq(&one.source.topic, &other.source.topic), "topic");
+        for n in 3..3 + WORDS_MAX {
+            of_kind(n, format!("kind {n}"));
+            assert!(cache.entries.lock().words.len() <= WORDS_MAX);
+        }
     }
 
     #[test]
