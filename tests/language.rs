@@ -5,7 +5,7 @@ use crate::support::language_server::{LanguageServer, Shape as ServerShape, Step
 use crate::support::program::{self, bare_command};
 use crate::support::scratch;
 use models::language::{
-    ChatModel, Cost, Key, LanguageModel, Options, Prompt, Refusal, Reply, Scripted, Shape,
+    ChatModel, Cost, LanguageModel, Options, Prompt, Refusal, Reply, Scripted, Shape,
 };
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -232,7 +232,7 @@ fn a_server_that_knows_fewer_options_is_asked_in_its_dialect() {
 
 #[test]
 fn a_request_holds_the_schema_the_guard_and_the_quoted_data() {
-    let key = Some(Key::of("sk-canary").expect("a key"));
+    let key = Some(domain::BearerKey::of("sk-canary").expect("a key"));
     let with_key = |url: &str| Options { key: key.clone(), ..options(url) };
     let (reply, server) = of_steps(with_key, vec![says(RIGHT)]);
     assert_eq!(reply.cost, Cost { requests: 1, tokens_in: 11, tokens_out: 7 });

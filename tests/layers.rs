@@ -26,6 +26,12 @@ const LIBRARIES: [(&str, &[&str]); 9] = [
 const PURE: [&str; 4] =
     ["keepsake-domain", "keepsake-text", "keepsake-memory", "keepsake-policies"];
 
+/// Crates that know the service by its topics only: nothing that stores, indexes or encodes may be
+/// anywhere in their trees.
+const CLIENTS: [&str; 3] = ["keepsake-settings", "keepsake-client", "keepsake-gateway"];
+const OF_THE_SERVICE: [&str; 6] =
+    ["sled", "tantivy", "ort", "keepsake-storage", "keepsake-models", "keepsake-service"];
+
 /// A rule about all files whose path begins with one of `of` and with none of `but`: they must not
 /// contain any path of `never`.
 struct Wall {
@@ -343,6 +349,18 @@ fn what_decides_is_built_without_brokers_stores_models_and_runtimes() {
         }
     }
     assert!(packages.tree("keepsake-storage").contains("sled"), "a tree has what is deep in it");
+}
+
+#[test]
+fn clients_are_built_without_stores_indexes_and_models() {
+    let packages = Packages::read();
+    for name in CLIENTS {
+        let tree = packages.tree(name);
+        assert!(tree.contains("keepsake-kafka"), "the tree of {name} was read: {tree:?}");
+        for library in OF_THE_SERVICE {
+            assert!(!tree.contains(library), "{name} is built from {library}");
+        }
+    }
 }
 
 #[test]

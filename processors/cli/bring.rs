@@ -2,8 +2,8 @@
 //! that ends some minutes after its last client (`mcp.idle_ms`).
 
 use domain::fault::{Fault, Result};
-use service::config::Config;
 use service::run::presence::{self, Description};
+use settings::Config;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::process::CommandExt;

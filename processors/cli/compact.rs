@@ -6,7 +6,7 @@ use client::Client;
 use client::show::Output;
 use domain::fault::Result;
 use serde_json::json;
-use service::config::Config;
+use settings::Config;
 use std::process::ExitCode;
 
 #[derive(Args)]

@@ -5,8 +5,8 @@ use clap::Subcommand;
 use client::show::{self, Output};
 use domain::fault::Result;
 use serde_json::{Value, json};
-use service::config::{Layers, is_secret};
 use service::profile::Profiles;
+use settings::{Layers, is_secret};
 use std::process::ExitCode;
 
 #[derive(Subcommand)]

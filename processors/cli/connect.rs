@@ -11,7 +11,7 @@ use domain::fault::{Fault, Result, StopName};
 use edit::Entry;
 use programs::Program;
 use serde_json::json;
-use service::config::is_secret;
+use settings::is_secret;
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

@@ -12,7 +12,7 @@ use domain::fault::Result;
 use jiff::Timestamp;
 use reasons::Reasons;
 use serde_json::Value;
-use service::config::Config;
+use settings::Config;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 

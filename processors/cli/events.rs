@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use log::wire::Moment;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
-use service::config::Config;
+use settings::Config;
 use spans::Context;
 use std::io::Read;
 use std::process::ExitCode;

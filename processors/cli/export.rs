@@ -15,7 +15,7 @@ use kafka::Connection;
 use log::broker::Record;
 use log::decode::VIA;
 use serde_json::{Value, json};
-use service::config::Config;
+use settings::Config;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;

@@ -14,7 +14,7 @@ use client::show::{self, Output};
 use domain::UserKey;
 use domain::fault::{Fault, Result, StopName};
 use serde_json::Value;
-use service::config::Config;
+use settings::Config;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};

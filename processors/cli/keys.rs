@@ -5,7 +5,7 @@ use clap::Subcommand;
 use client::show::{self, Output};
 use domain::fault::{Fault, Result, StopName};
 use serde_json::json;
-use service::config::Config;
+use settings::Config;
 use std::path::PathBuf;
 use std::process::ExitCode;
 

@@ -9,7 +9,7 @@ use client::traced;
 use domain::fault::{Fault, Result, StopName};
 use serde::Serialize;
 use serde_json::{Value, json};
-use service::config::Config;
+use settings::Config;
 use std::process::ExitCode;
 
 #[derive(Args, Serialize)]

@@ -3,8 +3,8 @@
 use super::gateway::{self, Beside};
 use clap::Args;
 use domain::fault::{Fault, Result, StopName};
-use service::config::Config;
 use service::run::{Service, Shared, TemporaryData, presence};
+use settings::Config;
 use std::fs::File;
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener};

@@ -11,7 +11,7 @@ use domain::fault::{Fault, Result};
 use domain::{Outcome, UserKey};
 use log::broker::{Polled, Record, Start};
 use serde_json::Value;
-use service::config::Config;
+use settings::Config;
 use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;

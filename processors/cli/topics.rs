@@ -7,11 +7,11 @@ use clap::Subcommand;
 use client::show::{self, Output};
 use domain::fault::Result;
 use serde_json::json;
-use service::config::Config;
 use service::run;
 use service::run::topic_settings::{
     Difference, Finding, Verdict, differences, findings, first_stop,
 };
+use settings::Config;
 use std::process::ExitCode;
 use std::time::Duration;
 

@@ -6,8 +6,8 @@ use clap::{Args, Subcommand};
 use client::show::Output;
 use domain::fault::{Fault, Result, StopName};
 use serde_json::json;
-use service::config::Config;
 use service::run::presence;
+use settings::Config;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
@@ -231,7 +231,7 @@ fn status(manager: Manager, config: &Config, output: Output) -> Result<ExitCode>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use service::config::Layers;
+    use settings::Layers;
 
     #[test]
     fn words_with_signs_of_the_format_are_one_argument() {

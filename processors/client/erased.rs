@@ -16,7 +16,7 @@ use kafka::Connection;
 use log::broker::Record;
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use service::config::Config;
+use settings::Config;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use text::redact::{self, Rule};
 use uuid::Uuid;

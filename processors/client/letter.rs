@@ -8,7 +8,7 @@ use domain::{MARK, REDRIVEN, SignedParts, TENANT_SIGNATURE, TenantKeys};
 use log::broker::{Headers, OutgoingRecord, Record, header};
 use log::reply::TRUNCATED;
 use serde_json::{Value, json};
-use service::config::Config;
+use settings::Config;
 use std::borrow::Cow;
 use text::shortened;
 

@@ -17,8 +17,7 @@ use kafka::Connection;
 use log::broker::{Consumer, Headers, OutgoingRecord, Polled, Producer, Start, header};
 use log::clock::{Clock, SystemClock};
 use serde_json::Value;
-use service::config::Config;
-use service::run;
+use settings::Config;
 use spans::{Context, TRACEPARENT};
 use std::collections::BTreeMap;
 use std::mem::ManuallyDrop;
@@ -270,7 +269,7 @@ impl Client {
 /// directory.
 pub fn connection(config: &Config) -> Result<Connection> {
     if config.kafka.is_embedded() {
-        return run::connection(config);
+        return settings::data_dir::connection(config);
     }
     let servers = config.kafka.bootstrap_servers.clone();
     Ok(Connection { servers, options: config.kafka.client_options() })

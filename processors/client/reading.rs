@@ -3,7 +3,7 @@
 use domain::fault::{Fault, Result, StopName};
 use kafka::Connection;
 use log::broker::{Polled, Record, Start};
-use service::config::Config;
+use settings::Config;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 

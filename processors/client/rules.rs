@@ -6,8 +6,7 @@ use domain::fault::Reject;
 use log::broker::{OutgoingRecord, Record};
 use log::clock::{Clock, SystemClock};
 use log::decode;
-use service::config::Config;
-use service::run::options;
+use settings::Config;
 
 #[derive(Clone, Debug)]
 pub struct Rules {
@@ -17,7 +16,7 @@ pub struct Rules {
 
 impl Rules {
     pub fn of(config: &Config) -> Rules {
-        Rules { events: config.topics.events(), decode: options::decode(config) }
+        Rules { events: config.topics.events(), decode: config.decoding() }
     }
 
     /// Returns why the service would refuse a signed record of the events or of the recalls topic.

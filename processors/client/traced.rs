@@ -3,8 +3,7 @@
 
 use crate::{Client, ClientReply};
 use domain::fault::Result;
-use service::config::Config;
-use service::run::options;
+use settings::Config;
 use spans::{Context, Exporter, Kind, Trace, Tracer};
 use std::time::Instant;
 
@@ -45,7 +44,7 @@ pub fn exchange(
 /// Returns the context that the message carries, and the recording if the exchange is traced. An
 /// exchange that is not traced says so, and then nor does the service trace it.
 fn begin(config: &Config, caller: Option<Context>) -> Result<(Option<Context>, Option<Recording>)> {
-    let Some(options) = options::spans(config)? else { return Ok((caller, None)) };
+    let Some(options) = config.tracing.exporter()? else { return Ok((caller, None)) };
     let (tracer, exporter) = spans::start(options);
     let Some(trace) = tracer.begin() else { return Ok((caller, None)) };
     let trace = caller.map_or(trace, |caller| trace.continued(caller));

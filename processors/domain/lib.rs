@@ -5,6 +5,7 @@
 //! is in `log/wire.rs`, the store's bytes are in `storage/store/format.rs`. The two pure algorithms
 //! that all sides must compute alike are here too: the partitioner and the quantisation of vectors.
 
+mod bearer_key;
 mod cosine_scale;
 mod decision;
 mod erasure;
@@ -23,6 +24,7 @@ mod time;
 mod vector;
 mod word_counts;
 
+pub use bearer_key::BearerKey;
 pub use cosine_scale::CosineScale;
 pub use decision::{Decision, Outcome, Surprise};
 pub use erasure::{ErasedText, Erasure, Salt, Target};

@@ -27,7 +27,7 @@ use clap::Subcommand;
 use client::show::Output;
 use domain::fault::{Fault, Result, StopName};
 use report::{BenchReport, progress};
-use service::config::Config;
+use settings::Config;
 use std::process::ExitCode;
 
 const RECALL_EXAMPLES: &str = "\

@@ -18,7 +18,7 @@ use client::show::Output;
 use domain::fault::Result;
 use play::Play;
 use screen::Screen;
-use service::config::Config;
+use settings::Config;
 use stage::Stage;
 use std::io::IsTerminal;
 use std::net::SocketAddr;

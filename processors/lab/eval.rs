@@ -24,7 +24,7 @@ use client::show::Output;
 use domain::fault::Result;
 use harness::Kit;
 use report::EvalReport;
-use service::config::Config;
+use settings::Config;
 use std::path::PathBuf;
 use std::process::ExitCode;
 

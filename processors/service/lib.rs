@@ -5,14 +5,12 @@ pub mod compact;
 pub mod ingest;
 pub mod language;
 pub mod recall;
-pub mod retain;
 
 // The shards of this process, and the threads around them.
 pub mod ownership;
 pub mod run;
 
-// Settings and measurements.
-pub mod config;
+// Measurements and rights.
 pub mod metrics;
 pub mod profile;
 pub mod quota;

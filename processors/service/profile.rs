@@ -5,7 +5,6 @@ mod file;
 pub mod options;
 mod written;
 
-use crate::config::Config;
 use domain::UserKey;
 use domain::fault::{Fault, Result, StopName};
 use file::{load, load_with};
@@ -13,6 +12,7 @@ use memory::Rules;
 use options::ShownOption;
 use policies::rank;
 use serde::Deserialize;
+use settings::Config;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use storage::index;
@@ -300,7 +300,7 @@ fn shadow(config: &Config, tenants: &BTreeMap<String, String>) -> Result<Option<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Layers;
+    use settings::Layers;
 
     #[test]
     fn every_built_in_profile_is_valid() {

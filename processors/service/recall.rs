@@ -29,13 +29,12 @@ pub mod word_vectors;
 use crate::metrics::{Metrics, Recalled};
 use crate::ownership::Shards;
 use crate::profile::Profiles;
-use crate::quota::{self, Rate};
+use crate::quota::Rate;
 use domain::fault::{Reject, RejectCode};
 use domain::panics::{Panic, caught};
 use domain::{
     CosineScale, ForwardReason, Match, Now, Purpose, ReplyTo, Request, RequestKind, Time,
 };
-pub use duplicates::NEIGHBOURS as DUPLICATE_NEIGHBOURS;
 use fair::FairQueue;
 use log::broker::{OutgoingRecord, Record};
 use log::clock::{Clock, SystemClock};
@@ -75,7 +74,7 @@ pub struct Options {
     pub ready_max: usize,
     pub ready_bytes_max: usize,
     /// Requests of a tenant in a second.
-    pub rate: quota::Limits,
+    pub rate: settings::quota::Limits,
     pub silence_ms: i64,
     pub returned: returned::Options,
     pub word_vectors: word_vectors::Options,

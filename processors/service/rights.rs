@@ -8,9 +8,9 @@
 //! IdempotentWrite by Write on any topic since Kafka 2.8
 //! ([KIP-679](https://cwiki.apache.org/confluence/display/KAFKA/KIP-679%3A+Producer+will+enable+the+strongest+delivery+guarantee+by+default)).
 
-use crate::config::Config;
 use crate::run::growth::{builder_id, waiting_group};
 use serde::Serialize;
+use settings::Config;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, strum::Display)]
 #[serde(rename_all = "lowercase")]
@@ -260,7 +260,7 @@ fn settings(config: &Config) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Layers;
+    use settings::Layers;
 
     fn of(options: &[(&str, &str)]) -> Vec<Right> {
         let mut layers = Layers::defaults();

@@ -49,7 +49,7 @@ pub(crate) mod topics;
 
 pub use assemble::pool_size;
 pub use brokers::Brokers;
-pub use data::{TemporaryData, connection, log_dir};
+pub use data::{TemporaryData, log_dir};
 pub use dir::lock_dir;
 pub use marks::of_service as service_marks;
 pub use private::{keep_as_configured, keep_private};

@@ -9,9 +9,9 @@ use log::broker::{
 };
 use log::clock::Clock;
 use parking_lot::Mutex;
-use service::config::Config;
 use service::ownership::Deployment;
 use service::run::options;
+use settings::Config;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;

@@ -13,9 +13,9 @@ use log::broker::{Broker, Headers, OutgoingRecord, RebalanceListener, Record, he
 use log::clock::ManualClock;
 use memory::Reads;
 use serde_json::Value;
-use service::config::Topics;
 use service::ownership::{Changelog, Shards};
 use service::run::options;
+use settings::Topics;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use storage::changelog::{META, STATE_HEADER, named};

@@ -12,7 +12,7 @@ use kafka::Connection;
 use log::broker::{Broker, Producer, Record};
 use log::clock::{Clock, SystemClock};
 use serde_json::json;
-use service::config::Config;
+use settings::Config;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::Duration;

@@ -27,7 +27,7 @@ use log::broker::Broker;
 use log::clock::{Clock, SystemClock};
 use log::reply;
 use serde_json::json;
-use service::config::Config;
+use settings::Config;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 

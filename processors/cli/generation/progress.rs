@@ -3,8 +3,8 @@
 use domain::fault::{Fault, Result, StopName};
 use kafka::Connection;
 use log::broker::{Broker, Log};
-use service::config::Config;
 use service::run::growth::{is_open, waiting_group};
+use settings::Config;
 use std::collections::BTreeMap;
 use storage::changelog::{META, Meta, any_meta};
 use storage::rekeying::Rekeying;

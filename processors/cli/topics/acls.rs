@@ -3,8 +3,8 @@
 use clap::{Args, ValueEnum};
 use client::show::{self, Output};
 use serde_json::{Value, json};
-use service::config::Config;
 use service::rights::{Right, Role, rights};
+use settings::Config;
 
 pub const EXAMPLES: &str = "\
 Apply the lines of --format kafka-acls with Kafka's own kafka-acls.sh, as a super user. The same

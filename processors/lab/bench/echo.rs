@@ -4,7 +4,7 @@
 use domain::fault::Result;
 use kafka::Connection;
 use log::broker::{Broker, Consumer, OutgoingRecord, Polled, Producer, Record, Start};
-use service::config::Config;
+use settings::Config;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 

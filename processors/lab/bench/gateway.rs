@@ -12,7 +12,7 @@ use clap::Args;
 use client::Client;
 use domain::fault::{Fault, Result};
 use serde_json::{Value, json};
-use service::config::Config;
+use settings::Config;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

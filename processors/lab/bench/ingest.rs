@@ -10,8 +10,8 @@ use clap::Args;
 use domain::fault::{Fault, Result};
 use models::embedder::{Embedder, Model};
 use serde_json::Value;
-use service::config::Config;
 use service::run;
+use settings::Config;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 

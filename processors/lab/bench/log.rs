@@ -11,7 +11,7 @@ use embedded::batch::Header;
 use embedded::{Embedded, Options};
 use kafka::{ChangelogWriter, Connection, TopicSpec};
 use log::broker::{Broker, Consumer, OutgoingRecord, Polled, RebalanceListener, Start, Transactor};
-use service::config::Config;
+use settings::Config;
 use std::fs::File;
 use std::io::{Result as IoResult, Write as _};
 use std::net::Ipv4Addr;

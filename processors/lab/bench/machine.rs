@@ -3,7 +3,7 @@
 
 use domain::fault::{Fault, Result};
 use serde_json::{Value, json};
-use service::config::Config;
+use settings::Config;
 use std::time::Duration;
 
 /// Ticks per second of the processor times in `/proc`. The kernel's interface fixes this number,

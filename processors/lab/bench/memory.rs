@@ -7,7 +7,7 @@ use super::report::{BenchReport, progress};
 use super::speech::ChatGenerator;
 use super::trial::{Trial, publish_all, wait_until_applied};
 use domain::fault::Result;
-use service::config::Config;
+use settings::Config;
 use std::time::Duration;
 
 const MEMORIES: usize = 10_000;

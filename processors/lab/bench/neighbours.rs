@@ -12,7 +12,7 @@ use client::Client;
 use domain::UserKey;
 use domain::fault::{Fault, Result};
 use serde_json::{Value, json};
-use service::config::Config;
+use settings::Config;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 

@@ -8,7 +8,7 @@ use super::speech::ChatGenerator;
 use super::trial::{Trial, publish_all, wait_until};
 use clap::Args;
 use domain::fault::{Fault, Result};
-use service::config::Config;
+use settings::Config;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};

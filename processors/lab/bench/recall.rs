@@ -16,8 +16,8 @@ use client::Client;
 use domain::fault::{Fault, Result};
 use models::embedder::{Embedder, Model};
 use serde_json::{Value, json};
-use service::config::Config;
 use service::run::{self, Service};
+use settings::Config;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 

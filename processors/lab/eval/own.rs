@@ -8,7 +8,7 @@ use client::{Client, parse_user, show};
 use domain::fault::{Fault, Result, StopName};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use service::config::Config;
+use settings::Config;
 use std::path::Path;
 use std::time::Duration;
 use text::shortened;

@@ -7,7 +7,8 @@
 use super::conversation::{Message, Said, converse};
 use super::dialect::{self, Dialect};
 use super::post::{Answered, Post};
-use super::{Cost, Key, LanguageModel, Prompt, Refusal, Reply, Shape, completion};
+use super::{Cost, LanguageModel, Prompt, Refusal, Reply, Shape, completion};
+use domain::BearerKey;
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use std::time::{Duration, Instant};
@@ -18,7 +19,7 @@ pub struct Options {
     /// The address before `/chat/completions`, for example `http://localhost:11434/v1`.
     pub url: String,
     pub model: String,
-    pub key: Option<Key>,
+    pub key: Option<BearerKey>,
     /// Time of one answer with everything that it takes.
     pub timeout: Duration,
     pub tokens_max: u32,

@@ -10,14 +10,12 @@ mod chat;
 mod completion;
 mod conversation;
 mod dialect;
-mod key;
 mod post;
 mod scripted;
 
 pub use breaker::Breaker;
 pub use budget::Budget;
 pub use chat::{ChatModel, Options};
-pub use key::Key;
 pub use scripted::Scripted;
 
 use serde_json::Value;

@@ -3,7 +3,8 @@
 //! Redirects are not followed and no proxy of the environment is used: texts and key go to the
 //! configured host and to no other.
 
-use super::{Key, Refusal};
+use super::Refusal;
+use domain::BearerKey;
 use std::time::Duration;
 use ureq::tls::{RootCerts, TlsConfig, TlsProvider};
 use ureq::{Agent, Error};
@@ -11,7 +12,7 @@ use ureq::{Agent, Error};
 pub struct Post {
     agent: Agent,
     url: String,
-    key: Option<Key>,
+    key: Option<BearerKey>,
     bytes_max: u64,
 }
 
@@ -22,7 +23,7 @@ pub struct Answered {
 }
 
 impl Post {
-    pub fn new(url: String, key: Option<Key>, bytes_max: u64) -> Post {
+    pub fn new(url: String, key: Option<BearerKey>, bytes_max: u64) -> Post {
         // Checks certificates against those of the system, by the OpenSSL that the Kafka client uses.
         let tls = TlsConfig::builder()
             .provider(TlsProvider::NativeTls)

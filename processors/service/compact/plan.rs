@@ -7,10 +7,10 @@
 //!    too many, from memories that hold and are neither erased nor pruned in this round.
 
 use crate::profile::{Profile, PruneAction, SummaryTrigger};
-use crate::retain;
 use domain::{IdleSession, Made, Memory, MemoryId, MemoryVersion, Revise, Scope, Time, Vector};
 use memory::Session;
 use policies::rank;
+use settings::retain;
 use std::collections::{BTreeMap, BTreeSet};
 use text::summarizer::{ExtractiveSummarizer, SessionTurn};
 

@@ -1,10 +1,10 @@
 //! The places that the receipt of a `forget` names: where bytes of an erased text may still be, and
 //! for how long.
 
-use crate::config::Config;
 use crate::run::old_events;
 use crate::run::topics::{DEAD_LETTERS_MS, DECISIONS_MS, REQUESTS_MS, SEGMENT_MS};
 use log::wire::Place;
+use settings::Config;
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -94,7 +94,7 @@ fn place(place: String, within_ms: Option<i64>, what: &'static str) -> Place {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Layers;
+    use settings::Layers;
 
     #[test]
     fn a_later_generation_names_what_the_one_before_has_left() {

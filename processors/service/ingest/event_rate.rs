@@ -8,10 +8,10 @@
 //! Invariant: a record is counted once. A batch that does not commit is read again, and each of its
 //! records gets the same answer.
 
-use crate::quota::Limits;
 use domain::REDRIVEN;
 use log::broker::Record;
 use log::clock::{Clock, SystemClock};
+use settings::quota::Limits;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 

@@ -23,7 +23,6 @@ mod wishes;
 mod withheld;
 
 use super::*;
-use crate::config::Layers;
 use crate::ownership::Deployment;
 use crate::run;
 use domain::UserKey;
@@ -31,6 +30,7 @@ use log::clock::ManualClock;
 use memory::Reads;
 use models::embedder::{Model, ModelChoice, pool};
 use serde_json::{Value, json};
+use settings::Layers;
 use storage::home::Home;
 use storage::index::{self, Bm25, Document, Mark, SearchText, VectorBlocks};
 use storage::store::Digest;

@@ -1,11 +1,11 @@
 //! Tests how partitions are assigned, restored, opened, followed and given up.
 
 use super::*;
-use crate::config::Layers;
 use crate::run::options;
 use log::broker::Broker;
 use log::clock::ManualClock;
 use parking_lot::Mutex as Lock;
+use settings::Layers;
 use simulated::Cluster;
 use std::io::Write;
 use std::path::Path;

@@ -189,9 +189,9 @@ mod tests {
             // Half-lives with a `default` of their own are the whole table.
             for path in paths.iter().filter(|path| !path.ends_with(".default")) {
                 let mut own = toml::Table::new();
-                crate::config::put(&mut own, path, 0.125.into());
+                settings::put(&mut own, path, 0.125.into());
                 let mut expected = shipped.clone();
-                crate::config::put(&mut expected, path, 0.125.into());
+                settings::put(&mut expected, path, 0.125.into());
                 assert_eq!(over(shipped.clone(), own), expected, "{name}: {path}");
                 seen += 1;
             }

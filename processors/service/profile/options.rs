@@ -1,8 +1,8 @@
 //! Sets options of a profile under the names of its policy's document: from the table `[options]`,
 //! and from the environment where the document has variables. The environment wins.
 
-use crate::config::{find, from_text, put};
 use policies::options::{DocumentOption, of_document};
+use settings::{find, from_text, put};
 use std::collections::BTreeMap;
 use toml::{Table, Value};
 

@@ -20,12 +20,10 @@ use log::reply::{Answer, DuplicatePair};
 use memory::Reads;
 use memory::reads::StagedVectors;
 use policies::score::Statement;
+use settings::DUPLICATE_NEIGHBOURS as NEIGHBOURS;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use storage::shard::Shard;
-
-/// Nearest memories that each one is compared with, and the most pairs in which it is the newer.
-pub const NEIGHBOURS: usize = 10;
 
 impl Recall {
     /// Ends a page early at the deadline, after `duplicates_ms`, and before a memory whose pairs

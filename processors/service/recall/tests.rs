@@ -1,7 +1,6 @@
 //! Recall over a shard in memory, with a clock that moves only while the encoder works.
 
 use super::*;
-use crate::config::Layers;
 use crate::ingest::Ingest;
 use crate::ingest::breaker::DeadLetterBreaker;
 use crate::ownership::Deployment;
@@ -10,6 +9,7 @@ use domain::fault::Result;
 use log::clock::ManualClock;
 use models::embedder::{Model, pool};
 use serde_json::{Value, json};
+use settings::Layers;
 use storage::home::{Home, MemoryHome};
 use text::Rarity;
 
@@ -228,7 +228,8 @@ fn a_request_that_is_read_and_not_answered_is_not_committed() {
 #[test]
 fn a_tenant_over_its_quota_is_told_when_to_ask_again() {
     let mut bench = Bench::new(10);
-    let limits = quota::Limits { standard: 0.0, by_tenant: [("flood".to_owned(), 5.0)].into() };
+    let limits =
+        settings::quota::Limits { standard: 0.0, by_tenant: [("flood".to_owned(), 5.0)].into() };
     bench.recall.rate = Rate::new(limits);
     let mut records: Vec<Record> =
         (0..20).map(|n| with_id(stats_of("flood", "bo", n), "flood")).collect();

@@ -18,7 +18,6 @@ use super::silences::Silences;
 use super::stalls::Stalls;
 use super::{Service, Shared, http, loops, marks, options, topics};
 use crate::compact::{Compact, Judging, Writer};
-use crate::config::{Config, Llm};
 use crate::ingest::breaker::DeadLetterBreaker;
 use crate::ingest::sizes::RecordSizes;
 use crate::ingest::{self, Ingest};
@@ -39,6 +38,7 @@ use models::cross_encoder::{JudgeModel, RerankerModel};
 use models::embedder::Model;
 use models::embedder::pool::{self, Pool, Worker};
 use models::language::{self, ChatModel};
+use settings::{Config, Llm};
 use spans::{Exporter, Tracer};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -470,7 +470,7 @@ fn transactional_id(config: &Config, dir: &Path) -> Result<String> {
 
 /// The tracer of all threads, and the exporter of its spans unless tracing is off.
 fn tracing(config: &Config) -> Result<(Tracer, Option<Exporter>)> {
-    Ok(match options::spans(config)? {
+    Ok(match config.tracing.exporter()? {
         Some(options) => {
             let (tracer, exporter) = spans::start(options);
             (tracer, Some(exporter))

@@ -1,10 +1,10 @@
 //! The brokers of a process: those of a cluster, or the embedded one, which the process runs itself.
 
-use super::data::{self, DataDir};
-use crate::config::Config;
+use super::data::DataDir;
 use domain::fault::{Fault, Result, StopName};
 use embedded::Embedded;
 use kafka::Connection;
+use settings::Config;
 use std::net::SocketAddr;
 
 /// A connection, and the embedded broker that must outlive the connection.
@@ -26,7 +26,7 @@ impl Brokers {
         }
         let data = DataDir::open(config)?;
         let secret = data.secret(config.embedded.secret || !config.gateway.keys.is_empty())?;
-        let options = data::options(config, secret.as_deref());
+        let options = settings::data_dir::options(config, secret.as_deref());
         let listen = config.embedded.address().expect("the configuration was checked");
         let mut log = embedded::Options::new(data.log(), listen);
         log.secret = secret;

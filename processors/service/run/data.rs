@@ -16,22 +16,19 @@
 use super::dir::unwritable;
 use super::presence::{self, CLIENTS, Description, SERVICE, START};
 use super::private::{self, Readers};
-use crate::config::Config;
 use domain::fault::{Fault, Result, StopName};
-use kafka::Connection;
+use settings::Config;
+use settings::data_dir::{ADDRESS, LOCK, SECRET, read};
 use std::ffi::OsStr;
-use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-const LOCK: &str = "LOCK";
 const LOG: &str = "log";
 const STORE: &str = "store";
-const ADDRESS: &str = "address";
-const SECRET: &str = "secret";
 const MODEL: &str = "model";
 /// A file is written under a name with this end and then renamed.
 const NEW: &str = "new";
@@ -74,7 +71,7 @@ impl DataDir {
         if let Some(secret) = read(&self.path.join(SECRET))? {
             return Ok(Some(secret));
         }
-        let secret = super::marks::random();
+        let secret = settings::random_key();
         self.write(SECRET, &secret)?;
         Ok(Some(secret))
     }
@@ -154,40 +151,6 @@ impl Drop for TemporaryData {
     }
 }
 
-/// Connects to the broker of the service that runs on the configured data directory.
-pub fn connection(config: &Config) -> Result<Connection> {
-    let dir = &config.data.dir;
-    if !is_locked(dir)? {
-        let what = format!(
-            "no keepsake runs on {}: start `keepsake serve`, name the directory of another service \
-             with --data DIR, or a cluster with --brokers host:port",
-            dir.display()
-        );
-        return Err(Fault::stop(StopName::BrokerUnreachable, what));
-    }
-    let Some(servers) = read(&dir.join(ADDRESS))? else {
-        let what = format!("the keepsake on {} starts or stops: try again", dir.display());
-        return Err(Fault::retry(what));
-    };
-    let secret = read(&dir.join(SECRET))?;
-    Ok(Connection { servers, options: options(config, secret.as_deref()) })
-}
-
-/// The options of a client of the embedded broker.
-pub fn options(config: &Config, secret: Option<&str>) -> Vec<(String, String)> {
-    let mut options = config.kafka.client_options();
-    if let Some(secret) = secret {
-        let login = [
-            ("security.protocol", "SASL_PLAINTEXT"),
-            ("sasl.mechanism", "PLAIN"),
-            ("sasl.username", "keepsake"),
-            ("sasl.password", secret),
-        ];
-        options.extend(login.map(|(name, value)| (name.to_owned(), value.to_owned())));
-    }
-    options
-}
-
 /// Creates the directory for this account alone, or takes the rights of others away. A directory with
 /// files of others keeps its mode, unless others may write there.
 fn make_private(dir: &Path, config: &Config) -> Result<()> {
@@ -224,38 +187,11 @@ fn lock(dir: &Path) -> Result<File> {
     Err(presence::in_use(dir))
 }
 
-/// Returns whether a service runs on the directory. The file of a killed process is not locked.
-pub(super) fn is_locked(dir: &Path) -> Result<bool> {
-    let file = dir.join(LOCK);
-    let lock = match File::open(&file) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
-        Err(error) => return Err(unreadable(&file, &error)),
-        Ok(lock) => lock,
-    };
-    match lock.try_lock_shared() {
-        Ok(()) => Ok(false),
-        Err(TryLockError::WouldBlock) => Ok(true),
-        Err(TryLockError::Error(error)) => Err(unreadable(&file, &error)),
-    }
-}
-
-pub(super) fn read(file: &Path) -> Result<Option<String>> {
-    match std::fs::read_to_string(file) {
-        Ok(text) => Ok(Some(text.trim().to_owned())),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(unreadable(file, &error)),
-    }
-}
-
-pub(super) fn unreadable(file: &Path, error: &std::io::Error) -> Fault {
-    let what = format!("cannot read {}: {error}", file.display());
-    Fault::stop(StopName::BrokerUnreachable, what)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Layers;
+    use settings::Layers;
+    use settings::data_dir::connection;
     use std::fs::Permissions;
 
     fn config(dir: &Path) -> Config {

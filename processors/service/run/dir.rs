@@ -2,8 +2,8 @@
 //! the shards, the directory holds `LOCK`, `instance.id` and `marks.key`.
 
 use super::private::Readers;
-use crate::config::Config;
 use domain::fault::{Fault, Result, StopName};
+use settings::Config;
 use std::fs::File;
 use std::io::ErrorKind;
 use std::path::Path;

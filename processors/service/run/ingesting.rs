@@ -26,7 +26,6 @@ use super::pace::BatchSize;
 use super::replier::Replier;
 use super::silences::{Remedy, Silences};
 use super::stalls::Stalls;
-use crate::config;
 use crate::ingest::{Effects, Ingest, Write};
 use domain::fault::{Fault, Result, StopName};
 use domain::{GenerationMark, HandOverStep, Time};
@@ -48,7 +47,7 @@ pub struct IngestLoop {
     /// Separate from the producer of the outputs: a missing reply topic must not delay a batch.
     pub replier: Replier,
     pub compactor: crossbeam_channel::Sender<Time>,
-    pub limits: config::Ingest,
+    pub limits: settings::Ingest,
     /// Old events are deleted, so a topic that does not begin at 0 had events that were applied.
     pub deletes_events: bool,
     pub pace: BatchSize,

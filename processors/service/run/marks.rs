@@ -10,31 +10,20 @@
 //!
 //! Limit: the key is as safe as the memories topic, where only the service may write.
 
-use crate::config::Config;
 use domain::fault::{Fault, Result, StopName};
 use domain::{KEY_BYTES_MIN, SigningKey};
 use log::broker::{Broker, Log, Producer};
+use settings::{Config, random_key};
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::LazyLock;
 use std::time::Duration;
 use storage::changelog::{Destination, SIGNING_KEY_PREFIX, STATE_HEADER};
 use storage::restore;
 
-/// The key where none is given and none is kept: simulator, evaluation. Signatures of one process
-/// are worthless to the next, and there is no next.
-static OF_THIS_PROCESS: LazyLock<String> = LazyLock::new(random);
-
 /// The partition of the memories topic that holds the key.
 const PARTITION: i32 = 0;
-
-/// Returns the key of the configuration, or else a random key of this process.
-pub fn key(config: &Config) -> SigningKey {
-    let given = &config.topics.marks_key;
-    SigningKey::of(if given.is_empty() { &OF_THIS_PROCESS } else { given })
-}
 
 /// Returns the key that all processes of the service share through the memories topic. `dir` holds
 /// the shards of this process.
@@ -51,7 +40,7 @@ pub fn kept(config: &Config, broker: &dyn Broker, dir: &Path, cluster: &str) -> 
 /// or the first one in the memories topic.
 pub fn of_service(config: &Config, broker: &dyn Broker) -> Result<SigningKey> {
     if !config.topics.marks_key.is_empty() {
-        return Ok(key(config));
+        return Ok(config.signing_key());
     }
     let topic = config.topics.memories();
     let log = broker.log(&topic)?;
@@ -102,7 +91,7 @@ impl Keeper<'_> {
                 return Err(Fault::retry(what));
             }
             None => {
-                self.publish(&stored.map_or_else(random, |(_, key)| key))?;
+                self.publish(&stored.map_or_else(random_key, |(_, key)| key))?;
                 self.found(beginning, None)?.ok_or_else(|| {
                     let topic = self.topic;
                     Fault::retry(format!("{topic} does not return the key just written to it"))
@@ -163,13 +152,6 @@ impl Keeper<'_> {
     fn unwritable(&self, error: &std::io::Error) -> Fault {
         Fault::stop(StopName::StoreUnwritable, format!("{}: {error}", self.file().display()))
     }
-}
-
-/// 64 hexadecimal digits from the system's source of randomness.
-pub(super) fn random() -> String {
-    let mut bytes = [0; KEY_BYTES_MIN];
-    getrandom::fill(&mut bytes).expect("every supported system has a source of randomness");
-    hex::encode(bytes)
 }
 
 #[cfg(test)]

@@ -1,27 +1,22 @@
 //! Maps the configuration to the options of each part. No other module reads [`Config`] for them.
 
-use super::{http, marks, replier, reply_topics, topic_settings, topics};
-use crate::config::{Config, model_places};
+use super::{http, replier, reply_topics, topic_settings, topics};
 use crate::ingest::event_rate::EventRate;
-use crate::quota::Quotas;
 use crate::{compact, ingest, recall};
 use domain::fault::{Fault, Result, StopName};
 use kafka::ClusterFacts;
-use log::decode;
 use log::reply::DeadLetters;
 use memory::straggler::ForgetLimits;
 use models::cross_encoder;
 use models::embedder::{self, ModelChoice};
 use models::language;
-use registry::Registry;
+use settings::quota::Quotas;
+use settings::{Config, model_places};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 use storage::restore::{self, Writers};
 use storage::{index, shard, store};
 
-/// A sender's clock may be wrong by a time zone. A day is more than any.
-const AT_AHEAD_MS_MAX: i64 = 86_400_000;
 /// Least size in bytes of a shard's cache of document ids, however many partitions share
 /// `index.document_cache_bytes`: the ids of one user with 18,000 memories.
 const DOCUMENT_CACHE_LEAST: usize = 1 << 19;
@@ -110,26 +105,6 @@ pub fn language_model(config: &Config) -> Result<Option<language::Options>> {
     }))
 }
 
-/// Options of the exporter of spans; `None` if `tracing.endpoint` is empty.
-pub fn spans(config: &Config) -> Result<Option<spans::Options>> {
-    let tracing = &config.tracing;
-    if !tracing.is_on() {
-        return Ok(None);
-    }
-    Ok(Some(spans::Options {
-        endpoint: tracing.endpoint.clone(),
-        headers: tracing.headers().map_err(|why| Fault::stop(StopName::ConfigInvalid, why))?,
-        service: tracing.service.clone(),
-        ratio: tracing.ratio,
-        users: tracing.users,
-        links_max: tracing.links_max,
-        queue_max: tracing.spans_max,
-        batch_max: tracing.batch_max,
-        every: Duration::from_millis(tracing.every_ms),
-        timeout: Duration::from_millis(tracing.timeout_ms),
-    }))
-}
-
 pub fn language(config: &Config) -> crate::language::Options {
     let llm = &config.llm;
     crate::language::Options {
@@ -180,66 +155,6 @@ pub fn restore(config: &Config) -> restore::Options {
     }
 }
 
-pub fn decode(config: &Config) -> decode::Options {
-    decode::Options {
-        message_bytes_max: config.limits.message_bytes_max,
-        headers_bytes_max: config.limits.headers_bytes_max,
-        content_bytes_max: config.limits.content_bytes_max,
-        metadata_bytes_max: config.limits.metadata_bytes_max,
-        reply_allowed: decode::AllowedTopics::of(
-            &config.topics.reply_allowed,
-            config.topics.all_but_replies(),
-        ),
-        replies_topic: config.topics.replies(),
-        default_deadline_ms: config.recall.deadline_ms,
-        trust_proposals: config.topics.trust_proposals,
-        marks: marks::key(config),
-        tenants: config.auth.keys().expect("the keys were checked at start"),
-        recall_limit: config.recall.limit,
-        list_limit: config.recall.list_limit,
-        limit_max: config.recall.limit_max,
-        token_budget: config.recall.token_budget,
-        queries_max: config.recall.queries_max,
-        kinds_max: config.recall.kinds_max,
-        conditions_max: config.recall.conditions_max,
-        conditions_depth_max: config.recall.conditions_depth_max,
-        deadline_ms_max: config.recall.deadline_ms_max,
-        at_ahead_ms_max: if config.clock.from_events { i64::MAX } else { AT_AHEAD_MS_MAX },
-        feedback_max: config.limits.feedback_max,
-        history_turns_max: 10,
-        schemas: schemas(config),
-    }
-}
-
-/// The reader of values with a schema; `None` if `schemas.registry` is empty. Each thread that
-/// decodes has its own, so that none waits for the lookup of another.
-fn schemas(config: &Config) -> Option<Arc<dyn decode::Schemas>> {
-    let schemas = &config.schemas;
-    if !schemas.is_on() {
-        return None;
-    }
-    Some(Arc::new(Registry::new(registry::Options {
-        url: schemas.registry.clone(),
-        login: schemas.login().expect("the log-in was checked at start"),
-        timeout: Duration::from_millis(schemas.timeout_ms),
-        lookups: registry::Bounds {
-            kept_max: schemas.kept_max,
-            pause_ms: schemas.pause_ms,
-            unknown_ms: schemas.unknown_ms,
-            per_second: schemas.lookups_per_second,
-            burst: schemas.lookups_burst,
-            time_share: schemas.time_share,
-            time_burst_ms: schemas.time_burst_ms,
-        },
-        limits: registry::Limits {
-            schema_bytes_max: schemas.bytes_max,
-            references_max: schemas.references_max,
-            depth_max: schemas.depth_max,
-            json_bytes_max: config.limits.message_bytes_max,
-        },
-    })))
-}
-
 fn dead_letters(config: &Config) -> DeadLetters {
     DeadLetters {
         topic: config.topics.dead_letters(),
@@ -256,7 +171,7 @@ pub fn ingest(config: &Config) -> ingest::Options {
         transactional_id: None,
         generation: config.kafka.generation,
         dead_letters: dead_letters(config),
-        decode: decode(config),
+        decode: config.decoding(),
         with_text: config.decisions.text,
         candidates_max: config.limits.candidates_max,
         copied_bytes_max: config.ingest.copied_bytes_max,
@@ -299,7 +214,7 @@ pub fn recall(config: &Config) -> recall::Options {
         recalls: config.topics.recalls(),
         generation: config.kafka.generation,
         dead_letters: dead_letters(config),
-        decode: decode(config),
+        decode: config.decoding(),
         candidates: config.recall.candidates,
         terms_max: config.recall.terms_max,
         duplicates_max: config.recall.duplicates_max,
@@ -315,7 +230,7 @@ pub fn recall(config: &Config) -> recall::Options {
         silence_ms: config.ingest.silence_ms.min(config.kafka.session_ms()),
         returned: recall::returned::Options {
             events: config.topics.events(),
-            marks: marks::key(config),
+            marks: config.signing_key(),
             wait_ms: config.recall.returned_ms,
             memories_max: config.recall.returned_max,
         },
@@ -356,10 +271,41 @@ pub fn compact(config: &Config) -> compact::Options {
     compact::Options {
         events: config.topics.events(),
         message_bytes_max: config.limits.message_bytes_max,
-        marks: marks::key(config),
+        marks: config.signing_key(),
         users_max: config.compact.users_max,
         proposals_max: config.compact.proposals_max,
         budget: Duration::from_millis(config.compact.budget_ms),
         retain: config.retain.rules().expect("the configuration was checked"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use settings::Layers;
+
+    /// Otherwise two processes would answer for one shard.
+    #[test]
+    fn recall_stops_answering_when_the_session_of_its_process_is_over() {
+        let session = "KEEPSAKE__KAFKA__LIBRDKAFKA__SESSION_TIMEOUT_MS";
+        for (set, expected) in [
+            (vec![], 6000),
+            (vec![(session, "3000")], 3000),
+            (vec![(session, "60000")], 45_000),
+            (vec![("KEEPSAKE__INGEST__SILENCE_MS", "500")], 500),
+            (vec![("KEEPSAKE__KAFKA__STATIC_MEMBERSHIP", "true")], 45_000),
+            (vec![("KEEPSAKE__KAFKA__LIBRDKAFKA__GROUP_INSTANCE_ID", "one")], 45_000),
+        ] {
+            let set = set
+                .iter()
+                .map(|(name, value): &(&str, &str)| (name.to_string(), value.to_string()));
+            let layers = Layers::load(None, set.clone()).expect("every option exists");
+            let config = layers.checked().expect("every value is valid");
+            assert_eq!(
+                super::recall(&config).silence_ms,
+                expected,
+                "{:?}",
+                set.collect::<Vec<_>>()
+            );
+        }
     }
 }

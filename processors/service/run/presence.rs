@@ -9,13 +9,13 @@
 //!
 //! The kernel releases the locks of a process that is killed, so nothing here goes stale.
 
-use super::data::{is_locked, read, unreadable};
 use super::dir::unwritable;
-use crate::config::Config;
 use domain::fault::{Fault, Result, StopName};
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 use serde::{Deserialize, Serialize};
+use settings::Config;
+use settings::data_dir::{is_locked, read, unreadable};
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
@@ -171,7 +171,7 @@ pub fn another_version(dir: &Path, found: &Description) -> Fault {
 mod tests {
     use super::super::data::DataDir;
     use super::*;
-    use crate::config::Layers;
+    use settings::Layers;
 
     fn config(dir: &Path) -> Config {
         let mut layers = Layers::defaults();

@@ -1,8 +1,8 @@
 //! Keeps files for this account alone: sets the mask before the first file, and takes the rights of
 //! others away from files that were there before.
 
-use crate::config::Config;
 use rustix::fs::Mode;
+use settings::Config;
 use std::fs::{self, Metadata, Permissions};
 use std::io::Result;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -95,7 +95,7 @@ fn wanted(metadata: &Metadata, group: bool) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Layers;
+    use settings::Layers;
 
     fn config(group_may_read: &str) -> Config {
         let mut layers = Layers::defaults();

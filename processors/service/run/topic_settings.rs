@@ -5,11 +5,11 @@
 //! settings is believed.
 
 use super::topics::{BATCH_BYTES, topics};
-use crate::config::Config;
 use crate::ingest::sizes::RecordSizes;
 use domain::fault::{Fault, Result, StopName};
 use kafka::{ClusterFacts, TopicSpec};
 use serde::Serialize;
+use settings::Config;
 use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, strum::Display)]
@@ -330,8 +330,8 @@ fn of_settings(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Layers;
     use kafka::TopicFacts;
+    use settings::Layers;
 
     fn config() -> Config {
         with_events_kept("0")

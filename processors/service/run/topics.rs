@@ -1,10 +1,10 @@
 //! Defines the topics with their settings, creates those that are missing, and checks the rest.
 
 use super::topic_settings::{self, Finding, Verdict};
-use crate::config::{Config, Topics};
 use crate::ingest::sizes::RecordSizes;
 use domain::fault::{Fault, Result, StopName};
 use kafka::{ClusterFacts, Connection, TopicSpec};
+use settings::{Config, Topics};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 

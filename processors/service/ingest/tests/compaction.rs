@@ -2,11 +2,11 @@
 
 use super::{Bench, NOON, PARTITIONS};
 use crate::compact::{Compact, Options};
-use crate::config::Layers;
 use crate::ingest::Ingest;
 use crate::run;
 use domain::{Now, Time};
 use serde_json::json;
+use settings::Layers;
 use std::collections::BTreeSet;
 use std::time::Duration;
 

@@ -1,18 +1,25 @@
 //! The configuration: four layers merged, read into typed sections and checked once at start.
 //!
-//! Each part of the service receives its own options as an argument (`run/options.rs`); nothing
-//! reads the configuration later, so an option has one value for the life of the process.
+//! Each part of the service receives its own options as an argument (`service/run/options.rs`);
+//! nothing reads the configuration later, so an option has one value for the life of the process.
+//! This crate knows no processor: clients and the gateway read the same options without a store, an
+//! index or a model.
 
 mod check;
+pub mod data_dir;
+mod decoding;
 mod embedded;
 mod endpoint;
 mod gateway;
 mod layers;
+pub mod quota;
+pub mod retain;
 mod schemas;
 mod sections;
 mod settled;
 mod trace;
 
+pub use decoding::random_key;
 pub use embedded::{Data, EmbeddedLog, Mcp};
 pub use gateway::Gateway;
 pub use layers::{Layers, is_secret};
@@ -30,6 +37,10 @@ use toml::Table;
 
 /// The text of `config/default.toml`: every option with its default, unit and reason.
 pub const DEFAULTS: &str = include_str!("../../config/default.toml");
+
+/// Nearest memories that a search for duplicates compares each one with, and the most pairs in which
+/// it is the newer: the least value of `recall.duplicates_max`.
+pub const DUPLICATE_NEIGHBOURS: usize = 10;
 
 /// All options, checked.
 #[derive(Clone, Debug, Deserialize)]
@@ -166,23 +177,6 @@ mod tests {
             [("session.timeout.ms".to_owned(), "6000".to_owned())]
         );
         assert!(config.clock.from_events);
-    }
-
-    /// Otherwise two processes would answer for one shard.
-    #[test]
-    fn recall_stops_answering_when_the_session_of_its_process_is_over() {
-        let session = "KEEPSAKE__KAFKA__LIBRDKAFKA__SESSION_TIMEOUT_MS";
-        for (set, expected) in [
-            (vec![], 6000),
-            (vec![(session, "3000")], 3000),
-            (vec![(session, "60000")], 45_000),
-            (vec![("KEEPSAKE__INGEST__SILENCE_MS", "500")], 500),
-            (vec![("KEEPSAKE__KAFKA__STATIC_MEMBERSHIP", "true")], 45_000),
-            (vec![("KEEPSAKE__KAFKA__LIBRDKAFKA__GROUP_INSTANCE_ID", "one")], 45_000),
-        ] {
-            let config = loaded(&set).expect("every value is valid");
-            assert_eq!(crate::run::options::recall(&config).silence_ms, expected, "{set:?}");
-        }
     }
 
     #[test]

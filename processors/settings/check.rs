@@ -1,7 +1,6 @@
 //! Checks values that types alone cannot check: ranges, and options that depend on each other.
 
-use super::Config;
-use crate::recall::DUPLICATE_NEIGHBOURS;
+use super::{Config, DUPLICATE_NEIGHBOURS};
 use domain::KEY_BYTES_MIN;
 use std::net::SocketAddr;
 

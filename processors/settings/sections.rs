@@ -4,9 +4,8 @@
 use super::endpoint;
 use super::layers::{leaves, put};
 use crate::{quota, retain};
-use domain::{KEY_BYTES_MIN, SigningKey, TenantKeys};
+use domain::{BearerKey, KEY_BYTES_MIN, SigningKey, TenantKeys};
 use kafka::{INSTANCE_ID, SESSION_MS, STATIC_SESSION_MS, TOKEN_FILE};
-use models::language::Key;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -497,10 +496,10 @@ impl Llm {
     }
 
     /// Reads the key from its file or its variable. The error names the place and never the text.
-    pub fn key(&self) -> Result<Option<Key>, String> {
+    pub fn key(&self) -> Result<Option<BearerKey>, String> {
         let file = ("llm.key_file", self.key_file.as_str());
         let variable = ("llm.key_env", self.key_env.as_str());
-        endpoint::secret(file, variable, "the key", Key::of)
+        endpoint::secret(file, variable, "the key", BearerKey::of)
     }
 
     /// Checks all that needs no endpoint.

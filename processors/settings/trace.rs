@@ -1,8 +1,9 @@
 //! The options of tracing.
 
-use super::endpoint;
+use super::{endpoint, invalid};
 use serde::Deserialize;
 use spans::Headers;
+use std::time::Duration;
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -44,5 +45,24 @@ impl Tracing {
         }
         let secrets = "tracing.headers_file or tracing.headers_env";
         endpoint::check("tracing.endpoint", &self.endpoint, secrets)
+    }
+
+    /// Options of the exporter of spans; `None` if `tracing.endpoint` is empty.
+    pub fn exporter(&self) -> domain::fault::Result<Option<spans::Options>> {
+        if !self.is_on() {
+            return Ok(None);
+        }
+        Ok(Some(spans::Options {
+            endpoint: self.endpoint.clone(),
+            headers: self.headers().map_err(invalid)?,
+            service: self.service.clone(),
+            ratio: self.ratio,
+            users: self.users,
+            links_max: self.links_max,
+            queue_max: self.spans_max,
+            batch_max: self.batch_max,
+            every: Duration::from_millis(self.every_ms),
+            timeout: Duration::from_millis(self.timeout_ms),
+        }))
     }
 }

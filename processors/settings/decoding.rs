@@ -1,0 +1,92 @@
+//! Maps the options to those of the decoder of events and requests, with which the service accepts
+//! a record and a client refuses one before it is sent.
+
+use crate::Config;
+use domain::{KEY_BYTES_MIN, SigningKey};
+use log::decode;
+use registry::Registry;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+/// A sender's clock may be wrong by a time zone. A day is more than any.
+const AT_AHEAD_MS_MAX: i64 = 86_400_000;
+
+/// The signing key where none is given and none is kept: simulator, evaluation. Signatures of one process
+/// are worthless to the next, and there is no next.
+static OF_THIS_PROCESS: LazyLock<String> = LazyLock::new(random_key);
+
+impl Config {
+    /// Returns the key of the configuration, or else a random key of this process.
+    pub fn signing_key(&self) -> SigningKey {
+        let given = &self.topics.marks_key;
+        SigningKey::of(if given.is_empty() { &OF_THIS_PROCESS } else { given })
+    }
+
+    /// The limits and keys by which records are decoded.
+    pub fn decoding(&self) -> decode::Options {
+        decode::Options {
+            message_bytes_max: self.limits.message_bytes_max,
+            headers_bytes_max: self.limits.headers_bytes_max,
+            content_bytes_max: self.limits.content_bytes_max,
+            metadata_bytes_max: self.limits.metadata_bytes_max,
+            reply_allowed: decode::AllowedTopics::of(
+                &self.topics.reply_allowed,
+                self.topics.all_but_replies(),
+            ),
+            replies_topic: self.topics.replies(),
+            default_deadline_ms: self.recall.deadline_ms,
+            trust_proposals: self.topics.trust_proposals,
+            marks: self.signing_key(),
+            tenants: self.auth.keys().expect("the keys were checked at start"),
+            recall_limit: self.recall.limit,
+            list_limit: self.recall.list_limit,
+            limit_max: self.recall.limit_max,
+            token_budget: self.recall.token_budget,
+            queries_max: self.recall.queries_max,
+            kinds_max: self.recall.kinds_max,
+            conditions_max: self.recall.conditions_max,
+            conditions_depth_max: self.recall.conditions_depth_max,
+            deadline_ms_max: self.recall.deadline_ms_max,
+            at_ahead_ms_max: if self.clock.from_events { i64::MAX } else { AT_AHEAD_MS_MAX },
+            feedback_max: self.limits.feedback_max,
+            history_turns_max: 10,
+            schemas: self.schema_reader(),
+        }
+    }
+
+    /// The reader of values with a schema; `None` if `schemas.registry` is empty. Each thread that
+    /// decodes has its own, so that none waits for the lookup of another.
+    fn schema_reader(&self) -> Option<Arc<dyn decode::Schemas>> {
+        let schemas = &self.schemas;
+        if !schemas.is_on() {
+            return None;
+        }
+        Some(Arc::new(Registry::new(registry::Options {
+            url: schemas.registry.clone(),
+            login: schemas.login().expect("the log-in was checked at start"),
+            timeout: Duration::from_millis(schemas.timeout_ms),
+            lookups: registry::Bounds {
+                kept_max: schemas.kept_max,
+                pause_ms: schemas.pause_ms,
+                unknown_ms: schemas.unknown_ms,
+                per_second: schemas.lookups_per_second,
+                burst: schemas.lookups_burst,
+                time_share: schemas.time_share,
+                time_burst_ms: schemas.time_burst_ms,
+            },
+            limits: registry::Limits {
+                schema_bytes_max: schemas.bytes_max,
+                references_max: schemas.references_max,
+                depth_max: schemas.depth_max,
+                json_bytes_max: self.limits.message_bytes_max,
+            },
+        })))
+    }
+}
+
+/// 64 hexadecimal digits from the system's source of randomness.
+pub fn random_key() -> String {
+    let mut bytes = [0; KEY_BYTES_MIN];
+    getrandom::fill(&mut bytes).expect("every supported system has a source of randomness");
+    hex::encode(bytes)
+}
