@@ -377,6 +377,26 @@ fn no_crate_has_more_than_a_quarter_of_the_code() {
     }
 }
 
+/// A processor that is assembled in a second place lacks there what is added to the first.
+#[test]
+fn processors_are_assembled_once() {
+    let below = |dir: &str| files_below(&root().join(dir)).into_iter();
+    let files = below("processors").chain(below("tests"));
+    let files: Vec<_> =
+        files.filter(|path| path.extension().is_some_and(|it| it == "rs")).collect();
+    for made in ["options: options::ingest(", "Recall::new(\n", "Compact::new("] {
+        let places: Vec<_> = files
+            .iter()
+            .filter(|path| !path.ends_with("tests/layers.rs"))
+            .filter(|path| read(path).contains(made))
+            .collect();
+        assert!(
+            matches!(&places[..], [one] if one.ends_with("service/assembly.rs")),
+            "{made} is in {places:?}"
+        );
+    }
+}
+
 #[test]
 fn files_stay_short() {
     let sources = sources();

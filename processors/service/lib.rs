@@ -1,6 +1,7 @@
 //! The service: three processors over the shards of this process, and the threads that run them.
 
-// The processors: events to memories, requests to replies, ticks to proposals.
+// The processors and their assembly: events to memories, requests to replies, ticks to proposals.
+pub mod assembly;
 pub mod compact;
 pub mod ingest;
 pub mod language;

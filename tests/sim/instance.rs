@@ -18,9 +18,9 @@ use log::clock::{Clock, ManualClock};
 use models::cross_encoder::ContradictionJudge;
 use models::embedder::{Model, pool};
 use parking_lot::Mutex;
+use service::assembly::Assembly;
 use service::compact::{Compact, ConflictOptions, Judging};
 use service::ingest::Ingest;
-use service::ingest::breaker::DeadLetterBreaker;
 use service::metrics::Metrics;
 use service::ownership::{Changelog, Deployment, Shards};
 use service::profile::Profiles;
@@ -44,7 +44,6 @@ use std::time::Duration;
 use storage::home::{Home, MemoryHome};
 use storage::index::Mark;
 use storage::shard::mark_of;
-use text::Rarity;
 
 /// Immutable parts that all processes of one thread share: loaded once.
 pub struct Kit {
@@ -106,18 +105,14 @@ impl Kit {
     }
 
     pub fn ingest(&self, shards: &Arc<Shards>) -> Ingest {
-        Ingest {
-            options: options::ingest(&self.config),
-            profiles: self.profiles.clone(),
-            shards: shards.clone(),
-            encoder: pool::in_place(self.model.session().expect("the hash encoder needs no files")),
+        let session = self.model.session().expect("the hash encoder needs no files");
+        self.assembly(shards).ingest(pool::in_place(session))
+    }
+
+    fn assembly<'a>(&'a self, shards: &'a Arc<Shards>) -> Assembly<'a> {
+        Assembly {
             tokens: self.model.tokens(),
-            rarity: Rarity::flat(),
-            spread: CosineScale::STANDARD,
-            breaker: DeadLetterBreaker::new(options::breaker(&self.config)),
-            rate: options::event_rate(&self.config),
-            metrics: self.metrics.clone(),
-            tracer: Default::default(),
+            ..Assembly::new(&self.config, &self.profiles, shards, &self.metrics)
         }
     }
 
@@ -330,13 +325,7 @@ impl Process {
             growth: Box::new(|| Ok(Growth::OfNobody)),
         };
         ingest_loop.begin(&shared)?;
-        let compact = Compact::new(
-            options::compact(&kit.config),
-            kit.profiles.clone(),
-            shards.clone(),
-            kit.metrics.clone(),
-        )
-        .with_conflict_model(Some(kit.judging()));
+        let compact = kit.assembly(&shards).compact().with_conflict_model(Some(kit.judging()));
         let compact_loop = CompactLoop {
             producer: Box::new(InterruptedProducer(connection.producer("compact")?)),
             asked,
@@ -354,15 +343,7 @@ impl Process {
         Ok(Process {
             ingest: Arc::new(Mutex::new(Some(ingest))),
             compact: Arc::new(Mutex::new((compact_loop, compact))),
-            recall: Recall::new(
-                options::recall(&kit.config),
-                kit.profiles.clone(),
-                shards.clone(),
-                kit.model.session()?,
-                kit.model.tokens(),
-                kit.metrics.clone(),
-            )
-            .with_clock(clock.clone()),
+            recall: kit.assembly(&shards).recall(kit.model.session()?).with_clock(clock.clone()),
             unclaimed: bugs::unclaimed_restore(kit.place(start.home), &kit.config, log, clock),
             connection,
             shards,

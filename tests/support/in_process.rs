@@ -4,15 +4,15 @@
 //! Each event is one batch with one record. Time is an argument of every request.
 
 use super::changelog::Changelog;
-use domain::{CosineScale, Decision, Now, Time};
+use domain::{Decision, Now, Time};
 use log::broker::{OutgoingRecord, Record};
 use log::clock::ManualClock;
 use models::embedder::{self, Embedder, Model, ModelChoice, TokenCounter, pool};
 use models::language::LanguageModel;
 use serde_json::Value;
+use service::assembly::Assembly;
 use service::compact::{Compact, Judging, Writer};
 use service::ingest::Ingest;
-use service::ingest::breaker::DeadLetterBreaker;
 use service::language::{self, Language};
 use service::metrics::Metrics;
 use service::ownership::{Deployment, Shards};
@@ -24,7 +24,6 @@ use settings::{Config, Layers};
 use std::sync::Arc;
 use storage::home::{Home, MemoryHome};
 use storage::store;
-use text::Rarity;
 
 pub struct InProcess {
     ingest: Ingest,
@@ -92,27 +91,12 @@ impl InProcess {
         tokens: &TokenCounter,
     ) -> InProcess {
         let metrics = Arc::new(Metrics::new());
-        let ingest = Ingest {
-            options: options::ingest(config),
-            profiles: profiles.clone(),
-            shards: shards.clone(),
-            encoder: pool::in_place(session()),
+        let assembly = Assembly {
             tokens: tokens.clone(),
-            rarity: Rarity::flat(),
-            spread: CosineScale::STANDARD,
-            breaker: DeadLetterBreaker::new(options::breaker(config)),
-            rate: options::event_rate(config),
-            metrics: metrics.clone(),
-            tracer: Default::default(),
+            ..Assembly::new(config, &profiles, &shards, &metrics)
         };
-        let recall = Recall::new(
-            options::recall(config),
-            profiles.clone(),
-            shards.clone(),
-            session(),
-            tokens.clone(),
-            metrics.clone(),
-        );
+        let ingest = assembly.ingest(pool::in_place(session()));
+        let recall = assembly.recall(session());
         let offset = shards.get(0).expect("the caller opened the shard").applied() + 1;
         InProcess {
             ingest,
@@ -137,8 +121,8 @@ impl InProcess {
 
     /// A compaction worker that starts now.
     pub fn compaction(&self, judging: Option<Judging>) -> Compact {
-        let options = options::compact(&self.config);
-        Compact::new(options, self.profiles.clone(), self.shards.clone(), self.metrics.clone())
+        Assembly::new(&self.config, &self.profiles, &self.shards, &self.metrics)
+            .compact()
             .with_conflict_model(judging)
     }
 

@@ -10,14 +10,14 @@ use super::messages::{self, remember};
 use super::report::{BenchReport, RatioTarget, progress};
 use super::speech::ChatGenerator;
 use clap::Args;
+use domain::Now;
 use domain::fault::{Fault, Result};
-use domain::{CosineScale, Now};
 use log::broker::Record;
 use log::clock::{Clock, SystemClock};
-use models::embedder::{Embedder, TokenCounter, pool};
+use models::embedder::{Embedder, pool};
 use serde_json::Value;
+use service::assembly::Assembly;
 use service::ingest::Ingest;
-use service::ingest::breaker::DeadLetterBreaker;
 use service::metrics::Metrics;
 use service::ownership::{Deployment, Shards};
 use service::profile::Profiles;
@@ -28,7 +28,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use storage::home::Home;
-use text::Rarity;
 use uuid::Uuid;
 
 /// Events applied in one step.
@@ -146,27 +145,9 @@ impl LoneShard {
         ));
         shards.open(0)?;
         let profiles = Profiles::load(config)?;
-        let ingest = Ingest {
-            options: options::ingest(config),
-            profiles: profiles.clone(),
-            shards: shards.clone(),
-            encoder: pool::in_place(Box::new(Noise)),
-            tokens: TokenCounter::estimate(),
-            rarity: Rarity::flat(),
-            spread: CosineScale::STANDARD,
-            breaker: DeadLetterBreaker::new(options::breaker(config)),
-            rate: options::event_rate(config),
-            metrics: metrics.clone(),
-            tracer: Default::default(),
-        };
-        let recall = recall::Recall::new(
-            options::recall(config),
-            profiles,
-            shards.clone(),
-            Box::new(Noise),
-            TokenCounter::estimate(),
-            metrics,
-        );
+        let assembly = Assembly::new(config, &profiles, &shards, &metrics);
+        let ingest = assembly.ingest(pool::in_place(Box::new(Noise)));
+        let recall = assembly.recall(Box::new(Noise));
         Ok(LoneShard {
             ingest,
             recall,

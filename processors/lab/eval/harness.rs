@@ -16,9 +16,8 @@ use models::embedder::{Model, pool};
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use service::compact::Compact;
+use service::assembly::Assembly;
 use service::ingest::Ingest;
-use service::ingest::breaker::DeadLetterBreaker;
 use service::metrics::Metrics;
 use service::ownership::{Deployment, Shards};
 use service::profile::Profiles;
@@ -31,7 +30,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use storage::home::{Home, MemoryHome};
-use text::Rarity;
 
 /// `limit` of a recall: as many memories as the engines find for a question.
 const LIMIT: usize = 100;
@@ -162,31 +160,10 @@ impl<'k> Life<'k> {
             kit.metrics.clone(),
         ));
         shards.open(0)?;
-        let ingest = Ingest {
-            options: options::ingest(config),
-            profiles: profiles.clone(),
-            shards: shards.clone(),
-            encoder: pool::in_place(Box::new(encoder.clone())),
-            tokens: model.tokens(),
-            rarity: model
-                .vocabulary()
-                .map_or_else(Rarity::flat, |words| Rarity::from_vocabulary(&words)),
-            spread: model.spread(),
-            breaker: DeadLetterBreaker::new(options::breaker(config)),
-            rate: options::event_rate(config),
-            metrics: kit.metrics.clone(),
-            tracer: Default::default(),
-        };
-        let recall = Recall::new(
-            options::recall(config),
-            profiles.clone(),
-            shards.clone(),
-            Box::new(encoder.clone()),
-            model.tokens(),
-            kit.metrics.clone(),
-        )
-        .with_spread(model.spread())
-        .with_reranking(kit.reranking(&clock)?);
+        let assembly = Assembly::new(config, profiles, &shards, &kit.metrics).with_model(model);
+        let ingest = assembly.ingest(pool::in_place(Box::new(encoder.clone())));
+        let recall = assembly.recall(Box::new(encoder.clone()));
+        let recall = recall.with_reranking(kit.reranking(&clock)?);
         Ok(Life {
             kit,
             shards,
@@ -272,9 +249,8 @@ impl<'k> Life<'k> {
     pub fn archived_by_half(&mut self, profiles: &Profiles) -> Result<HashSet<String>> {
         let memories = self.memories()?;
         let profiles = profiles.with_memories_max(memories.len() / 2);
-        let options = options::compact(&self.kit.config);
-        let mut compact =
-            Compact::new(options, profiles, self.shards.clone(), self.kit.metrics.clone());
+        let Kit { config, metrics, .. } = self.kit;
+        let mut compact = Assembly::new(config, &profiles, &self.shards, metrics).compact();
         let proposals = compact.step(Now { wall: self.now, events: self.now })?;
         let pruned: HashSet<String> =
             proposals.iter().flat_map(|proposal| pruned(proposal.value.as_deref())).collect();

@@ -23,6 +23,8 @@ mod wishes;
 mod withheld;
 
 use super::*;
+use crate::assembly::Assembly;
+use crate::compact::Compact;
 use crate::ownership::Deployment;
 use crate::run;
 use domain::UserKey;
@@ -90,20 +92,20 @@ impl Bench {
         for partition in 0..PARTITIONS {
             shards.open(partition).expect("a new shard");
         }
-        let ingest = Ingest {
-            options: run::options::ingest(&config),
-            profiles: Profiles::load(&config).expect("built in"),
-            shards,
-            encoder,
-            tokens: model.tokens(),
-            rarity: Rarity::flat(),
-            spread: CosineScale::STANDARD,
-            breaker: DeadLetterBreaker::new(run::options::breaker(&config)),
-            rate: run::options::event_rate(&config),
-            metrics,
-            tracer: Default::default(),
-        };
+        let profiles = Profiles::load(&config).expect("built in");
+        let ingest = Assembly::new(&config, &profiles, &shards, &metrics).ingest(encoder);
         Bench { ingest, next: [0; PARTITIONS as usize], dir }
+    }
+
+    /// A compaction worker over the same shards, with these options.
+    pub(super) fn compaction(&self, changed: &[(&str, &str)]) -> Compact {
+        let mut layers = Layers::defaults();
+        for (path, value) in changed {
+            layers.set(path, value, "test").expect("an option");
+        }
+        let config = layers.checked().expect("valid options");
+        let Ingest { profiles, shards, metrics, .. } = &self.ingest;
+        Assembly::new(&config, profiles, shards, metrics).compact()
     }
 
     /// Makes the event a record at the end of its user's partition.

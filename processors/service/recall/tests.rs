@@ -1,8 +1,8 @@
 //! Recall over a shard in memory, with a clock that moves only while the encoder works.
 
 use super::*;
+use crate::assembly::Assembly;
 use crate::ingest::Ingest;
-use crate::ingest::breaker::DeadLetterBreaker;
 use crate::ownership::Deployment;
 use crate::run;
 use domain::fault::Result;
@@ -11,7 +11,6 @@ use models::embedder::{Model, pool};
 use serde_json::{Value, json};
 use settings::Layers;
 use storage::home::{Home, MemoryHome};
-use text::Rarity;
 
 const NOW: Time = Time(1_720_000_000_000);
 
@@ -76,30 +75,12 @@ impl Bench {
         ));
         shards.open(0).expect("a shard in memory");
         let profiles = Profiles::load(&config).expect("the built-in profiles");
-        let ingest = Ingest {
-            options: run::options::ingest(&config),
-            profiles: profiles.clone(),
-            shards: shards.clone(),
-            encoder: pool::in_place(model.session().expect("the hash model has no files")),
-            tokens: TokenCounter::estimate(),
-            rarity: Rarity::flat(),
-            spread: CosineScale::STANDARD,
-            breaker: DeadLetterBreaker::new(run::options::breaker(&config)),
-            rate: run::options::event_rate(&config),
-            metrics: metrics.clone(),
-            tracer: Default::default(),
-        };
+        let assembly = Assembly::new(&config, &profiles, &shards, &metrics);
+        let session = model.session().expect("the hash model has no files");
+        let ingest = assembly.ingest(pool::in_place(session));
         let session = model.session().expect("the hash model has no files");
         let encoder = SlowEncoder { model: session, clock: clock.clone(), encode_ms };
-        let recall = Recall::new(
-            run::options::recall(&config),
-            profiles,
-            shards.clone(),
-            Box::new(encoder),
-            TokenCounter::estimate(),
-            metrics,
-        )
-        .with_clock(Arc::new(clock.clone()));
+        let recall = assembly.recall(Box::new(encoder)).with_clock(Arc::new(clock.clone()));
         let mut bench = Bench { recall, ingest, shards, clock };
         bench.remember(0);
         bench

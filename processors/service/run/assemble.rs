@@ -17,15 +17,13 @@ use super::requests::{Delivered, RequestReader, Unanswered};
 use super::silences::Silences;
 use super::stalls::Stalls;
 use super::{Service, Shared, http, loops, marks, options, topics};
-use crate::compact::{Compact, Judging, Writer};
-use crate::ingest::breaker::DeadLetterBreaker;
+use crate::assembly::Assembly;
+use crate::compact::{Judging, Writer};
 use crate::ingest::sizes::RecordSizes;
-use crate::ingest::{self, Ingest};
 use crate::language::Language;
 use crate::metrics::Metrics;
 use crate::ownership::{Changelog, Deployment, Shards};
 use crate::profile::Profiles;
-use crate::recall::Recall;
 use crate::recall::rerank::Reranking;
 use crossbeam_channel::{Receiver, Sender};
 use domain::Time;
@@ -46,7 +44,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use storage::home::Home;
 use storage::restore::{self, TakeOver, TombstonesGone};
-use text::Rarity;
 
 /// Bytes of a batch that librdkafka fills if nobody says otherwise.
 const BATCH_BYTES: usize = 1_000_000;
@@ -92,6 +89,12 @@ impl Models {
 }
 
 impl Parts<'_> {
+    fn assembly(&self) -> Assembly<'_> {
+        let Parts { config, profiles, shards, metrics, models, .. } = self;
+        let assembly = Assembly::new(config, profiles, shards, metrics);
+        Assembly { tracer: self.tracer.clone(), ..assembly.with_model(&models.encoder) }
+    }
+
     /// The consumer of the events: a member of the group, at once or when the generation opens.
     fn events_consumer(&self) -> Result<Box<dyn Consumer>> {
         let (group, events) = (self.config.kafka.group_id.clone(), self.config.topics.events());
@@ -276,27 +279,10 @@ impl Service {
         transactor: Box<dyn Transactor>,
         compactor: Sender<Time>,
     ) -> Result<()> {
-        let Parts { config, connection, models, shards, .. } = parts;
-        let ingest = Ingest {
-            options: ingest::Options {
-                transactional_id: shards.transactional_id(),
-                sizes: parts.sizes.clone(),
-                ..options::ingest(config)
-            },
-            profiles: parts.profiles.clone(),
-            shards: shards.clone(),
-            encoder,
-            tokens: models.encoder.tokens(),
-            rarity: models
-                .encoder
-                .vocabulary()
-                .map_or_else(Rarity::flat, |words| Rarity::from_vocabulary(&words)),
-            spread: models.encoder.spread(),
-            breaker: DeadLetterBreaker::new(options::breaker(config)),
-            rate: options::event_rate(config),
-            metrics: parts.metrics.clone(),
-            tracer: parts.tracer.clone(),
-        };
+        let Parts { config, connection, .. } = parts;
+        let mut ingest = parts.assembly().ingest(encoder);
+        ingest.options.transactional_id = parts.shards.transactional_id();
+        ingest.options.sizes = parts.sizes.clone();
         let ingest_loop = IngestLoop {
             consumer: parts.events_consumer()?,
             transactor,
@@ -332,17 +318,8 @@ impl Service {
             }),
             None => None,
         };
-        let recall = Recall::new(
-            options::recall(config),
-            parts.profiles.clone(),
-            parts.shards.clone(),
-            models.encoder.session()?,
-            models.encoder.tokens(),
-            parts.metrics.clone(),
-        )
-        .with_spread(models.encoder.spread())
-        .with_reranking(reranking)
-        .with_tracer(parts.tracer.clone());
+        let encoder = models.encoder.session()?;
+        let recall = parts.assembly().recall(encoder).with_reranking(reranking);
         let group = format!("{}-recalls", config.kafka.group_id);
         let (reading, recalls) = (connection.clone(), config.topics.recalls());
         let open = Box::new(move || reading.reader(&group, &recalls));
@@ -383,14 +360,8 @@ impl Service {
             }
             None => None,
         };
-        let compact = Compact::new(
-            options::compact(config),
-            parts.profiles.clone(),
-            parts.shards.clone(),
-            parts.metrics.clone(),
-        )
-        .with_conflict_model(judging)
-        .with_language(writer);
+        let assembly = parts.assembly();
+        let compact = assembly.compact().with_conflict_model(judging).with_language(writer);
         let compact_loop = loops::CompactLoop {
             producer: connection.producer("keepsake-compact")?,
             asked,

@@ -2,7 +2,6 @@
 //! takes: the broker would refuse the record, and the process would stop at it again and again.
 
 use super::*;
-use crate::compact::Compact;
 use domain::{MemoryId, Now};
 use memory::{LINKS_MAX, Session, Staged};
 use storage::shard::BatchChanges;
@@ -50,9 +49,7 @@ fn law_bounded_summary_of_a_session_with_25_000_memories() {
     let changes = BatchChanges::encode(&shard.store, staged.into_changes()).expect("a disk");
     shard.apply(changes, Checkpoint { applied: 0, changelog: None }).expect("a disk");
 
-    let options = run::options::compact(&Layers::defaults().checked().expect("defaults"));
-    let Ingest { profiles, shards, metrics, .. } = &bench.ingest;
-    let mut worker = Compact::new(options, profiles.clone(), shards.clone(), metrics.clone());
+    let mut worker = bench.compaction(&[]);
     let now = Time(NOON + DAY_MS);
     let proposals = worker.step(Now { wall: now, events: now }).expect("a disk");
     assert_eq!(proposals.len(), 1, "one summary");

@@ -2,30 +2,21 @@
 
 use super::{Bench, NOON, PARTITIONS};
 use crate::compact::{Compact, Options};
-use crate::ingest::Ingest;
-use crate::run;
 use domain::{Now, Time};
 use serde_json::json;
-use settings::Layers;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// A worker over three shards that each hold memories which nobody keeps longer than a day.
 fn worker(bench: &mut Bench, limits: impl Fn(Options) -> Options) -> Compact {
-    let mut layers = Layers::defaults();
-    layers.set("retain.days", "1", "test").expect("an option");
-    let options = run::options::compact(&layers.checked().expect("valid options"));
     for n in 0..30 {
         let event = json!({"type": "remember", "user": format!("u{n}"), "content": "A grey cat."});
         let record = bench.record(&event);
         bench.step(vec![record]);
     }
-    Compact::new(
-        limits(options),
-        bench.ingest.profiles.clone(),
-        bench.ingest.shards.clone(),
-        bench.ingest.metrics.clone(),
-    )
+    let mut compact = bench.compaction(&[("retain.days", "1")]);
+    compact.options = limits(compact.options);
+    compact
 }
 
 /// The partitions of the proposals of one round, two days later.
@@ -81,11 +72,7 @@ fn law_forgotten_stays_forgotten_after_the_retention_of_turns_that_became_no_mem
     }
     let found = |bench: &Bench| ["zebra", "yacht", "xylophone"].map(|it| holding(bench, "ada", it));
     assert_eq!(found(&bench), [1, 1, 1]);
-    let mut layers = Layers::defaults();
-    layers.set("retain.days", "1", "test").expect("an option");
-    let options = run::options::compact(&layers.checked().expect("valid options"));
-    let Ingest { profiles, shards, metrics, .. } = &bench.ingest;
-    let mut compact = Compact::new(options, profiles.clone(), shards.clone(), metrics.clone());
+    let mut compact = bench.compaction(&[("retain.days", "1")]);
     let now = Now { wall: Time(NOON), events: Time(NOON) };
     let proposed = compact.step(now).expect("a disk");
     assert_eq!(proposed.len(), 1, "one event for both windows");

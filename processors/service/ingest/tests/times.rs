@@ -1,7 +1,6 @@
 //! Times of events that cannot be: a sender with a wrong clock, or with seconds for milliseconds.
 
 use super::*;
-use crate::compact::Compact;
 use domain::Now;
 
 const DAY_MS: i64 = 86_400_000;
@@ -81,16 +80,11 @@ fn with_a_clock_from_events_every_time_is_believed() {
 /// The age of a memory from the future counts from the next event of its user.
 #[test]
 fn a_memory_from_the_future_obeys_its_retention() {
-    let mut layers = Layers::defaults();
-    layers.set("retain.days", "10", "test").expect("an option");
-    let options = run::options::compact(&layers.checked().expect("valid options"));
     let erased = |later: &[Value], days: i64| {
         let mut bench = poisoned(&[("retain.days", "10")]);
         let berlin = bench.memories("ada")[0].id.to_string();
         bench.outcomes(later);
-        let Ingest { profiles, shards, metrics, .. } = &bench.ingest;
-        let mut worker =
-            Compact::new(options.clone(), profiles.clone(), shards.clone(), metrics.clone());
+        let mut worker = bench.compaction(&[("retain.days", "10")]);
         let now = Time(NOON + days * DAY_MS);
         let proposals = worker.step(Now { wall: now, events: now }).expect("a disk");
         let mut proposed = proposals.iter().filter_map(|proposal| proposal.value.as_deref());
