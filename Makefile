@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help run build-for-run test test-all sim fuzz torture bench quality lint model kafka clean check-build check-fuzz check-kafka check-deny release packages
+.PHONY: help run build-for-run test test-all sim fuzz torture bench quality wishes lint model kafka clean check-build check-fuzz check-kafka check-deny release packages
 
 MODEL := $(CURDIR)/.keepsake/model
 KEEPSAKE := $(or $(CARGO_TARGET_DIR),target)/release/keepsake
@@ -126,6 +126,9 @@ bench = KEEPSAKE__EMBEDDER__MODEL='$(MODEL)' $(KEEPSAKE) bench $(1) $(BENCH) --j
 
 quality: check-build release model ## quality on every evaluation set, beside a bare cosine (QUALITY=DIR for other sets)
 	$(call step,quality,KEEPSAKE__EMBEDDER__MODEL='$(MODEL)' $(KEEPSAKE) eval all --dir '$(or $(QUALITY),tests/data/quality)')
+
+wishes: check-build ## train the judge of wishes on tests/data/wishes, and print what it finds of each writer if trained on the others
+	$(call step,judge of wishes,KEEPSAKE_WISHES=abcdeftuv cargo test --locked --release --manifest-path processors/text/Cargo.toml --lib a_writer_that -- --nocapture)
 
 lint: check-build check-deny ## formatting, lints, documentation and dependency rules only
 	$(lints)

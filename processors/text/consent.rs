@@ -3,16 +3,19 @@
 //!
 //! 1. `consent/pasted.rs` takes out what the turn quotes or pastes.
 //! 2. `consent/clause.rs` cuts the rest into clauses and reads each by a grammar of word classes.
-//! 3. This file decides. A turn with a wish to keep nothing is withheld whole, also if the secret
+//! 3. `consent/judge.rs` scores the turn by trained weights.
+//! 4. This file decides. A turn with a wish to keep nothing is withheld whole, also if the secret
 //!    stands in another sentence. A turn retracts the one before if it holds nothing but wishes and
 //!    their reasons. In doubt nothing is erased: "forget Tuesday, it's Friday" states a new value.
 
 mod clause;
+mod judge;
 mod pasted;
 
 use crate::wordings::{NEVER, WishPart, fold};
 use clause::{Kind, Reading};
 use domain::Category;
+use judge::{Features, Scores};
 use std::collections::HashSet;
 
 /// A user's wish to keep something out of memory.
@@ -43,10 +46,87 @@ const UNKNOWN_OF_REASON_TO_REMOVE_MAX: usize = 3;
 /// Words of a name under a letter.
 const SIGNATURE_WORDS_MAX: usize = 3;
 
+/// Log-odds below which the judge objects to what the rules take for a wish.
+const OBJECTION_MAX: f32 = 1.0;
+/// Log-odds above which the judge finds a wish to keep a turn out that the rules do not find.
+const CERTAINTY_MIN: f32 = 1.0;
+/// The same for a wish to forget: a memory that is erased in error does not come back.
+const CERTAINTY_TO_FORGET_MIN: f32 = 2.0;
+
+/// A turn as the rules and the judge read it.
+struct Turn<'t> {
+    text: &'t str,
+    /// The user's own words, folded.
+    own: String,
+    readings: Vec<Reading>,
+}
+
+impl<'t> Turn<'t> {
+    fn of(text: &'t str) -> Turn<'t> {
+        let own = fold(&pasted::own_words(text, |label| has_wish(&fold(label))));
+        let readings = clause::readings(&own, &names(text));
+        Turn { text, own, readings }
+    }
+
+    fn features(&self, rule: Option<&Wish>) -> Features {
+        let verdict = match rule {
+            Some(Wish::SkipThisTurn) => "skip",
+            Some(Wish::ForgetLastTurn(_)) => "forget",
+            Some(Wish::Unclear) => "unclear",
+            None => "none",
+        };
+        Features::of(&self.own, &self.readings, verdict)
+    }
+
+    /// True for a short turn with a verb of keeping or removing, and nothing quoted, pasted or
+    /// corrected.
+    fn is_plain(&self) -> bool {
+        let states = |one: &Reading| one.asks_to_keep || one.is_new && one.is_content;
+        self.own.len() <= RETRACTION_BYTES_MAX
+            && !self.own.contains([pasted::PASSAGE, '"'])
+            && !self.own.trim().contains('\n')
+            && self.readings.iter().any(|one| one.parts.has_verb())
+            && !self.readings.iter().any(|one| one.kind.is_none() && states(one))
+    }
+}
+
 /// Finds the user's wish about this text or the text before.
 pub fn wish(text: &str) -> Option<Wish> {
-    let own = fold(&pasted::own_words(text, |label| has_wish(&fold(label))));
-    let mut readings = clause::readings(&own, &names(text));
+    let turn = Turn::of(text);
+    let rule = by_rules(&turn);
+    let scores = turn.features(rule.as_ref()).scores();
+    let is_forget = decide(rule.as_ref(), scores, turn.is_plain());
+    match (is_forget, rule) {
+        (Some(true), Some(rule @ Wish::ForgetLastTurn(_))) => Some(rule),
+        (Some(true), _) => {
+            let names_memory = true;
+            Some(Wish::ForgetLastTurn(Retraction { names_memory, topic: None }))
+        }
+        (Some(false), _) => Some(Wish::SkipThisTurn),
+        (None, Some(Wish::ForgetLastTurn(_) | Wish::Unclear)) => Some(Wish::Unclear),
+        (None, _) => None,
+    }
+}
+
+/// Joins the rules and the judge: true to forget what was said before, false to keep this turn out.
+fn decide(rule: Option<&Wish>, scores: Scores, is_plain: bool) -> Option<bool> {
+    let by_rule = match rule {
+        Some(Wish::ForgetLastTurn(_)) => Some(true),
+        Some(Wish::SkipThisTurn) => Some(false),
+        Some(Wish::Unclear) | None => None,
+    };
+    match by_rule {
+        Some(_) if scores.wish < OBJECTION_MAX => None,
+        Some(is_forget) if !is_plain || scores.before.abs() < CERTAINTY_MIN => Some(is_forget),
+        None if !is_plain || scores.wish < CERTAINTY_MIN => None,
+        None if scores.before > 0.0 && scores.wish < CERTAINTY_TO_FORGET_MIN => None,
+        _ => Some(scores.before > 0.0),
+    }
+}
+
+/// Reads the wish by the grammar alone.
+fn by_rules(Turn { text, own, readings }: &Turn) -> Option<Wish> {
+    let mut readings = readings.clone();
     let is_call = |reading: &Reading| reading.kind.is_none() && reading.unknown < 2;
     if calls_by_name(text) && readings.len() > 1 && is_call(&readings[0]) {
         readings.remove(0);

@@ -39,6 +39,15 @@ impl Parts {
         parts.iter().any(|part| self.0 & 1 << *part as u32 != 0)
     }
 
+    /// The places of the word classes in `WishPart`, without `Free`.
+    pub fn places(self) -> impl Iterator<Item = u32> {
+        (0..WishPart::Free as u32).filter(move |place| self.0 & 1 << place != 0)
+    }
+
+    pub fn has_verb(self) -> bool {
+        self.any(&VERBS)
+    }
+
     fn with(self, other: Parts) -> Parts {
         Parts(self.0 | other.0)
     }
