@@ -734,3 +734,23 @@ fn the_demo_runs_to_its_end() {
         assert!(stdout.contains(word), "the demo does not show {word:?}: {stdout}");
     }
 }
+
+#[test]
+fn an_empty_question_and_a_wrong_form_of_backup_say_the_cure() {
+    for (arguments, word) in [
+        (&["recall", "--user", "ada", " "][..], "keepsake list"),
+        (&["backup", "one", "two"], "--check"),
+    ] {
+        let (code, _, stderr) = run_bare(arguments);
+        assert!(code == Some(2) && stderr.contains(word), "{code:?} {stderr}");
+    }
+    let (_, _, stderr) = run_bare(&["backup", "check", "/no/such/backup"]);
+    assert!(stderr.contains("/no/such/backup"), "{stderr}");
+    let (_, stdout, _) = run_bare(&["gateway", "--help"]);
+    assert!(stdout.contains("127.0.0.1:8765") && stdout.contains("gateway.keys"), "{stdout}");
+    let (_, stdout, _) =
+        run_bare(&["--set", "recall.limit=7", "config", "show", "--set", "log.level=warn"]);
+    let shown = |name| stdout.lines().find(|line| line.starts_with(name)).unwrap_or_default();
+    assert!(shown("recall.limit").contains('7'), "{stdout}");
+    assert!(shown("log.level").contains("warn"), "{stdout}");
+}

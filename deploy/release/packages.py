@@ -75,6 +75,8 @@ class Prefix:
         self.files = {"bin/keepsake": program}
         for file in sorted(model.iterdir()):
             self.files[f"share/keepsake/model/{file.name}"] = file
+        # Errors name it. Not in share/doc, which images of Debian leave out.
+        self.files["share/keepsake/RUNBOOK.md"] = ROOT / "deploy/RUNBOOK.md"
         for name in LICENCES:
             self.files[f"share/doc/{NAME}/{name}"] = ROOT / name
         self.files[f"share/doc/{NAME}/THIRD-PARTY"] = licences

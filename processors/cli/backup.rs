@@ -50,6 +50,9 @@ pub struct BackupCommand {
     /// Directory of the backup: a new one, or one of an earlier backup of this service
     #[arg(value_name = "DIR")]
     dir: PathBuf,
+    /// `backup check DIR` means `backup DIR --check`
+    #[arg(hide = true)]
+    checked: Option<PathBuf>,
     /// Read everything again and remove the earlier files
     #[arg(long, conflicts_with = "check")]
     full: bool,
@@ -66,7 +69,15 @@ struct ShardRow<'a> {
 }
 
 impl BackupCommand {
-    pub fn run(self, config: &Config, output: Output) -> Result<ExitCode> {
+    pub fn run(mut self, config: &Config, output: Output) -> Result<ExitCode> {
+        if let Some(dir) = self.checked.take() {
+            if self.dir != Path::new("check") || self.full {
+                let what = "one directory is expected: `keepsake backup DIR`, or `keepsake backup DIR \
+                            --check`";
+                return Err(Fault::stop(StopName::ConfigInvalid, what));
+            }
+            (self.dir, self.check) = (dir, true);
+        }
         if self.check {
             let _lock = lock(&self.dir)?;
             return check(&self.dir, output);

@@ -24,6 +24,13 @@ use tokio::sync::oneshot;
 /// Pause between two looks whether the generation is retired.
 const RETIRED_LOOK: Duration = Duration::from_secs(10);
 
+pub const WHERE: &str = "\
+Listens at gateway.listen, 127.0.0.1:8765 unless set. It asks for keys if gateway.keys names a file of \
+them, which `keepsake keys new` makes; without one every caller has all rights.
+
+Example:
+  keepsake gateway --brokers localhost:9092 --set gateway.keys=gateway.keys";
+
 pub fn run(config: &Config) -> Result<ExitCode> {
     let options = options(config);
     let bound = ::gateway::serve::bind(&options)?;

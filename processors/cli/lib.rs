@@ -131,6 +131,7 @@ enum Command {
     #[command(subcommand)]
     Service(unit::UnitCommand),
     /// Serve MCP and HTTP for programs that do not speak Kafka, in a process of its own
+    #[command(after_help = gateway::WHERE)]
     Gateway,
     /// Make, list and revoke keys of the gateway
     #[command(subcommand)]
@@ -213,6 +214,8 @@ pub fn main() -> ExitCode {
         }
         Err(error) => error.exit(),
     };
+    let mut typed = typed;
+    typed.common.set = sets(std::env::args_os().map(|it| it.to_string_lossy().into_owned()));
     match run(typed) {
         Ok(code) => code,
         Err(fault) => {
@@ -221,9 +224,35 @@ pub fn main() -> ExitCode {
             {
                 return code;
             }
-            anstream::eprintln!("{}error:{} {fault}", show::BAD, show::PLAIN);
+            let what = with_runbook(&fault);
+            anstream::eprintln!("{}error:{} {what}", show::BAD, show::PLAIN);
             ExitCode::from(fault.exit_code())
         }
+    }
+}
+
+/// Returns the values of `--set` in the order of the command line. clap keeps those of one level only:
+/// of `keepsake --set a=1 serve --set b=2` the second.
+fn sets(mut arguments: impl Iterator<Item = String>) -> Vec<String> {
+    let mut found = Vec::new();
+    while let Some(argument) = arguments.next().filter(|it| it != "--") {
+        match argument.strip_prefix("--set=") {
+            Some(pair) => found.push(pair.to_owned()),
+            None if argument == "--set" => found.extend(arguments.next()),
+            None => {}
+        }
+    }
+    found
+}
+
+/// Names the runbook where the package of this program has put it. A checkout has it in `deploy`.
+fn with_runbook(fault: &Fault) -> String {
+    let program = std::env::current_exe().and_then(std::fs::canonicalize).ok();
+    let prefix = program.as_deref().and_then(|program| program.parent()?.parent());
+    let installed = prefix.map(|prefix| prefix.join("share/keepsake/RUNBOOK.md"));
+    match installed.filter(|file| file.is_file()) {
+        Some(file) => fault.to_string().replace("deploy/RUNBOOK.md", &file.to_string_lossy()),
+        None => fault.to_string(),
     }
 }
 
@@ -350,6 +379,14 @@ mod tests {
         {
             assert_eq!(with_whole_path(other), other);
         }
+    }
+
+    #[test]
+    fn options_before_and_after_the_command_all_count() {
+        let given = |line: &str| sets(line.split(' ').map(str::to_owned));
+        let line = "keepsake --set a=1 serve --set b=2 --set=c=3 -- --set d=4";
+        assert_eq!(given(line), ["a=1", "b=2", "c=3"]);
+        assert_eq!(given("keepsake serve"), [""; 0]);
     }
 
     #[test]

@@ -17,6 +17,7 @@ use settings::Config;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Instant;
 
 #[derive(Args)]
 pub struct McpCommand {
@@ -37,7 +38,11 @@ impl McpCommand {
         let (its, held, is_gone) = (config.clone(), link.clone(), gone.clone());
         let connect: Connect = Arc::new(move || match is_gone.get() {
             Some(fault) => Err(fault.clone()),
-            None => held.lock().unwrap_or_else(PoisonError::into_inner).calls(&its, &arguments),
+            None => {
+                let asked = Instant::now();
+                let mut link = held.lock().unwrap_or_else(PoisonError::into_inner);
+                link.attempt(asked, &its, &arguments)
+            }
         });
         // Starts the service while the client still lists the tools. A failure comes again, as the
         // answer to the first call.
@@ -91,11 +96,28 @@ pub fn refuse(fault: &Fault) -> Result<ExitCode> {
 struct Link {
     stay: Stay,
     calls: Option<(Arc<Calls>, Option<Description>)>,
+    /// The last attempt that failed, and its end.
+    failed: Option<(Instant, Fault)>,
 }
 
 impl Link {
     fn connected(&self) -> Option<Arc<Calls>> {
         self.calls.as_ref().map(|(calls, _)| calls.clone())
+    }
+
+    /// Connects. A call that waited for an attempt that failed has its answer, and makes no second one.
+    fn attempt(
+        &mut self,
+        asked: Instant,
+        config: &Config,
+        arguments: &[String],
+    ) -> Result<Arc<Calls>> {
+        if let Some((_, fault)) = self.failed.as_ref().filter(|(ended, _)| *ended >= asked) {
+            return Err(fault.clone());
+        }
+        let connected = self.calls(config, arguments);
+        self.failed = connected.as_ref().err().map(|fault| (Instant::now(), fault.clone()));
+        connected
     }
 
     fn calls(&mut self, config: &Config, arguments: &[String]) -> Result<Arc<Calls>> {

@@ -65,6 +65,11 @@ pub struct RecallCommand {
 
 impl RecallCommand {
     pub fn run(self, config: &Config, output: Output) -> Result<ExitCode> {
+        if self.query.trim().is_empty() {
+            let what =
+                "the question is empty: ask in words, or see all memories with `keepsake list`";
+            return Err(Fault::stop(StopName::ConfigInvalid, what));
+        }
         let person = if self.as_tool { print_search } else { print_memories };
         ask(config, output, &self.user, &self.user.message("recall", &self)?, person)
     }

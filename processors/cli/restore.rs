@@ -149,7 +149,7 @@ impl RestoreCommand {
         let restored = restore.verified(&published, &ticks, &plan)?;
         match output {
             Output::Json => println!("{}", json_of(&restored)),
-            Output::Person => print(&restored),
+            Output::Person => print(&restored, config),
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -407,7 +407,7 @@ fn json_of(restored: &[Restored]) -> Value {
     json!({"equal": true, "memories": memories, "shards": shards})
 }
 
-fn print(restored: &[Restored]) {
+fn print(restored: &[Restored], config: &Config) {
     let head = ["partition", "memories", "records", "digest", "applied", "events topic"];
     let cells: Vec<Vec<String>> = restored
         .iter()
@@ -426,7 +426,10 @@ fn print(restored: &[Restored]) {
     let (good, plain) = (show::GOOD, show::PLAIN);
     let memories: u64 = restored.iter().map(|it| it.memories).sum();
     anstream::println!(
-        "{good}{memories} memories are restored, all digests equal those of the backup{plain}: start \
-         the processes with an empty store.dir"
+        "{good}{memories} memories are restored, all digests equal those of the backup{plain}"
     );
+    match config.kafka.is_embedded() {
+        true => anstream::println!("next: keepsake serve --data {}", config.data.dir.display()),
+        false => anstream::println!("next: start the processes with an empty store.dir"),
+    }
 }

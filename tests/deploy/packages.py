@@ -133,6 +133,9 @@ def inside(kind):
     assert pathlib.Path(shutil.which("keepsake")).parent == programs
     assert shutil.which("cargo") is None and shutil.which("rustc") is None
     version = run("keepsake", "--version").split()[-1]
+    wrong = subprocess.run(["keepsake", "recall", "--user", "ada", ""], capture_output=True, text=True)
+    runbook = re.search(r"see (/\S+RUNBOOK.md)]", wrong.stderr)
+    assert runbook and "config-invalid" in pathlib.Path(runbook[1]).read_text(), wrong.stderr
     (HOME / "first").mkdir()
     (HOME / "second").mkdir()
     service = Service(HOME / "first")

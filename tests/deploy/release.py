@@ -26,7 +26,7 @@ import referencing  # noqa: E402
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SCHEMAS = TOOLS / "python/cyclonedx/schema/_res"
 WANTED = ["bin/keepsake", "share/keepsake/model/model.onnx", "CHANGELOG.md", "config/default.toml", "COMMIT"]
-WANTED += ["LICENSE-MIT", "LICENSE-APACHE", "NOTICE"]
+WANTED += ["share/keepsake/RUNBOOK.md", "LICENSE-MIT", "LICENSE-APACHE", "NOTICE"]
 WANTED += ["deploy/helm/keepsake/Chart.yaml", "deploy/helm/keepsake/files/rules.yml", "deploy/RUNBOOK.md"]
 LIBRARIES = ["rdkafka", "sled", "tantivy", "ort", "keepsake-domain"]
 TESTS_ONLY = ["proptest", "jsonschema", "keepsake-simulated"]
