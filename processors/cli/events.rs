@@ -2,11 +2,13 @@
 //! `forget`, `feedback`.
 
 use super::duration;
+use super::mcp::account;
 use clap::Args;
 use client::describe;
 use client::show::{self, Output};
 use client::traced;
 use client::{ClientReply, parse_user};
+use domain::UserKey;
 use domain::fault::{Fault, Result, StopName};
 use jiff::Timestamp;
 use log::wire::Moment;
@@ -21,9 +23,9 @@ use std::time::Duration;
 /// Arguments of every command about one user's memories.
 #[derive(Args)]
 pub struct UserArgs {
-    /// user, or tenant/user
+    /// user, or tenant/user. Without it the name of this account; on a cluster it must be given
     #[arg(long, short, value_name = "USER")]
-    pub user: String,
+    pub user: Option<String>,
     /// Conversation that the message belongs to
     #[arg(long, short, value_name = "NAME")]
     pub session: Option<String>,
@@ -49,8 +51,21 @@ struct Message<'a, F> {
 
 impl UserArgs {
     /// Builds a message of a type with these fields. An argument that is not given has no field.
-    pub fn message(&self, kind: &str, fields: &impl Serialize) -> Result<Value> {
-        let key = parse_user(&self.user)?;
+    pub fn message(&self, config: &Config, kind: &str, fields: &impl Serialize) -> Result<Value> {
+        let key = match &self.user {
+            Some(user) => parse_user(user)?,
+            // The log of this account, as `keepsake mcp` writes it.
+            None if config.kafka.is_embedded() => parse_user(&account())?,
+            None => {
+                let what = "--user is missing: a cluster has the memories of many users";
+                return Err(Fault::stop(StopName::ConfigInvalid, what));
+            }
+        };
+        self.message_of(&key, kind, fields)
+    }
+
+    /// Builds a message about this user.
+    pub fn message_of(&self, key: &UserKey, kind: &str, fields: &impl Serialize) -> Result<Value> {
         let session = self.session.as_deref();
         let message = Message { kind, tenant: key.tenant(), user: key.user(), session, fields };
         let mut message = serde_json::to_value(message).expect("names of fields are texts");
@@ -146,7 +161,7 @@ pub struct PublishCommand {
 impl PublishCommand {
     pub fn run(mut self, config: &Config, output: Output) -> Result<ExitCode> {
         self.content = content_of(self.content)?;
-        send(config, output, &self.user, &self.user.message("turn", &self)?)
+        send(config, output, &self.user, &self.user.message(config, "turn", &self)?)
     }
 }
 
@@ -190,7 +205,7 @@ impl RememberCommand {
             Timestamp::from_millisecond(end).unwrap_or(Timestamp::MAX).to_string()
         });
         self.expires_at = self.expires_at.or(after_now);
-        send(config, output, &self.user, &self.user.message("remember", &self)?)
+        send(config, output, &self.user, &self.user.message(config, "remember", &self)?)
     }
 }
 
@@ -220,7 +235,7 @@ pub struct UpdateCommand {
 
 impl UpdateCommand {
     pub fn run(self, config: &Config, output: Output) -> Result<ExitCode> {
-        send(config, output, &self.user, &self.user.message("update", &self)?)
+        send(config, output, &self.user, &self.user.message(config, "update", &self)?)
     }
 }
 
@@ -261,7 +276,7 @@ impl ForgetCommand {
             ));
         }
         let target = json!({"memory": memory, "query": query, "everything": everything});
-        send(config, output, &self.user, &self.user.message("forget", &target)?)
+        send(config, output, &self.user, &self.user.message(config, "forget", &target)?)
     }
 }
 
@@ -280,7 +295,7 @@ pub struct FeedbackCommand {
 
 impl FeedbackCommand {
     pub fn run(self, config: &Config, output: Output) -> Result<ExitCode> {
-        send(config, output, &self.user, &self.user.message("feedback", &self)?)
+        send(config, output, &self.user, &self.user.message(config, "feedback", &self)?)
     }
 }
 

@@ -201,20 +201,15 @@ impl Memories {
         }
     }
 
-    fn user(&self, key: &UserKey) -> UserArgs {
-        UserArgs {
-            user: key.as_str().to_owned(),
-            session: None,
-            timeout: self.timeout,
-            traceparent: None,
-        }
+    fn user(&self) -> UserArgs {
+        UserArgs { user: None, session: None, timeout: self.timeout, traceparent: None }
     }
 
     /// A page of the user's memories, archived ones and those of sessions included.
     pub fn page(&mut self, key: &UserKey, after: Option<&str>) -> Result<Value> {
-        let user = self.user(key);
+        let user = self.user();
         let page = json!({"everything": true, "limit": PAGE, "after": after});
-        let reply = self.client.ask(&user.message("list", &page)?, user.timeout())?;
+        let reply = self.client.ask(&user.message_of(key, "list", &page)?, user.timeout())?;
         match reply.error() {
             Some(error) => Err(Fault::retry(format!("list the memories of {key}: {error}"))),
             None => Ok(reply.value),
@@ -222,9 +217,9 @@ impl Memories {
     }
 
     fn memory(&mut self, key: &UserKey, listed: &Value) -> Result<Option<Value>> {
-        let user = self.user(key);
+        let user = self.user();
         let memory = json!({"memory": listed["id"], "history": true});
-        let reply = self.client.ask(&user.message("get", &memory)?, user.timeout())?;
+        let reply = self.client.ask(&user.message_of(key, "get", &memory)?, user.timeout())?;
         match (reply.value["status"].as_str(), reply.error()) {
             (Some("not_found"), _) => Ok(None),
             (_, Some(error)) => Err(Fault::retry(format!("get {}: {error}", listed["id"]))),

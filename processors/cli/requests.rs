@@ -71,7 +71,7 @@ impl RecallCommand {
             return Err(Fault::stop(StopName::ConfigInvalid, what));
         }
         let person = if self.as_tool { print_search } else { print_memories };
-        ask(config, output, &self.user, &self.user.message("recall", &self)?, person)
+        ask(config, output, &self.user, &self.user.message(config, "recall", &self)?, person)
     }
 }
 
@@ -137,7 +137,7 @@ pub struct ListCommand {
 
 impl ListCommand {
     pub fn run(self, config: &Config, output: Output) -> Result<ExitCode> {
-        let message = self.user.message("list", &self)?;
+        let message = self.user.message(config, "list", &self)?;
         ask(config, output, &self.user, &message, |value| {
             let memories = value["memories"].as_array().into_iter().flatten();
             let rows: Vec<Vec<String>> = memories.map(list_row).collect();
@@ -175,7 +175,7 @@ pub struct GetCommand {
 
 impl GetCommand {
     pub fn run(self, config: &Config, output: Output) -> Result<ExitCode> {
-        let message = self.user.message("get", &self)?;
+        let message = self.user.message(config, "get", &self)?;
         ask(config, output, &self.user, &message, |value| {
             anstream::println!("{}", pretty(&value["memory"]));
             if !value["history"].is_null() {
@@ -201,7 +201,7 @@ impl ExplainCommand {
     pub fn run(self, config: &Config, output: Output) -> Result<ExitCode> {
         let event = self.event.as_deref().map(position).transpose()?;
         let explained = json!({"memory": self.memory, "event": event});
-        let message = self.user.message("explain", &explained)?;
+        let message = self.user.message(config, "explain", &explained)?;
         ask(config, output, &self.user, &message, |value| {
             match value["decisions"].as_array() {
                 Some(decisions) => decisions.iter().for_each(print_decision),
@@ -243,7 +243,7 @@ pub struct StatsCommand {
 
 impl StatsCommand {
     pub fn run(self, config: &Config, output: Output) -> Result<ExitCode> {
-        let message = self.user.message("stats", &())?;
+        let message = self.user.message(config, "stats", &())?;
         ask(config, output, &self.user, &message, |value| {
             if self.as_tool {
                 anstream::print!("{}", tools::memory_stats(value, jiff::Timestamp::now()));

@@ -143,7 +143,9 @@ impl<'a> Lines<'a> {
         let value: Value = match serde_json::from_str(line) {
             Ok(value) => value,
             Err(error) => {
-                self.report.refuse(number, format!("is not JSON: {error}"));
+                let at = error.column();
+                let what = format!("is not JSON from column {at} on: each line must be one object");
+                self.report.refuse(number, what);
                 return None;
             }
         };

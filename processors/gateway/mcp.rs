@@ -15,8 +15,13 @@ use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
 use serde_json::{Value, json};
 use std::sync::Arc;
+use std::time::Duration;
+use uuid::Uuid;
 
 const MEMORY: &str = "memory://";
+/// Pause between two looks, during a call, whether its service is still the one that was asked. A call
+/// takes milliseconds, so few are long enough for one look.
+const SUCCESSOR_LOOK: Duration = Duration::from_millis(500);
 
 /// The Kafka client of a server.
 #[derive(Clone)]
@@ -33,6 +38,21 @@ impl Client {
         match self {
             Client::Connected(calls) => Ok(calls.clone()),
             Client::OnDemand(connect) => connected_by(connect.clone()).await,
+        }
+    }
+
+    /// Returns once another service has taken the place of the one that these calls ask, such as after
+    /// its death. Looking for it starts it.
+    async fn successor(&self, of: &Arc<Calls>) -> refusal::Result<Arc<Calls>> {
+        loop {
+            tokio::time::sleep(SUCCESSOR_LOOK).await;
+            match self {
+                Client::Connected(_) => std::future::pending().await,
+                Client::OnDemand(connect) => match connected_by(connect.clone()).await? {
+                    same if Arc::ptr_eq(&same, of) => {}
+                    other => return Ok(other),
+                },
+            }
         }
     }
 }
@@ -117,8 +137,17 @@ async fn called(
 ) -> refusal::Result<Value> {
     bound.caller.may(tool.right)?;
     let calls = server.client.calls().await?;
-    let by = By { calls: &calls, caller: &bound.caller, user: &bound.user, key: None };
-    tool.call(&by, arguments).await
+    // Adding has an id, so that a second attempt adds nothing twice; the rest may be done again.
+    let id = (!tool.idempotent).then(|| Uuid::new_v4().to_string());
+    let attempt = |calls: Arc<Calls>| {
+        let (caller, user, key) = (&bound.caller, &bound.user, id.as_deref());
+        async move { tool.call(&By { calls: &calls, caller, user, key }, arguments).await }
+    };
+    let successor = tokio::select! {
+        done = attempt(calls.clone()) => return done,
+        successor = server.client.successor(&calls) => successor?,
+    };
+    attempt(successor).await
 }
 
 impl ServerHandler for Server {

@@ -351,7 +351,8 @@ async fn add_turns(by: &By<'_>, it: &Value) -> Result<Value> {
         return Err(Refusal::invalid("turns", "turns must be a list of 1 to 100 turns"));
     };
     let mut decisions = Vec::new();
-    for turn in turns {
+    for (n, turn) in turns.iter().enumerate() {
+        let id = by.key.map(|key| format!("{key}/{n}"));
         let event = of(
             "turn",
             &[
@@ -360,6 +361,7 @@ async fn add_turns(by: &By<'_>, it: &Value) -> Result<Value> {
                 ("speaker", &turn["speaker"]),
                 ("session", &it["session"]),
                 ("metadata", &it["metadata"]),
+                ("id", &json!(id)),
             ],
         );
         let mut receipt = decided(by.publish(event).await?);
