@@ -474,7 +474,7 @@ fn a_service_grows_while_it_serves(broker: Broker) {
         let status = child.wait();
         assert!(status.success(), "an old process ends with {status}:\n{}", child.log());
     }
-    assert!(builder.wait().success(), "{}", builder.log());
+    builder.must_succeed();
     new.iter_mut().for_each(Child::wait_until_ready);
     std::thread::sleep(Duration::from_secs(2));
     let (published, asked, session) = traffic.end();
@@ -546,7 +546,7 @@ fn found_by_words(client: &Client, texts: &[&Texts]) {
 fn indexes_equal_stores(places: &[Place], children: &mut [Child]) {
     for child in children {
         child.signal("-TERM");
-        assert!(child.wait().success(), "{}", child.log());
+        child.must_succeed();
     }
     places.iter().for_each(|place| must(&program::run(command(place).arg("verify"))));
 }
@@ -590,7 +590,7 @@ fn a_service_grows_although_builder_and_owner_are_killed(broker: Broker) {
     old[0].kill();
     must(&cut_over.join().expect("the command ends"));
     assert!(old[1].wait().success(), "{}", old[1].log());
-    assert!(builder.wait().success(), "{}", builder.log());
+    builder.must_succeed();
     new.iter_mut().for_each(Child::wait_until_ready);
     // A process of the new generation that is killed is replaced as any other.
     new[0].kill();
@@ -681,7 +681,7 @@ fn a_cut_over_that_has_begun_cannot_be_cancelled(growing: &Growing, old: &mut Ch
     let cancel = || growing.generation(&["cut-over", "--cancel"]);
     assert_eq!(program::parsed(&cancel())["begun"], false);
     old.signal("-TERM");
-    assert!(old.wait().success(), "{}", old.log());
+    old.must_succeed();
     let (code, _, stderr) = growing.generation(&["cut-over", "--force", "--within", "1"]);
     assert!(code == Some(3) && stderr.contains("were not closed"), "{code:?} {stderr}");
     let (code, _, stderr) = cancel();

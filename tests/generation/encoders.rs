@@ -71,7 +71,7 @@ fn a_service_changes_its_encoder_and_goes_back(broker: Broker) {
     must(&handed);
     eprintln!("to another encoder: {}{}", handed.1, handed.2);
     await_retired(&mut old);
-    assert!(builder.wait().success(), "{}", builder.log());
+    builder.must_succeed();
     let built = builder.log();
     assert!(built.contains("vectors made anew"), "{built}");
     new.iter_mut().for_each(Child::wait_until_ready);
@@ -92,7 +92,7 @@ fn a_service_changes_its_encoder_and_goes_back(broker: Broker) {
     must(&handed);
     eprintln!("back after {:.1?}: {}{}", began.elapsed(), handed.1, handed.2);
     await_retired(&mut new);
-    assert!(builder_back.wait().success(), "{}", builder_back.log());
+    builder_back.must_succeed();
     last.iter_mut().for_each(Child::wait_until_ready);
     let (published, asked, session) = traffic.end();
     eprintln!(
@@ -112,7 +112,7 @@ fn a_service_changes_its_encoder_and_goes_back(broker: Broker) {
     // Stores and indexes of the last generation equal the fold of its changelog.
     for child in &mut last {
         child.signal("-TERM");
-        assert!(child.wait().success(), "{}", child.log());
+        child.must_succeed();
     }
     must(&program::run(command(&back.new[0]).arg("verify")));
 }
@@ -133,7 +133,7 @@ fn a_service_changes_its_profile_and_keeps_its_memories(broker: Broker) {
     growing.await_built();
     must(&growing.cut_over());
     await_retired(&mut old);
-    assert!(builder.wait().success(), "{}", builder.log());
+    builder.must_succeed();
     new.iter_mut().for_each(Child::wait_until_ready);
     let found = eve.ask(json!({"type": "get", "memory": kept}));
     assert_eq!(found["memory"]["profile"], "keepsake", "{found}");
@@ -275,7 +275,7 @@ fn a_generation_that_differs_is_refused_and_built_again(broker: Broker) {
     let mut builder = growing.build();
     await_state(&growing, "complete");
     let mut new = growing.serve(&growing.new);
-    assert!(builder.wait().success(), "{}", builder.log());
+    builder.must_succeed();
     eventually("both processes wait", || (growing.status()["waiting"] == 2).then_some(()));
     must(&growing.cut_over());
     await_retired(&mut old);

@@ -356,6 +356,12 @@ impl Child {
         assert!(sent.success(), "kill {signal}: {sent}");
     }
 
+    /// Waits for the end; a failure is told with the signal or the exit code.
+    pub fn must_succeed(&mut self) {
+        let status = self.wait();
+        assert!(status.success(), "{status}\n{}", self.log());
+    }
+
     pub fn wait(&mut self) -> ExitStatus {
         let give_up = Instant::now() + PATIENCE;
         loop {
