@@ -1,5 +1,5 @@
 //! Finds the reason why a text may not be kept: a wish of the user, or a category that the profile
-//! forbids. Lists decide (`config/languages/*.toml`), so the result can be checked against them.
+//! forbids. Lists decide on a category (`config/languages/*.toml`), lists and trained weights on a wish.
 //!
 //! 1. `consent/pasted.rs` takes out what the turn quotes or pastes.
 //! 2. `consent/clause.rs` cuts the rest into clauses and reads each by a grammar of word classes.
@@ -78,11 +78,15 @@ impl<'t> Turn<'t> {
         Features::of(&self.own, &self.readings, verdict)
     }
 
+    fn is_short(&self) -> bool {
+        self.own.len() <= RETRACTION_BYTES_MAX
+    }
+
     /// True for a short turn with a verb of keeping or removing, and nothing quoted, pasted or
     /// corrected.
     fn is_plain(&self) -> bool {
         let states = |one: &Reading| one.asks_to_keep || one.is_new && one.is_content;
-        self.own.len() <= RETRACTION_BYTES_MAX
+        self.is_short()
             && !self.own.contains([pasted::PASSAGE, '"'])
             && !self.own.trim().contains('\n')
             && self.readings.iter().any(|one| one.parts.has_verb())
@@ -95,12 +99,11 @@ pub fn wish(text: &str) -> Option<Wish> {
     let turn = Turn::of(text);
     let rule = by_rules(&turn);
     let scores = turn.features(rule.as_ref()).scores();
-    let is_forget = decide(rule.as_ref(), scores, turn.is_plain());
+    let is_forget = decide(rule.as_ref(), scores, turn.is_short(), turn.is_plain());
     match (is_forget, rule) {
         (Some(true), Some(rule @ Wish::ForgetLastTurn(_))) => Some(rule),
         (Some(true), _) => {
-            let names_memory = true;
-            Some(Wish::ForgetLastTurn(Retraction { names_memory, topic: None }))
+            Some(Wish::ForgetLastTurn(retraction(&turn.readings).unwrap_or_default()))
         }
         (Some(false), _) => Some(Wish::SkipThisTurn),
         (None, Some(Wish::ForgetLastTurn(_) | Wish::Unclear)) => Some(Wish::Unclear),
@@ -108,18 +111,22 @@ pub fn wish(text: &str) -> Option<Wish> {
     }
 }
 
-/// Joins the rules and the judge: true to forget what was said before, false to keep this turn out.
-fn decide(rule: Option<&Wish>, scores: Scores, is_plain: bool) -> Option<bool> {
+/// Joins the rules and the judge: true to forget what was said before, false to keep this turn out. The
+/// judge does not object to a wish in a long turn, where the other words would outweigh it.
+fn decide(rule: Option<&Wish>, scores: Scores, is_short: bool, is_plain: bool) -> Option<bool> {
     let by_rule = match rule {
         Some(Wish::ForgetLastTurn(_)) => Some(true),
         Some(Wish::SkipThisTurn) => Some(false),
         Some(Wish::Unclear) | None => None,
     };
     match by_rule {
-        Some(_) if scores.wish < OBJECTION_MAX => None,
+        Some(_) if is_short && scores.wish < OBJECTION_MAX => None,
         Some(is_forget) if !is_plain || scores.before.abs() < CERTAINTY_MIN => Some(is_forget),
         None if !is_plain || scores.wish < CERTAINTY_MIN => None,
-        None if scores.before > 0.0 && scores.wish < CERTAINTY_TO_FORGET_MIN => None,
+        // Not sure enough to erase: a turn that the rules keep out is kept out.
+        None | Some(false) if scores.before > 0.0 && scores.wish < CERTAINTY_TO_FORGET_MIN => {
+            by_rule
+        }
         _ => Some(scores.before > 0.0),
     }
 }
@@ -278,6 +285,21 @@ pub fn forbidden(text: &str, categories: &[Category]) -> Option<Category> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_wish_in_a_long_turn_is_not_outweighed_by_the_rest() {
+        let confession = "I have been seeing Dana from the third floor since the summer party. ";
+        for times in [1, 6, 14, 45] {
+            let story = confession.repeat(times);
+            for turn in [
+                format!("{story}Please don't save that."),
+                format!("Off the record: {story}"),
+                format!("Don't remember this. {story}"),
+            ] {
+                assert_eq!(wish(&turn), Some(Wish::SkipThisTurn), "{turn}");
+            }
+        }
+    }
 
     fn check(expected: Option<Wish>, texts: &[&str]) {
         for text in texts {

@@ -198,6 +198,7 @@ mod tests {
         hand: String,
         class: String,
         rule: Option<Wish>,
+        is_short: bool,
         is_plain: bool,
         /// With the word classes and without, so that the words learn to do without them.
         features: [Features; 2],
@@ -214,6 +215,7 @@ mod tests {
             hand: hand.to_owned(),
             class: class.to_owned(),
             rule,
+            is_short: turn.is_short(),
             is_plain: turn.is_plain(),
             features,
         }
@@ -308,7 +310,7 @@ mod tests {
             let lines = || out.iter().filter(|one| one.class == class);
             let is_found = |one: &&&Example| {
                 let scores = one.features[0].scores_by(&weights);
-                super::super::decide(one.rule.as_ref(), scores, one.is_plain) == wish
+                super::super::decide(one.rule.as_ref(), scores, one.is_short, one.is_plain) == wish
             };
             (lines().filter(is_found).count(), lines().count())
         })
