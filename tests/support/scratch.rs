@@ -1,8 +1,54 @@
 //! Scratch directories of this run, and numbers that make names unique within it.
 
+use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+thread_local! {
+    static OF_TEST: OfTest = const { OfTest { names: RefCell::new(Vec::new()), failed: Cell::new(false) } };
+}
+
+/// What the test on this thread put into the scratch directory. All tests of a run together would
+/// take gigabytes, so it goes with the test, unless the test failed.
+struct OfTest {
+    names: RefCell<Vec<String>>,
+    failed: Cell<bool>,
+}
+
+impl Drop for OfTest {
+    fn drop(&mut self) {
+        let names = self.names.take();
+        if self.failed.get() || names.is_empty() {
+            return;
+        }
+        for entry in std::fs::read_dir(root()).into_iter().flatten().flatten() {
+            let file = entry.file_name();
+            let stem = file.to_string_lossy();
+            let stem = stem.split('.').next().unwrap_or_default();
+            if names.iter().any(|name| name == stem) {
+                let _ = std::fs::remove_file(entry.path())
+                    .or_else(|_| std::fs::remove_dir_all(entry.path()));
+            }
+        }
+    }
+}
+
+/// Returns a name for directories in [`root`] that are removed with the test on this thread: this
+/// name, and this name with any extension.
+pub fn name_of_test() -> String {
+    static HOOK: std::sync::Once = std::sync::Once::new();
+    HOOK.call_once(|| {
+        let print = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            let _ = OF_TEST.try_with(|test| test.failed.set(true));
+            print(panic);
+        }));
+    });
+    let name = format!("t{}", number());
+    OF_TEST.with(|test| test.names.borrow_mut().push(name.clone()));
+    name
+}
 
 /// The scratch directory of this process. Directories of earlier runs, which could not clean up
 /// after themselves, are removed first.

@@ -67,7 +67,7 @@ pub struct Place {
 
 impl Place {
     pub fn new(broker: Broker, options: &[(&str, &str)]) -> Place {
-        let name = format!("t{}", scratch::number());
+        let name = scratch::name_of_test();
         if broker == Broker::Kafka {
             kafka::is_used(&format!("{name}."));
         }

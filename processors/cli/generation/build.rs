@@ -164,6 +164,8 @@ impl<'a> Builder<'a> {
                 Err(fault) => return Err(fault),
             }
         }
+        // What is built stands, whatever the broker answers now.
+        self.tell().ok();
         Ok(Built {
             records: self.folds.iter().map(|fold| fold.digest().records).sum(),
             memories: self.folds.iter().map(Fold::memories).sum(),
@@ -471,6 +473,11 @@ impl<'a> Builder<'a> {
             return Ok(());
         }
         self.reported = Instant::now();
+        self.tell()
+    }
+
+    /// Prints how far the work is.
+    fn tell(&self) -> Result<()> {
         let mut behind = 0;
         for at in 0..self.rekeying.from {
             let position = self.build.positions.get(&at).copied().unwrap_or_default();
