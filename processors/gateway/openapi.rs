@@ -210,6 +210,28 @@ fn document() -> Value {
         }
         schemas.insert(name.to_owned(), linked(schema, name));
     }
+    let mut paths = own_paths(&schemas);
+    for (method, path, summary, names) in MEM0.into_iter().chain(HOSTED) {
+        let paths = paths.entry(path).or_insert_with(|| json!({}));
+        paths[method] = mem0(method, path, summary, names);
+    }
+    describe_needs(&mut paths);
+    json!({
+        "openapi": "3.1.0",
+        "info": {"title": "Keepsake gateway", "version": env!("CARGO_PKG_VERSION"),
+            "description": "Long-term memory over HTTP. MCP is at /mcp/{user}/. A key has a tenant, some \
+                of the rights read, write, forget and admin, and perhaps one user. A key for one user \
+                changes and erases no memory of the whole tenant."},
+        "paths": paths,
+        "components": {"schemas": schemas, "securitySchemes": {
+            "bearer": {"type": "http", "scheme": "bearer"},
+            "key": {"type": "apiKey", "in": "header", "name": "X-API-Key"}}},
+        "security": [{"bearer": []}, {"key": []}, {}],
+    })
+}
+
+/// The calls and streams of Keepsake's own dialect.
+fn own_paths(schemas: &Map<String, Value>) -> Map<String, Value> {
     let mut paths = Map::new();
     for (call, reply) in OWN {
         let post = json!({
@@ -241,10 +263,11 @@ fn document() -> Value {
     }
     paths.insert("/v1/keepsake/dead-letters/redrive".to_owned(), json!({"post": redrive()}));
     paths.insert("/v1/keepsake/import".to_owned(), json!({"post": import()}));
-    for (method, path, summary, names) in MEM0.into_iter().chain(HOSTED) {
-        let paths = paths.entry(path).or_insert_with(|| json!({}));
-        paths[method] = mem0(method, path, summary, names);
-    }
+    paths
+}
+
+/// Adds the right that each route needs, and how a call without effect is answered.
+fn describe_needs(paths: &mut Map<String, Value>) {
     for route in ROUTES {
         let Some(call) = paths.get_mut(&named(route)).and_then(|path| path.get_mut(route.method))
         else {
@@ -259,18 +282,6 @@ fn document() -> Value {
                 call["responses"]["default"]["content"]});
         }
     }
-    json!({
-        "openapi": "3.1.0",
-        "info": {"title": "Keepsake gateway", "version": env!("CARGO_PKG_VERSION"),
-            "description": "Long-term memory over HTTP. MCP is at /mcp/{user}/. A key has a tenant, some \
-                of the rights read, write, forget and admin, and perhaps one user. A key for one user \
-                changes and erases no memory of the whole tenant."},
-        "paths": paths,
-        "components": {"schemas": schemas, "securitySchemes": {
-            "bearer": {"type": "http", "scheme": "bearer"},
-            "key": {"type": "apiKey", "in": "header", "name": "X-API-Key"}}},
-        "security": [{"bearer": []}, {"key": []}, {}],
-    })
 }
 
 /// The path of a route as the document writes it.

@@ -201,37 +201,8 @@ fn remove(
     let mut sources: HashSet<Position> =
         doomed.iter().map(|memory| memory.source.clone()).collect();
     let asked = doomed.len();
-    let mut linked = Vec::new();
-    let mut beside = Vec::new();
-    let mut covering = Vec::new();
-    let mut extracted = Vec::new();
-    if !gone.is_empty() {
-        staged.memories(key, &mut |mut memory| {
-            if gone.contains(&memory.id) {
-                return true;
-            }
-            if memory.sources.iter().any(|source| sources.contains(source)) {
-                extracted.push(memory);
-                return true;
-            }
-            // The memories of later turns hold the words and the vector of the erased turn.
-            // So do those of turns that only repeated it.
-            let was_beside = memory.around.forget(|beside| {
-                sources.contains(&beside.source)
-                    || repeated.is_some_and(|repeated| {
-                        repeated.are_in(&beside.words, &beside.vector, cx.settings.spread)
-                    })
-            });
-            if memory.covers.iter().any(|id| gone.contains(id)) {
-                covering.push(memory);
-            } else if mentions(&memory, &gone) {
-                linked.push(memory);
-            } else if was_beside {
-                beside.push(memory);
-            }
-            true
-        })?;
-    }
+    let Referring { linked, beside, mut covering, mut extracted } =
+        referring(cx, staged, key, (&gone, &sources), repeated)?;
     // Rare, so only then everything is read again: what covers such a fact goes too.
     if !extracted.is_empty() {
         doomed.append(&mut extracted);
@@ -263,6 +234,55 @@ fn remove(
     let forgotten = Forgotten::OfMemories { key: key.clone(), ids: gone, sources: sources.clone() };
     handled.forgotten.push(forgotten);
     Ok(Removed { memories: doomed, sources, freed })
+}
+
+/// Memories that refer to what is erased.
+#[derive(Default)]
+struct Referring {
+    linked: Vec<Memory>,
+    /// Of turns beside an erased one, whose words and vector are already removed here.
+    beside: Vec<Memory>,
+    covering: Vec<Memory>,
+    extracted: Vec<Memory>,
+}
+
+fn referring(
+    cx: &Context<'_>,
+    staged: &mut Staged<'_>,
+    key: &UserKey,
+    (gone, sources): (&BTreeSet<MemoryId>, &HashSet<Position>),
+    repeated: Option<&Repeated>,
+) -> Result<Referring> {
+    let mut found = Referring::default();
+    if gone.is_empty() {
+        return Ok(found);
+    }
+    staged.memories(key, &mut |mut memory| {
+        if gone.contains(&memory.id) {
+            return true;
+        }
+        if memory.sources.iter().any(|source| sources.contains(source)) {
+            found.extracted.push(memory);
+            return true;
+        }
+        // The memories of later turns hold the words and the vector of the erased turn.
+        // So do those of turns that only repeated it.
+        let was_beside = memory.around.forget(|beside| {
+            sources.contains(&beside.source)
+                || repeated.is_some_and(|repeated| {
+                    repeated.are_in(&beside.words, &beside.vector, cx.settings.spread)
+                })
+        });
+        if memory.covers.iter().any(|id| gone.contains(id)) {
+            found.covering.push(memory);
+        } else if mentions(&memory, gone) {
+            found.linked.push(memory);
+        } else if was_beside {
+            found.beside.push(memory);
+        }
+        true
+    })?;
+    Ok(found)
 }
 
 /// Removes the words and vectors of these turns from the memories of the turns next to them.

@@ -38,6 +38,11 @@ pub struct Handled {
 }
 
 impl Handled {
+    /// An event of which nothing but a decision comes.
+    pub fn decided(decision: Decision) -> Handled {
+        Handled { decisions: vec![decision], ..Handled::default() }
+    }
+
     pub fn decide(&mut self, decision: Decision) {
         self.decisions.push(decision);
     }

@@ -7,7 +7,7 @@ use crate::broker::Broker;
 use crate::change::Change;
 use crate::partition::{Partition, Written};
 use crate::records;
-use crate::state::TransactionState;
+use crate::state::{Transaction, TransactionState};
 use bytes::Bytes;
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::produce_response::{PartitionProduceResponse, TopicProduceResponse};
@@ -69,6 +69,25 @@ fn response(index: i32, placed: Result<Placed, Refusal>) -> PartitionProduceResp
     }
 }
 
+fn check_transaction(
+    found: Option<&Transaction>,
+    header: &Header,
+    partition: (u32, i32),
+) -> Result<(), Refusal> {
+    let Some(transaction) = found.filter(|found| found.producer_id == header.producer_id) else {
+        return Err((ResponseError::InvalidProducerIdMapping, "not the producer of this name"));
+    };
+    if transaction.epoch != header.producer_epoch {
+        return Err((ResponseError::InvalidProducerEpoch, "a newer producer has this name"));
+    }
+    let is_part = transaction.state == TransactionState::Ongoing
+        && transaction.partitions.contains(&partition);
+    match is_part {
+        true => Ok(()),
+        false => Err((ResponseError::InvalidTxnState, "the partition is not in the transaction")),
+    }
+}
+
 fn produce(
     broker: &Broker,
     topic: &str,
@@ -108,21 +127,7 @@ fn produce(
     let partition = core.state.partition(number, place).ok_or(UNKNOWN)?;
     if header.is_transactional() {
         let transaction = transactional.and_then(|id| core.state.transactions.get(id));
-        let transaction = transaction.filter(|found| found.producer_id == header.producer_id);
-        let Some(transaction) = transaction else {
-            return Err((ResponseError::InvalidProducerIdMapping, "not the producer of this name"));
-        };
-        if transaction.epoch != header.producer_epoch {
-            return Err((ResponseError::InvalidProducerEpoch, "a newer producer has this name"));
-        }
-        let is_part = transaction.state == TransactionState::Ongoing
-            && transaction.partitions.contains(&(number, place));
-        if !is_part {
-            return Err((
-                ResponseError::InvalidTxnState,
-                "the partition is not in the transaction",
-            ));
-        }
+        check_transaction(transaction, &header, (number, place))?;
     }
     if let Some(written) = check_sequence(partition, &header)? {
         return Ok(Placed {

@@ -308,6 +308,15 @@ pub struct GateResults<'c> {
 }
 
 impl GateResults<'_> {
+    fn gold_kept(&self) -> f64 {
+        share(self.rows.iter().filter(|row| row.is_evidence).map(TurnRow::is_kept))
+    }
+
+    /// Area under the ROC curve of each user's first turns.
+    fn auc_first(&self) -> f64 {
+        auc_of_surprise(self.rows.iter().filter(|row| row.position < FIRST))
+    }
+
     pub fn kept(&self) -> KeptShares {
         KeptShares::of(&self.rows.iter().collect::<Vec<_>>(), self.bytes().mean)
     }
@@ -348,17 +357,14 @@ fn report(measured: &GateResults<'_>) -> EvalReport {
     let rows = &measured.rows;
     let gated = Figures::mean(&measured.gated);
     let ungated = Figures::mean(&measured.ungated);
-    let auc_all = auc_of_surprise(rows.iter());
-    let auc_first = auc_of_surprise(rows.iter().filter(|row| row.position < FIRST));
-    let gold_kept = share(rows.iter().filter(|row| row.is_evidence).map(TurnRow::is_kept));
     let kept = measured.kept();
     let mut metrics = json!({
         "turns": rows.len(),
         "gold": kept.evidence.of,
         "stored": number(kept.stored.share()),
-        "gold_kept": number(gold_kept),
-        "auc": number(auc_all),
-        "auc_first_50": number(auc_first),
+        "gold_kept": number(measured.gold_kept()),
+        "auc": number(auc_of_surprise(rows.iter())),
+        "auc_first_50": number(measured.auc_first()),
         "R@10": number(gated.recall_at(10)),
         "R@10_ungated": number(ungated.recall_at(10)),
         "NDCG@10": number(gated.ndcg_10),
@@ -384,6 +390,25 @@ fn report(measured: &GateResults<'_>) -> EvalReport {
         "durable_dropped": quoted(rows, |row| row.is_durable == Some(true) && !row.is_known()),
         "chatter_kept": quoted(rows, |row| row.is_durable == Some(false) && row.is_kept()),
     });
+    let kinds = measured
+        .by_kind()
+        .iter()
+        .map(|(kind, count)| format!("{kind} {count}"))
+        .collect::<Vec<_>>()
+        .join(", ");
+    let mut text =
+        format!("{}memories by kind: {kinds}\n", show::table(&["gate", "", ""], &table(measured)));
+    if kept.durable.of + kept.chatter.of > 0 {
+        text.push_str(&labelled(measured));
+    }
+    EvalReport { json, text }
+}
+
+fn table(measured: &GateResults<'_>) -> Vec<Vec<String>> {
+    let rows = &measured.rows;
+    let gated = Figures::mean(&measured.gated);
+    let ungated = Figures::mean(&measured.ungated);
+    let kept = measured.kept();
     let table = [
         [
             "turns of the user",
@@ -393,7 +418,7 @@ fn report(measured: &GateResults<'_>) -> EvalReport {
         ["stored", &percent(kept.stored.share()), "less is better, if evidence is still kept"],
         [
             "evidence kept",
-            &percent(gold_kept),
+            &percent(measured.gold_kept()),
             &format!("{} with turns merged into a memory", percent(kept.evidence.share())),
         ],
         ["other turns kept", &percent(kept.rest.share()), ""],
@@ -407,27 +432,19 @@ fn report(measured: &GateResults<'_>) -> EvalReport {
             &percent(gated.ndcg_10),
             &format!("{} with a gate that keeps everything", percent(ungated.ndcg_10)),
         ],
-        ["AUC", &decimal(auc_all), "surprise of evidence against other turns; 0.5 is chance"],
-        ["AUC, first 50", &decimal(auc_first), "of each user's first 50 turns"],
+        [
+            "AUC",
+            &decimal(auc_of_surprise(rows.iter())),
+            "surprise of evidence against other turns; 0.5 is chance",
+        ],
+        ["AUC, first 50", &decimal(measured.auc_first()), "of each user's first 50 turns"],
         [
             "bytes a user",
             &format!("{:.0}", kept.bytes),
             "content of the memories, without vectors and words",
         ],
     ];
-    let table: Vec<Vec<String>> =
-        table.iter().map(|row| row.iter().map(|cell| (*cell).to_owned()).collect()).collect();
-    let kinds = measured
-        .by_kind()
-        .iter()
-        .map(|(kind, count)| format!("{kind} {count}"))
-        .collect::<Vec<_>>()
-        .join(", ");
-    let mut text = format!("{}memories by kind: {kinds}\n", show::table(&["gate", "", ""], &table));
-    if kept.durable.of + kept.chatter.of > 0 {
-        text.push_str(&labelled(measured));
-    }
-    EvalReport { json, text }
+    table.iter().map(|row| row.iter().map(|cell| (*cell).to_owned()).collect()).collect()
 }
 
 /// Area under the ROC curve of the surprise: evidence against other turns.

@@ -54,81 +54,30 @@ pub fn forget(
             staged.put_awaited(key, cx.source(), cx.offset);
         }
     }
-    let mut doomed = Vec::new();
-    let mut rest = Vec::new();
-    let mut together = REST_TOGETHER;
-    let mut sessions = Vec::new();
-    let mut later_sessions = Vec::new();
-    match forget {
-        Forget::Memory(id) => doomed.extend(staged.memory(key, *id)?),
-        Forget::Session(session) => {
-            doomed = all_where(cx, staged, |memory| memory.session.as_deref() == Some(session))?;
-            staged.forget_session(key, session);
-            sessions.push(session.clone());
-            // Also the decisions about turns of the session that were dropped.
-            handled.forgotten.push(Forgotten::OfSession(key.clone(), session.clone()));
-        }
-        Forget::Query(query) => {
-            (doomed, rest, sessions) = meant(cx, staged, &mut handled, query, vector)?;
-        }
-        Forget::Everything => {
-            together = cx.settings.forget_memories_max;
-            (doomed, rest) = everything(cx, staged, together)?;
-            let mut names = staged.window_names(key)?;
-            names.extend(staged.sessions(key)?.into_iter().map(|(name, _)| name));
-            later_sessions = names.into_iter().skip(together).collect();
-        }
-        Forget::Rest(part) => {
-            for id in &part.memories {
-                doomed.extend(staged.memory(key, *id)?);
-            }
-        }
-    }
-    let max = cx.settings.forget_memories_max;
-    if matches!(forget, Forget::Session(_)) && doomed.len() > max {
-        together = max;
-        rest = doomed.split_off(max).iter().map(|memory| memory.id).collect();
-    }
+    let Doomed { memories, rest, together, sessions, later_sessions } =
+        doomed(cx, staged, &mut handled, forget, vector)?;
     handled.rest = in_parts(cx.source(), forget, (&rest, &later_sessions), together);
-    let left = match forget {
-        Forget::Rest(part) => part.left,
-        _ => rest.len(),
+    let (first, left) = match forget {
+        Forget::Rest(part) => (Some(&part.continues), part.left),
+        _ => (None, rest.len()),
     };
     let mut erased = match forget {
         // Nothing stays that could be linked to them: `forget_user` removes it all.
-        Forget::Everything => doomed,
+        Forget::Everything => memories,
         Forget::Rest(part) if part.is_of_everything => {
-            part_of_everything(cx, staged, &mut handled, part, doomed)?
+            part_of_everything(cx, staged, &mut handled, part, memories)?
         }
-        _ => erase(cx, staged, &mut handled, key, doomed)?,
+        _ => erase(cx, staged, &mut handled, key, memories)?,
     };
     erased.extend(erase(cx, staged, &mut handled, &key.tenant_key(), of_tenant)?);
-    let ids: Vec<MemoryId> = erased.iter().map(|memory| memory.id).collect();
     if matches!(forget, Forget::Everything) {
         let (memories, sessions) =
             (rest.into_iter().collect(), later_sessions.into_iter().collect());
         staged.forget_user(key, &Later { memories, sessions })?;
         handled.forgotten.push(Forgotten::OfUser(key.clone()));
     }
-    let reason = match ids.len() {
-        0 => "there was nothing to forget".to_owned(),
-        1 if left == 0 => "one memory is gone".to_owned(),
-        many if left == 0 => format!("{many} memories are gone"),
-        many => format!("{many} memories are gone, {left} more are being forgotten"),
-    };
-    let first = match forget {
-        Forget::Rest(part) => Some(&part.continues),
-        _ => None,
-    };
-    let reason = match first {
-        Some(Position { partition, offset, .. }) => {
-            format!("goes on with offset {offset} of partition {partition}: {reason}")
-        }
-        None => reason,
-    };
     straggler::remember(cx, staged, forget, &erased)?;
     let salt = salt(cx, first.unwrap_or(cx.source()));
-    let continues = first.cloned();
     let target = match forget {
         Forget::Memory(_) => Target::Memory,
         Forget::Session(_) => Target::Session,
@@ -137,15 +86,84 @@ pub fn forget(
     };
     let erasure = receipt(cx, target, &salt, &erased);
     let sessions = sessions.iter().map(|session| salt.digest_hex(session)).collect();
-    handled.erasure = Some(Erasure { continues, left, sessions, ..erasure });
-    handled.decide(Decision {
+    handled.erasure = Some(Erasure { continues: first.cloned(), left, sessions, ..erasure });
+    let ids: Vec<MemoryId> = erased.iter().map(|memory| memory.id).collect();
+    let decision = Decision {
         salt: Some(salt),
         memory: ids.first().copied(),
-        related: ids,
         left: Some(left),
-        ..cx.decision(Outcome::Forgotten, reason)
-    });
+        ..cx.decision(Outcome::Forgotten, reason(ids.len(), left, first))
+    };
+    handled.decide(Decision { related: ids, ..decision });
     Ok(handled)
+}
+
+/// The memories that a `forget` erases in its own event, and those that follow.
+#[derive(Default)]
+struct Doomed {
+    memories: Vec<Memory>,
+    rest: Vec<MemoryId>,
+    /// Memories in each event of the rest.
+    together: usize,
+    /// Names of sessions that are forgotten.
+    sessions: Vec<String>,
+    later_sessions: Vec<String>,
+}
+
+fn doomed(
+    cx: &Context<'_>,
+    staged: &mut Staged<'_>,
+    handled: &mut Handled,
+    forget: &Forget,
+    vector: Option<&Vector>,
+) -> Result<Doomed> {
+    let key = cx.key();
+    let max = cx.settings.forget_memories_max;
+    let mut doomed = Doomed { together: max, ..Doomed::default() };
+    match forget {
+        Forget::Memory(id) => doomed.memories.extend(staged.memory(key, *id)?),
+        Forget::Session(session) => {
+            let of_session = |memory: &Memory| memory.session.as_deref() == Some(session);
+            doomed.memories = all_where(cx, staged, of_session)?;
+            let later = doomed.memories.split_off(max.min(doomed.memories.len()));
+            doomed.rest = later.iter().map(|memory| memory.id).collect();
+            staged.forget_session(key, session);
+            doomed.sessions.push(session.clone());
+            // Also the decisions about turns of the session that were dropped.
+            handled.forgotten.push(Forgotten::OfSession(key.clone(), session.clone()));
+        }
+        Forget::Query(query) => {
+            let (memories, rest, sessions) = meant(cx, staged, handled, query, vector)?;
+            doomed = Doomed { memories, rest, sessions, together: REST_TOGETHER, ..doomed };
+        }
+        Forget::Everything => {
+            (doomed.memories, doomed.rest) = everything(cx, staged, max)?;
+            let mut names = staged.window_names(key)?;
+            names.extend(staged.sessions(key)?.into_iter().map(|(name, _)| name));
+            doomed.later_sessions = names.into_iter().skip(max).collect();
+        }
+        Forget::Rest(part) => {
+            for id in &part.memories {
+                doomed.memories.extend(staged.memory(key, *id)?);
+            }
+        }
+    }
+    Ok(doomed)
+}
+
+fn reason(erased: usize, left: usize, first: Option<&Position>) -> String {
+    let reason = match erased {
+        0 => "there was nothing to forget".to_owned(),
+        1 if left == 0 => "one memory is gone".to_owned(),
+        many if left == 0 => format!("{many} memories are gone"),
+        many => format!("{many} memories are gone, {left} more are being forgotten"),
+    };
+    match first {
+        Some(Position { partition, offset, .. }) => {
+            format!("goes on with offset {offset} of partition {partition}: {reason}")
+        }
+        None => reason,
+    }
 }
 
 /// Erases a part of everything of a user. All that its memories are linked to goes too, except for what

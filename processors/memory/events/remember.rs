@@ -23,35 +23,19 @@ pub fn remember(
     candidate: Option<&Candidate>,
     vector: &Vector,
 ) -> Result<Handled> {
-    let mut handled = Handled::default();
     // In its turn all partitions apply the event, whatever their profile is by now.
     let is_judged = cx.part == Part::InOrder;
     if let Some(category) = withheld::never(&asked.content, cx.rules).filter(|_| !is_judged) {
-        handled.decide(cx.withholding(Outcome::Dropped, withheld::never_reason(category)));
-        return Ok(handled);
+        let reason = withheld::never_reason(category);
+        return Ok(Handled::decided(cx.withholding(Outcome::Dropped, reason)));
     }
     let Some(candidate) = candidate else {
-        handled.decide(cx.decision(Outcome::Dropped, "nothing was said"));
-        return Ok(handled);
+        return Ok(Handled::decided(cx.decision(Outcome::Dropped, "nothing was said")));
     };
-    if asked.scope == Scope::Tenant
-        && let Some(why) = tenant::refusal(cx, None)
-    {
-        handled.decide(cx.decision(Outcome::Refused, why));
-        return Ok(handled);
+    if let Some(refused) = refusal(cx, staged, asked, is_judged)? {
+        return Ok(refused);
     }
-    // Judged once, like the category. The event's own time counts: the sender's clock gave both.
-    if !is_judged && asked.expires_at.is_some_and(|end| end <= cx.event.at) {
-        handled.decide(cx.decision(Outcome::Refused, EXPIRED_BEFORE));
-        return Ok(handled);
-    }
-    // Order matters: before the event goes to the other partitions, which all have to keep it then.
-    if asked.scope == Scope::Tenant
-        && !is_judged
-        && let Some(why) = quota::refusal(cx, staged)?
-    {
-        return Ok(over_quota(cx, why));
-    }
+    let mut handled = Handled::default();
     let id = MemoryId::of(cx.source(), 0);
     if asked.scope == Scope::Tenant && !tenant::has_its_turn(cx, staged, &mut handled, id) {
         return Ok(handled);
@@ -59,9 +43,7 @@ pub fn remember(
     let mut wish = cx.rules.policy.remember(cx, staged, Asked { asked, candidate, vector })?;
     let is_lasting = asked.expires_at.is_none();
     if let Some(same) = wish.same.take().filter(|_| is_lasting) {
-        let decision = merge(cx, staged, asked, same, vector)?;
-        handled.decide(decision);
-        return Ok(handled);
+        return Ok(Handled::decided(merge(cx, staged, asked, same, vector)?));
     }
     let mut memory = Memory {
         scope: asked.scope,
@@ -106,9 +88,31 @@ pub fn remember(
     Ok(handled)
 }
 
+/// Refuses what the sender may not ask for, before anything is kept.
+fn refusal(
+    cx: &Context<'_>,
+    staged: &mut Staged<'_>,
+    asked: &Remember,
+    is_judged: bool,
+) -> Result<Option<Handled>> {
+    let is_of_tenant = asked.scope == Scope::Tenant;
+    if is_of_tenant && let Some(why) = tenant::refusal(cx, None) {
+        return Ok(Some(Handled::decided(cx.decision(Outcome::Refused, why))));
+    }
+    if is_judged {
+        return Ok(None);
+    }
+    // The event's own time counts: the sender's clock gave both.
+    if asked.expires_at.is_some_and(|end| end <= cx.event.at) {
+        return Ok(Some(Handled::decided(cx.decision(Outcome::Refused, EXPIRED_BEFORE))));
+    }
+    // Order matters: before the event goes to the other partitions, which all have to keep it then.
+    let why = if is_of_tenant { quota::refusal(cx, staged)? } else { None };
+    Ok(why.map(|why| over_quota(cx, why)))
+}
+
 fn over_quota(cx: &Context<'_>, why: String) -> Handled {
-    let decisions = vec![cx.decision(Outcome::Refused, why)];
-    Handled { decisions, over_quota: 1, ..Handled::default() }
+    Handled { over_quota: 1, ..Handled::decided(cx.decision(Outcome::Refused, why)) }
 }
 
 /// Gives a memory with nearly the same statement the new words and their time.

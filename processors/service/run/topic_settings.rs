@@ -213,116 +213,137 @@ fn number(value: &str) -> i64 {
     value.parse().unwrap_or(0)
 }
 
+/// A topic with its settings, which are judged one by one.
+struct Judged<'a> {
+    spec: &'a TopicSpec,
+    settings: &'a BTreeMap<String, String>,
+    findings: &'a mut Vec<Finding>,
+}
+
+impl Judged<'_> {
+    fn judge(
+        &mut self,
+        setting: &'static str,
+        expected: String,
+        otherwise: Verdict,
+        why: &'static str,
+        is_fine: impl Fn(&str) -> bool,
+    ) {
+        let Some(value) = self.settings.get(setting) else { return };
+        let verdict = if is_fine(value) { Verdict::Fine } else { otherwise };
+        let (topic, value) = (self.spec.name.clone(), value.clone());
+        self.findings.push(Finding { topic, setting, value, expected, verdict, why });
+    }
+
+    fn wanted(&self, setting: &str) -> i64 {
+        let found = self.spec.settings.iter().find(|(name, _)| *name == setting);
+        found.and_then(|(_, value)| value.parse().ok()).unwrap_or(0)
+    }
+
+    fn judge_memories(&mut self, config: &Config) {
+        self.judge(
+            "cleanup.policy",
+            "compact".to_owned(),
+            Verdict::Stop,
+            "the broker deletes memories by their age, and a restored shard lacks them",
+            |value| value == "compact",
+        );
+        let kept = self.wanted("delete.retention.ms");
+        self.judge(
+            "message.timestamp.type",
+            "LogAppendTime".to_owned(),
+            Verdict::Warning,
+            "a store that a process with a wrong clock wrote may count as younger than it is, and \
+             what is forgotten may come back there",
+            |value| value == "LogAppendTime",
+        );
+        self.judge(
+            "delete.retention.ms",
+            format!("at least {kept}"),
+            Verdict::Warning,
+            "a store that was away for half of this time is rebuilt, sooner than configured",
+            |value| number(value) >= kept,
+        );
+        let lag = config.forget.within_ms as i64;
+        self.judge(
+            "max.compaction.lag.ms",
+            format!("at most {lag}"),
+            Verdict::Warning,
+            "earlier states of forgotten memories stay in the topic for longer than forget.within_ms",
+            |value| number(value) <= lag,
+        );
+    }
+
+    fn judge_events(&mut self) {
+        self.judge(
+            "retention.ms",
+            "-1".to_owned(),
+            Verdict::Warning,
+            "events that are older before they are read are lost, and shards cannot be rebuilt from \
+             events",
+            |value| number(value) < 0,
+        );
+        self.judge(
+            "message.timestamp.type",
+            "CreateTime".to_owned(),
+            Verdict::Warning,
+            "an event without a time gets that of its arrival, and another one on each partition to \
+             which it is copied",
+            |value| value == "CreateTime",
+        );
+    }
+}
+
 fn of_settings(
     config: &Config,
     spec: &TopicSpec,
     settings: &BTreeMap<String, String>,
     findings: &mut Vec<Finding>,
 ) {
-    let (events, memories) = (config.topics.events(), config.topics.memories());
-    let mut judge = |setting: &'static str,
-                     expected: String,
-                     otherwise: Verdict,
-                     why: &'static str,
-                     is_fine: &dyn Fn(&str) -> bool| {
-        let Some(value) = settings.get(setting) else { return };
-        let verdict = if is_fine(value) { Verdict::Fine } else { otherwise };
-        let (topic, value) = (spec.name.clone(), value.clone());
-        findings.push(Finding { topic, setting, value, expected, verdict, why });
-    };
-    let wanted = |setting: &str| -> i64 {
-        let found = spec.settings.iter().find(|(name, _)| *name == setting);
-        found.and_then(|(_, value)| value.parse().ok()).unwrap_or(0)
-    };
-
-    if spec.name == memories {
-        judge(
-            "cleanup.policy",
-            "compact".to_owned(),
-            Verdict::Stop,
-            "the broker deletes memories by their age, and a restored shard lacks them",
-            &|value| value == "compact",
-        );
-        let kept = wanted("delete.retention.ms");
-        judge(
-            "message.timestamp.type",
-            "LogAppendTime".to_owned(),
-            Verdict::Warning,
-            "a store that a process with a wrong clock wrote may count as younger than it is, and \
-             what is forgotten may come back there",
-            &|value| value == "LogAppendTime",
-        );
-        judge(
-            "delete.retention.ms",
-            format!("at least {kept}"),
-            Verdict::Warning,
-            "a store that was away for half of this time is rebuilt, sooner than configured",
-            &|value| number(value) >= kept,
-        );
-        let lag = config.forget.within_ms as i64;
-        judge(
-            "max.compaction.lag.ms",
-            format!("at most {lag}"),
-            Verdict::Warning,
-            "earlier states of forgotten memories stay in the topic for longer than forget.within_ms",
-            &|value| number(value) <= lag,
-        );
+    let mut judged = Judged { spec, settings, findings };
+    if spec.name == config.topics.memories() {
+        judged.judge_memories(config);
     } else {
-        judge(
+        judged.judge(
             "cleanup.policy",
             "delete".to_owned(),
             Verdict::Stop,
             "the broker keeps only the newest record of each user",
-            &|value| value == "delete",
+            |value| value == "delete",
         );
     }
-    if spec.name == events {
-        judge(
-            "retention.ms",
-            "-1".to_owned(),
-            Verdict::Warning,
-            "events that are older before they are read are lost, and shards cannot be rebuilt from \
-             events",
-            &|value| number(value) < 0,
-        );
-        judge(
-            "message.timestamp.type",
-            "CreateTime".to_owned(),
-            Verdict::Warning,
-            "an event without a time gets that of its arrival, and another one on each partition to \
-             which it is copied",
-            &|value| value == "CreateTime",
-        );
+    if spec.name == config.topics.events() {
+        judged.judge_events();
     }
     if spec.name == config.topics.erasures() {
-        let kept = wanted("retention.ms");
-        judge(
+        let kept = judged.wanted("retention.ms");
+        judged.judge(
             "retention.ms",
             format!("at least {kept}"),
             Verdict::Warning,
             "receipts of erasures are lost before their time",
-            &|value| number(value) < 0 || number(value) >= kept,
+            |value| number(value) < 0 || number(value) >= kept,
         );
     }
     // A reply or a decision is almost always small, and a reply that is too large becomes an error.
     let is_large = [config.topics.replies(), config.topics.decisions(), config.topics.erasures()]
         .contains(&spec.name);
-    let bytes = wanted("max.message.bytes");
-    judge(
+    let bytes = judged.wanted("max.message.bytes");
+    judged.judge(
         "max.message.bytes",
         format!("at least {bytes}"),
         if is_large { Verdict::Warning } else { Verdict::Stop },
         "a record that was accepted does not fit where it is written next, and is tried for ever \
          (or lower limits.message_bytes_max)",
-        &|value| number(value) >= bytes,
+        |value| number(value) >= bytes,
     );
     if is_precious(config, spec) {
-        judge(
+        judged.judge(
             "unclean.leader.election.enable",
             "false".to_owned(),
             Verdict::Warning,
             "a broker that lacks acknowledged records may lead, and they are lost",
-            &|value| value == "false",
+            |value| value == "false",
         );
     }
 }
