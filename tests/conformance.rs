@@ -1,5 +1,5 @@
 //! Conformance to the published documents: each statement of a document has a verdict in
-//! `processors/policies/POLICY/conformance.tsv`, and `processors/policies/CONFORMANCE.md` is made
+//! `processors/published/POLICY/conformance.tsv`, and `processors/published/CONFORMANCE.md` is made
 //! from these files.
 //!
 //! A statement *works* if the named tests hold it, each a function of the sources; it is *answered*
@@ -110,7 +110,7 @@ fn made(policies: &[(String, Vec<Statement>)]) -> String {
 
 #[test]
 fn each_statement_of_a_document_has_a_test_or_an_answer() {
-    let folder = root().join("processors/policies");
+    let folder = root().join("processors/published");
     let tests = functions_of_the_sources();
     let mut policies = Vec::new();
     for policy in entries(&folder) {
@@ -127,7 +127,7 @@ fn each_statement_of_a_document_has_a_test_or_an_answer() {
         std::fs::write(&file, &page).expect("the repository is writable");
         let different = page.lines().zip(there.lines()).find(|(made, there)| made != there);
         panic!(
-            "processors/policies/CONFORMANCE.md differed from the tables and has been rewritten. \
+            "processors/published/CONFORMANCE.md differed from the tables and has been rewritten. \
              First difference: {different:#?}"
         );
     }

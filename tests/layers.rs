@@ -23,8 +23,13 @@ const LIBRARIES: [(&str, &[&str]); 9] = [
 ];
 
 /// Crates that decide, and so do no I/O: no heavy library may be anywhere in their trees.
-const PURE: [&str; 4] =
-    ["keepsake-domain", "keepsake-text", "keepsake-memory", "keepsake-policies"];
+const PURE: [&str; 5] = [
+    "keepsake-domain",
+    "keepsake-text",
+    "keepsake-memory",
+    "keepsake-policies",
+    "keepsake-published",
+];
 
 /// Crates that know the service by its topics only: nothing that stores, indexes or encodes may be
 /// anywhere in their trees.
@@ -43,7 +48,7 @@ struct Wall {
 
 const WALLS: &[Wall] = &[
     Wall {
-        of: &["domain/", "text/", "memory/", "policies/"],
+        of: &["domain/", "text/", "memory/", "policies/", "published/"],
         but: &[],
         never: &["std::fs", "std::net", "std::io", "std::thread", "now()"],
         why: "what decides does no I/O, reads no clock and starts no thread",
@@ -266,6 +271,16 @@ fn modules_of_a_crate_that_are_apart_do_not_use_each_other() {
         }
     }
     assert!(breaches.is_empty(), "{breaches:#?}");
+}
+
+/// What a single policy overrides is a value of its `Traits`, not one more method.
+#[test]
+fn a_policy_has_at_most_eight_methods() {
+    let text = read(&root().join("processors/memory/policy.rs"));
+    let (_, body) = text.split_once("pub trait Policy").expect("the trait of policies");
+    let (body, _) = body.split_once("\n}\n").expect("the trait has an end");
+    let methods = body.lines().filter(|line| line.starts_with("    fn ")).count();
+    assert!((1..=8).contains(&methods), "{methods} methods");
 }
 
 /// The packages of the workspace and of its dependencies, by name and by id.

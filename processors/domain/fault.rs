@@ -49,6 +49,14 @@ impl Fault {
     }
 }
 
+/// Says that this build lacks a part, by the name of its cargo feature. `what`: the option, command or
+/// call that asks for the part.
+pub fn lacking(what: &str, part: &str) -> String {
+    format!(
+        "{what}: this build lacks `{part}` (cargo feature); use a build that has it, or do without {what}"
+    )
+}
+
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -112,8 +112,11 @@ impl Repeated {
         key: &UserKey,
         doomed: &[Memory],
     ) -> Result<Repeated> {
-        let mut repeated =
-            Repeated { texts: vec![], vectors: vec![], least: cx.rules.policy.repeated_cosine() };
+        let mut repeated = Repeated {
+            texts: vec![],
+            vectors: vec![],
+            least: cx.rules.policy.traits().repeated_cosine,
+        };
         for memory in doomed.iter().take(Repeated::MAX) {
             repeated.vectors.extend(staged.vector(key, memory.id)?);
             let earlier = memory.history.iter().map(|revision| &revision.content);

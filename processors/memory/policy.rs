@@ -1,6 +1,6 @@
 //! The interface of a memory policy: how candidates are judged, what an explicit wish becomes, what
-//! is extracted from several messages, and how memories are ranked and rendered. `policies/` has
-//! six implementations, one in each folder; the kernel and recall know only this trait.
+//! is extracted from several messages, and how memories are ranked and rendered. Keepsake's
+//! own is in `policies/`, five others in `published/`; the kernel and recall know only this trait.
 //!
 //! A policy decides and never writes, but for `extract`, which rewrites the memories that its own
 //! gate has put aside. So the same call can be made for a shadow, whose judgement nobody applies.
@@ -16,30 +16,19 @@ use domain::{
     Vector,
 };
 use std::any::Any;
+use std::sync::Arc;
 use text::Stems;
 use text::split::{Candidate, Slot};
 
 pub trait Policy: Any + Send + Sync {
-    fn needs(&self) -> Needs {
-        Needs::default()
-    }
-
-    /// Names the weights of the total. Two policies with the same name give every candidate the
-    /// same total, so a total of one may be compared with the stored totals of the other.
-    fn totals(&self) -> Option<&str> {
-        None
-    }
+    /// What the policy asks of the other steps, fixed when a profile is loaded.
+    fn traits(&self) -> &Traits;
 
     /// Judges a candidate on the user's earlier memories and turns.
     fn judge(&self, cx: &Context<'_>, staged: &Staged<'_>, said: Said<'_>) -> Result<Judgement>;
 
     /// Judges a text that somebody asked to remember.
     fn remember(&self, cx: &Context<'_>, staged: &Staged<'_>, asked: Asked<'_>) -> Result<Wish>;
-
-    /// How lasting a statement is, from 0 to 1, for a policy with such a score.
-    fn stability(&self, _content: &str) -> Option<f32> {
-        None
-    }
 
     /// Reads several messages at once, after a turn with this many candidates was applied.
     fn extract(
@@ -60,70 +49,18 @@ pub trait Policy: Any + Send + Sync {
     /// Orders the admitted hits, best first, at most as many as asked for.
     fn rank(&self, hits: Vec<Hit>, question: &Question<'_>, at: Time) -> RankedHits;
 
-    /// Orders the memories of several questions, each with its best score.
-    fn arrange(&self, mut ranked: Vec<Ranked>) -> Vec<Ranked> {
-        ranked.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.memory.id.cmp(&b.memory.id)));
-        ranked
-    }
-
     /// Chooses the memories of the answer from the ranked ones, after a cross-encoder has reordered
-    /// them. A policy that chooses by the token budget needs [`Needs::selects`].
+    /// them. A policy that chooses by the token budget needs [`Traits::selects`].
     fn select(&self, mut ranked: Vec<Ranked>, room: &Room<'_>) -> Vec<Ranked> {
         ranked.truncate(room.limit);
         ranked
     }
 
     /// The policy's own prompt block, if it has one.
-    fn render(
-        &self,
-        _ranked: &[Ranked],
-        _budget: usize,
-        _count_tokens: &dyn Fn(&str) -> usize,
-    ) -> Option<PromptBlock> {
-        None
-    }
-
-    /// Where the block belongs in the prompt, if the policy's document says so.
-    fn placement(&self) -> Option<&'static str> {
-        None
-    }
-
-    /// The readers of a memory that is made from a turn of a session.
-    fn scope_in_session(&self) -> Scope {
-        Scope::User
-    }
-
-    /// The least cosine, on the scale of the standard encoder, at which two statements of one speaker
-    /// may be the same.
-    fn repeated_cosine(&self) -> f32 {
-        REPEATED_COSINE
-    }
-
-    /// The kinds that stand first, outside the order by relevance, or that a prompt presents as an
-    /// instruction or as the user's identity. A tenant memory of another user is recalled as a plain
-    /// fact instead, unless the profile names its author as a writer.
-    fn ruling_kinds(&self) -> &'static [&'static str] {
-        &RULING_KINDS
-    }
-
-    /// The factor on a superseded memory when a cross-encoder reorders the answer.
-    fn superseded_factor(&self) -> f32 {
-        1.0
-    }
-
-    /// The same policy with a gate that keeps every candidate, for evaluations. `None` where the
-    /// gate cannot be opened.
-    fn with_open_gate(&self) -> Option<std::sync::Arc<dyn Policy>> {
+    fn render(&self, _ranked: &[Ranked], _room: &Room<'_>) -> Option<PromptBlock> {
         None
     }
 }
-
-/// The least cosine of repetitions for a policy whose document names none, as in the default
-/// profile.
-pub const REPEATED_COSINE: f32 = 0.95;
-
-/// The ruling kinds of a policy whose document names none, and of every template.
-pub const RULING_KINDS: [&str; 2] = ["instruction", "preference"];
 
 /// The room that an answer has.
 pub struct Room<'a> {
@@ -134,9 +71,10 @@ pub struct Room<'a> {
     pub count_tokens: &'a dyn Fn(&str) -> usize,
 }
 
-/// Data and steps that a policy asks the rest of the system for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Needs {
+/// The steps, data and numbers of a policy that others follow. The defaults are those of a document
+/// that names none.
+#[derive(Clone)]
+pub struct Traits {
     /// Recall ranks all of the user's memories, and not only the nearest.
     pub all_memories: bool,
     /// Recall measures single words of the question.
@@ -151,6 +89,59 @@ pub struct Needs {
     pub links: bool,
     /// The gate puts candidates aside and decides when it has read several.
     pub decides_later: bool,
+    /// Names the weights of the total. Two policies with the same name give every candidate the
+    /// same total, so a total of one may be compared with the stored totals of the other.
+    pub totals: Option<String>,
+    /// Rates how lasting a statement is, from 0 to 1, for a policy with such a score.
+    pub stability: Option<Arc<dyn Fn(&str) -> f32 + Send + Sync>>,
+    /// Orders the memories of several questions, each with its best score.
+    pub arrange: fn(Vec<Ranked>) -> Vec<Ranked>,
+    /// Where the block belongs in the prompt, if the policy's document says so.
+    pub placement: Option<&'static str>,
+    /// The readers of a memory that is made from a turn of a session.
+    pub scope_in_session: Scope,
+    /// The least cosine, on the scale of the standard encoder, at which two statements of one
+    /// speaker may be the same.
+    pub repeated_cosine: f32,
+    /// The kinds that stand first, outside the order by relevance, or that a prompt presents as an
+    /// instruction or as the user's identity. A tenant memory of another user is recalled as a plain
+    /// fact instead, unless the profile names its author as a writer.
+    pub ruling_kinds: &'static [&'static str],
+    /// The factor on a superseded memory when a cross-encoder reorders the answer.
+    pub superseded_factor: f32,
+}
+
+impl Default for Traits {
+    fn default() -> Traits {
+        Traits {
+            all_memories: false,
+            word_vectors: false,
+            reranking: false,
+            selects: false,
+            wishes: false,
+            links: false,
+            decides_later: false,
+            totals: None,
+            stability: None,
+            arrange: |mut ranked| {
+                ranked.sort_by(|a, b| {
+                    b.score.total_cmp(&a.score).then(a.memory.id.cmp(&b.memory.id))
+                });
+                ranked
+            },
+            placement: None,
+            scope_in_session: Scope::User,
+            repeated_cosine: 0.95, // as in the default profile
+            ruling_kinds: &["instruction", "preference"],
+            superseded_factor: 1.0,
+        }
+    }
+}
+
+impl Traits {
+    pub fn stability_of(&self, content: &str) -> Option<f32> {
+        self.stability.as_ref().map(|rated| rated(content))
+    }
 }
 
 /// A candidate of a turn, with the vector.

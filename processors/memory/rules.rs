@@ -70,8 +70,9 @@ impl Rules {
     /// Returns true if both give every candidate the same total. A shadow can use the
     /// user's totals for its threshold only then.
     pub fn weighs_as(&self, other: &Rules) -> bool {
-        let totals = self.policy.totals();
-        totals.is_some() && totals == other.policy.totals() && self.roles == other.roles
+        let totals = &self.policy.traits().totals;
+        let is_same = *totals == other.policy.traits().totals;
+        totals.is_some() && is_same && self.roles == other.roles
     }
 }
 

@@ -35,7 +35,7 @@ pub fn withheld(turn: &Turn, rules: &Rules) -> Option<Withheld> {
 }
 
 fn wish(turn: &Turn, rules: &Rules) -> Option<Wish> {
-    let is_heeded = rules.policy.needs().wishes && turn.role == Role::User;
+    let is_heeded = rules.policy.traits().wishes && turn.role == Role::User;
     is_heeded.then(|| consent::wish(&turn.content)).flatten()
 }
 
@@ -83,7 +83,7 @@ pub fn withhold(
 
 /// True if an assistant's turn follows a withheld one: most such turns repeat the withheld words.
 pub fn is_echo(cx: &Context<'_>, staged: &Staged<'_>, turn: &Turn) -> Result<bool> {
-    if turn.role == Role::User || !cx.rules.policy.needs().wishes {
+    if turn.role == Role::User || !cx.rules.policy.traits().wishes {
         return Ok(false);
     }
     let window = staged.window(cx.key(), cx.session())?;

@@ -1,49 +1,52 @@
-//! Makes the policy that a profile names. [`POLICIES`] lists the six policies, one per folder.
-//!
-//! To add a policy: a folder with an implementation of [`Policy`] and a profile, a `mod` line here,
-//! and a line in `POLICIES`.
+//! Keepsake's own policy, the scores and the ranking that others may use, and the entry of a policy
+//! in the table of a build ([`Entry`]).
 
-mod alma;
 pub mod keepsake;
-mod lynkr;
-mod memory_platform;
-mod memory_spec;
 pub mod options;
 pub mod rank;
 pub mod score;
-pub mod shared;
-mod talome;
-#[cfg(test)]
-mod tests;
 
 use memory::Policy;
+use options::DocumentOptions;
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
 
-type Made = Result<Arc<dyn Policy>, String>;
+pub type Made = Result<Arc<dyn Policy>, String>;
 
-/// A policy's name, its built-in profile, and the function that makes the policy from the tables of
-/// a profile.
-pub type Entry = (&'static str, &'static str, fn(&Tables) -> Made);
-
-#[rustfmt::skip] // one line for each policy
-pub const POLICIES: &[Entry] = &[
-    ("keepsake", include_str!("keepsake/profile.toml"), |tables| Ok(Arc::new(keepsake::Keepsake::read(tables)?))),
-    ("alma", include_str!("alma/profile.toml"), |tables| Ok(Arc::new(alma::Alma::read(tables)?))),
-    ("lynkr", include_str!("lynkr/profile.toml"), |tables| Ok(Arc::new(lynkr::Lynkr::read(tables)?))),
-    ("memory-spec", include_str!("memory_spec/profile.toml"), |tables| Ok(Arc::new(memory_spec::MemorySpec::read(tables)?))),
-    ("memory-platform", include_str!("memory_platform/profile.toml"), |tables| Ok(Arc::new(memory_platform::MemoryPlatform::read(tables)?))),
-    ("talome", include_str!("talome/profile.toml"), |tables| Ok(Arc::new(talome::Talome::read(tables)?))),
-];
-
-/// The text of the built-in profile with this name.
-pub fn built_in(name: &str) -> Option<&'static str> {
-    POLICIES.iter().find(|(known, ..)| *known == name).map(|(_, profile, _)| *profile)
+/// A policy: the name under which profiles choose it, its built-in profile, the options of its
+/// document, and the function that makes the policy from the tables of a profile.
+pub struct Entry {
+    pub name: &'static str,
+    pub profile: &'static str,
+    pub options: DocumentOptions,
+    read: fn(&Tables) -> Made,
 }
 
-/// The names of the policies, and of their built-in profiles.
-pub fn names(policies: &[Entry]) -> Vec<&'static str> {
-    policies.iter().map(|(name, ..)| *name).collect()
+pub static KEEPSAKE: Entry = Entry::new(
+    "keepsake",
+    include_str!("keepsake/profile.toml"),
+    DocumentOptions::NONE,
+    |tables| Ok(Arc::new(keepsake::Keepsake::read(tables)?)),
+);
+
+impl Entry {
+    pub const fn new(
+        name: &'static str,
+        profile: &'static str,
+        options: DocumentOptions,
+        read: fn(&Tables) -> Made,
+    ) -> Entry {
+        Entry { name, profile, options, read }
+    }
+
+    /// Makes the policy. Keepsake's own tables are checked under every policy, because every profile
+    /// inherits them and a misspelled option must be an error there too.
+    pub fn make(&self, profile: &toml::Table) -> Made {
+        if self.name != KEEPSAKE.name {
+            (KEEPSAKE.read)(&Tables { profile, name: KEEPSAKE.name })?;
+        }
+        (self.read)(&Tables { profile, name: self.name })
+    }
 }
 
 /// The tables of a profile from which a policy reads its numbers.
@@ -87,21 +90,4 @@ impl Tables<'_> {
             inner => format!("{}.{inner}: {}", path.join("."), e.inner()),
         })
     }
-}
-
-/// Makes the policy with this name. Keepsake's own tables are checked under every policy, because
-/// every profile inherits them and a misspelled option must be an error there too.
-pub fn make(policies: &[Entry], name: &str, profile: &toml::Table) -> Made {
-    let mut made = None;
-    for (other, _, make) in policies {
-        let tables = Tables { profile, name: other };
-        if *other == name {
-            made = Some(make(&tables)?);
-        } else if *other == "keepsake" {
-            make(&tables)?;
-        }
-    }
-    made.ok_or_else(|| {
-        format!("there is no policy \"{name}\"; known: {}", names(policies).join(", "))
-    })
 }

@@ -1,9 +1,5 @@
 //! Options under the names that a policy's document gives them. A profile sets them in `[options]`,
 //! and some documents also as environment variables. Each stands for an option of the profile.
-//!
-//! To add the options of a policy: a constant in its folder, and a line in [`of_document`].
-
-use crate::{alma, lynkr, memory_platform, memory_spec, talome};
 
 /// An option of a document, with the paths in the profile that take its value.
 #[derive(Clone, Copy, Debug)]
@@ -13,8 +9,12 @@ pub struct DocumentOption {
     pub paths: &'static [&'static str],
 }
 
+pub const fn of(name: &'static str, paths: &'static [&'static str]) -> DocumentOption {
+    DocumentOption { name, paths }
+}
+
 /// The options of a document.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct DocumentOptions {
     /// The beginning of the names of its environment variables, if it has any.
     pub environment: Option<&'static str>,
@@ -22,6 +22,9 @@ pub struct DocumentOptions {
 }
 
 impl DocumentOptions {
+    /// For a policy without such names.
+    pub const NONE: DocumentOptions = DocumentOptions { environment: None, options: &[] };
+
     /// Finds an option by its name, whatever the case.
     pub fn named(&self, name: &str) -> Option<&'static DocumentOption> {
         self.options.iter().find(|option| option.name.eq_ignore_ascii_case(name))
@@ -31,22 +34,4 @@ impl DocumentOptions {
         let names: Vec<&str> = self.options.iter().map(|option| option.name).collect();
         names.join(", ")
     }
-}
-
-/// The options of the document that this policy follows; empty for a policy without such names.
-pub fn of_document(policy: &str) -> DocumentOptions {
-    match policy {
-        "alma" => alma::options::OPTIONS,
-        "lynkr" => lynkr::options::OPTIONS,
-        "memory-platform" => memory_platform::options::OPTIONS,
-        "memory-spec" => memory_spec::options::OPTIONS,
-        "talome" => talome::options::OPTIONS,
-        _ => DocumentOptions::default(),
-    }
-}
-
-/// True if some document has an environment variable that begins like this one.
-pub fn is_of_a_document(variable: &str) -> bool {
-    let prefixes = crate::POLICIES.iter().filter_map(|(name, ..)| of_document(name).environment);
-    prefixes.into_iter().any(|prefix| variable.starts_with(prefix))
 }

@@ -208,7 +208,7 @@ impl Compact {
                     }
                 };
                 // A published policy has no links between memories.
-                let needs_links = !key.is_tenant() && profile.rules.policy.needs().links;
+                let needs_links = !key.is_tenant() && profile.rules.policy.traits().links;
                 if let Some(contradictions) = self.contradictions.as_mut().filter(|_| needs_links) {
                     plan.revisions = contradictions.found(&snapshot, now.events);
                 }

@@ -2,6 +2,7 @@
 //! profile of a tenant. A profile is data: no code depends on the name of one.
 
 mod file;
+pub(crate) mod known;
 pub mod options;
 mod written;
 
@@ -10,7 +11,7 @@ use domain::fault::{Fault, Result, StopName};
 use file::{load, load_with};
 use memory::Rules;
 use options::ShownOption;
-use policies::rank;
+use policies::{keepsake, rank};
 use serde::Deserialize;
 use settings::Config;
 use std::collections::{BTreeMap, BTreeSet};
@@ -187,7 +188,10 @@ impl Profiles {
             tracing::warn!("{warning}");
         }
         by_name.insert(config.profile.clone(), Arc::new(chosen.profile));
-        for name in tenants.values().chain(requested) {
+        // A lacking one on the list stops no process, because the list of the defaults has such
+        // names: the request that names it is refused.
+        let of_this_build = requested.iter().filter(|name| known::find(name).is_ok());
+        for name in tenants.values().chain(of_this_build) {
             if !by_name.contains_key(name) {
                 by_name.insert(name.clone(), Arc::new(load(name)?));
             }
@@ -237,17 +241,26 @@ impl Profiles {
         if *own.rules.name == *name { Some(own) } else { self.for_requests.get(name) }
     }
 
-    /// The names that a request of this user may use.
-    pub fn names(&self, key: &UserKey) -> BTreeSet<&str> {
+    /// Says why a request of this user cannot have this profile, with those that it can.
+    pub fn refusal(&self, key: &UserKey, name: &str) -> String {
+        if let Err(why) = known::find(name) {
+            return why;
+        }
         let own: &str = &self.of(key).rules.name;
-        self.for_requests.keys().map(String::as_str).chain([own]).collect()
+        let names = self.for_requests.keys().map(String::as_str).chain([own]);
+        let allowed: Vec<&str> = names.collect::<BTreeSet<_>>().into_iter().collect();
+        format!(
+            "is not on the list of recall.profiles: \"{name}\"; allowed: {}",
+            allowed.join(", ")
+        )
     }
 
-    /// Replaces every gate by one that keeps everything. Evaluations compare the gate with that.
+    /// Replaces every gate of Keepsake's own policy by one that keeps everything. Evaluations compare
+    /// the gate with that.
     pub fn with_open_gate(&self) -> Profiles {
         self.with(|profile| {
-            if let Some(open) = profile.rules.policy.with_open_gate() {
-                profile.rules.policy = open;
+            if let Some(own) = keepsake::own(&*profile.rules.policy) {
+                profile.rules.policy = Arc::new(own.with_open_gate());
             }
         })
     }
@@ -289,7 +302,7 @@ fn shadow(config: &Config, tenants: &BTreeMap<String, String>) -> Result<Option<
         return Err(invalid("is already the profile of every tenant"));
     }
     let profile = load(name)?;
-    if profile.rules.policy.needs().decides_later {
+    if profile.rules.policy.traits().decides_later {
         return Err(invalid(
             "decides after it has stored several messages, and a shadow stores nothing",
         ));
@@ -304,9 +317,46 @@ mod tests {
 
     #[test]
     fn every_built_in_profile_is_valid() {
-        for name in policies::names(policies::POLICIES) {
+        for name in known::names() {
             load(name).unwrap_or_else(|e| panic!("{e}"));
         }
+    }
+
+    /// A build without the published policies: `cargo test --no-default-features --lib this_build_lacks`.
+    #[cfg(not(feature = "published-policies"))]
+    #[test]
+    fn what_names_a_policy_that_this_build_lacks_stops_or_is_refused_by_name() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).expect("a temporary file can be written");
+            path.to_str().expect("the path is UTF-8").to_owned()
+        };
+        let over = file("over.toml", "base = \"alma\"");
+        let under = file("under.toml", "base = \"keepsake\"\npolicy = \"memory-spec\"");
+        let options = file(
+            "options.toml",
+            "base = \"keepsake\"\npolicy = \"talome\"\n[options]\nrecencyWeight = 1.0",
+        );
+        let loaded = |option: &str, value: &str| {
+            let mut layers = Layers::defaults();
+            layers.set(option, value, "test").expect("an option");
+            Profiles::load(&layers.checked().expect("valid"))
+        };
+        let why = "this build lacks `published-policies`";
+        for name in ["lynkr", "memory-platform", &over, &under, &options] {
+            for option in ["profile", "tenants.acme", "shadow.profile"] {
+                let error = loaded(option, name).err().expect(name).to_string();
+                assert!(error.contains(why) && error.contains("config-invalid"), "{error}");
+            }
+        }
+        assert!(loaded("recall.profiles", &over).is_err_and(|e| e.to_string().contains(why)));
+        let key = UserKey::new("acme", "ada").expect("valid names");
+        // The list of the defaults names some of them.
+        let profiles = loaded("profile", "keepsake").expect("Keepsake's own");
+        assert!(profiles.named(&key, "lynkr").is_none());
+        assert!(profiles.refusal(&key, "lynkr").contains(why));
+        assert!(profiles.refusal(&key, "lynker").contains("allowed: keepsake"));
     }
 
     #[test]

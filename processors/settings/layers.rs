@@ -18,6 +18,9 @@ const ENVIRONMENT_PREFIX: &str = "KEEPSAKE__";
 /// The short name of `data.dir`, the one option that every command of a laptop's user may need.
 const DATA_VARIABLE: &str = "KEEPSAKE_DATA";
 
+/// The beginning of the variables that the document of a policy names (Lynkr's guide).
+const DOCUMENT_PREFIX: &str = "MEMORY_";
+
 /// The merged layers, with the origin of each value.
 #[derive(Clone, Debug)]
 pub struct Layers {
@@ -54,7 +57,7 @@ impl Layers {
                 layers.set(&environment_path(path), &value, &name)?;
             } else if name == DATA_VARIABLE {
                 layers.set("data.dir", &value, &name)?;
-            } else if policies::options::is_of_a_document(&name) {
+            } else if name.starts_with(DOCUMENT_PREFIX) {
                 layers.of_documents.insert(name, value);
             }
         }

@@ -1,5 +1,5 @@
 //! Alma's article, statement by statement: extraction, episodes, and the assembled context. The
-//! numbers of the statements are those of `processors/policies/alma/conformance.tsv`.
+//! numbers of the statements are those of `processors/published/alma/conformance.tsv`.
 
 use super::{own_profile, rounds_at, running_with, started};
 use crate::support::User;

@@ -1,5 +1,5 @@
 //! The Memory Platform's scores, statement by statement. The numbers are those of
-//! `processors/policies/memory_platform/conformance.tsv`.
+//! `processors/published/memory_platform/conformance.tsv`.
 
 use super::{own_profile, started};
 use crate::support::client::{contents, memory_id, outcome};

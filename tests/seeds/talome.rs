@@ -1,5 +1,5 @@
 //! Talome's record, statement by statement: ten memories in each prompt, a tool that searches, and
-//! a switch for each memory. The numbers are those of `processors/policies/talome/conformance.tsv`.
+//! a switch for each memory. The numbers are those of `processors/published/talome/conformance.tsv`.
 
 use super::{rounds_at, running_with, started};
 use crate::support::client::{contents, memory_id, outcome};

@@ -144,7 +144,7 @@ impl ContradictionJudge for ThirdOfAllPairs {
 fn hasty_profile() -> &'static str {
     static PATH: OnceLock<&str> = OnceLock::new();
     PATH.get_or_init(|| {
-        let keepsake = policies::built_in("keepsake").expect("the profile is built in");
+        let keepsake = policies::KEEPSAKE.profile;
         let mut profile: toml::Table = keepsake.parse().expect("the built-in profile is TOML");
         let prune = "age_days = 3.0\nstrength = 0.99\ncount_max = 8";
         profile["prune"] = toml::Value::Table(prune.parse().expect("this is a TOML table"));

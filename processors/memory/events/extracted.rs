@@ -167,7 +167,7 @@ fn decide(
     present: &Present,
     (mut memory, vector): (Memory, &Vector),
 ) -> Result<Decision> {
-    let is_wish = cx.rules.policy.ruling_kinds().contains(&memory.kind.as_str());
+    let is_wish = cx.rules.policy.traits().ruling_kinds.contains(&memory.kind.as_str());
     if is_wish && memory.role != Role::User {
         let why = format!("a {} needs the user's own words", memory.kind.as_str());
         return Ok(about(cx.decision(Outcome::Refused, why), &memory));

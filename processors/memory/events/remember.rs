@@ -49,7 +49,9 @@ pub fn remember(
         scope: asked.scope,
         importance: asked.importance,
         confidence: asked.confidence.unwrap_or(wish.confidence),
-        stability: asked.stability.or_else(|| cx.rules.policy.stability(&asked.content)),
+        stability: asked
+            .stability
+            .or_else(|| cx.rules.policy.traits().stability_of(&asked.content)),
         expires_at: asked.expires_at,
         reason: "asked to remember".into(),
         ..cx.memory(0, &asked.content, wish.kind)

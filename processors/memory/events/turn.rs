@@ -125,7 +125,7 @@ fn apply(
     }
     let window = staged.window(cx.key(), cx.session())?;
     let is_in_session = cx.session().is_some();
-    let scope = cx.rules.policy.scope_in_session();
+    let scope = cx.rules.policy.traits().scope_in_session;
     let mut memory = Memory {
         scope: if is_in_session { scope } else { Scope::User },
         speaker: said.turn.speaker.clone(),
@@ -133,7 +133,7 @@ fn apply(
         importance: judgement.importance,
         confidence: judgement.confidence,
         archived: judgement.lifecycle == Lifecycle::Waiting,
-        stability: cx.rules.policy.stability(&said.candidate.text),
+        stability: cx.rules.policy.traits().stability_of(&said.candidate.text),
         surprise: Some(judgement.surprise),
         threshold: Some(judgement.threshold),
         reason: judgement.reason,

@@ -76,7 +76,7 @@ pub fn change(
         memory.disabled = !enabled;
     }
     memory.stability = match update.stability {
-        None if update.content.is_some() => cx.rules.policy.stability(&memory.content),
+        None if update.content.is_some() => cx.rules.policy.traits().stability_of(&memory.content),
         None => memory.stability,
         sent => sent,
     };

@@ -14,12 +14,11 @@ use domain::fault::Result;
 use domain::{Remember, Role, Scope, Time, Vector};
 use memory::context::Context;
 use memory::links::{revisions, slots};
-use memory::policy::{Asked, Judgement, Links, Needs, Policy, Said, Wish};
-use memory::ranking::{Hit, Question, Ranked, RankedHits};
+use memory::policy::{Asked, Judgement, Links, Policy, Said, Traits, Wish};
+use memory::ranking::{Hit, Question, RankedHits};
 use memory::staged::Staged;
 use serde::Deserialize;
 use std::any::Any;
-use std::sync::Arc;
 use text::split::change::PossibleRevision;
 
 #[derive(Clone)]
@@ -28,9 +27,7 @@ pub struct Keepsake {
     pub weights: score::SurpriseWeights,
     pub merge: Merge,
     pub rank: rank::RankOptions,
-    /// Identifies the weights: two policies with equal `totals` give every candidate the same
-    /// total.
-    totals: String,
+    traits: Traits,
 }
 
 /// The smallest cosine and word overlap at which a candidate repeats a memory.
@@ -48,36 +45,43 @@ const NOT_RANKING: &[&str] =
 impl Keepsake {
     pub fn read(tables: &Tables) -> std::result::Result<Keepsake, String> {
         let rank: rank::WrittenRank = tables.read_without(&["rank"], NOT_RANKING)?;
+        let rank = rank.checked(tables.read(&["fade"])?);
         let weights: score::SurpriseWeights = tables.read(&["weights"])?;
-        Ok(Keepsake {
-            gate: tables.read_without(&["gate"], &["rule"])?,
-            merge: tables.read(&["merge"])?,
-            rank: rank.checked(tables.read(&["fade"])?),
-            totals: format!("{weights:?}"),
-            weights,
-        })
+        let merge: Merge = tables.read(&["merge"])?;
+        let traits = Traits {
+            word_vectors: rank.relevance.is_some(),
+            reranking: true,
+            wishes: true,
+            links: true,
+            totals: Some(format!("{weights:?}")),
+            arrange: rank::arranged,
+            repeated_cosine: merge.cosine,
+            superseded_factor: rank.superseded,
+            ..Traits::default()
+        };
+        let gate = tables.read_without(&["gate"], &["rule"])?;
+        Ok(Keepsake { gate, weights, merge, rank, traits })
+    }
+
+    /// Returns the same policy with a gate that keeps every candidate, for evaluations.
+    pub fn with_open_gate(&self) -> Keepsake {
+        let mut open = self.clone();
+        open.gate.fixed = f32::MIN;
+        open.weights.open();
+        open.traits.totals = Some(format!("{:?}", open.weights));
+        open
     }
 }
 
-/// Returns `policy` as Keepsake's own, or `None` for another; for tests that measure its parts.
+/// Returns `policy` as Keepsake's own, or `None` for another; for tests and evaluations.
 pub fn own(policy: &dyn Policy) -> Option<&Keepsake> {
     let policy: &dyn Any = policy;
     policy.downcast_ref()
 }
 
 impl Policy for Keepsake {
-    fn needs(&self) -> Needs {
-        Needs {
-            word_vectors: self.rank.relevance.is_some(),
-            reranking: true,
-            wishes: true,
-            links: true,
-            ..Needs::default()
-        }
-    }
-
-    fn totals(&self) -> Option<&str> {
-        Some(&self.totals)
+    fn traits(&self) -> &Traits {
+        &self.traits
     }
 
     fn judge(&self, cx: &Context<'_>, staged: &Staged<'_>, said: Said<'_>) -> Result<Judgement> {
@@ -102,26 +106,6 @@ impl Policy for Keepsake {
 
     fn rank(&self, hits: Vec<Hit>, question: &Question<'_>, at: Time) -> RankedHits {
         rank::order(hits, question, &self.rank, at)
-    }
-
-    fn arrange(&self, ranked: Vec<Ranked>) -> Vec<Ranked> {
-        rank::arranged(ranked)
-    }
-
-    fn repeated_cosine(&self) -> f32 {
-        self.merge.cosine
-    }
-
-    fn superseded_factor(&self) -> f32 {
-        self.rank.superseded
-    }
-
-    fn with_open_gate(&self) -> Option<Arc<dyn Policy>> {
-        let mut open = self.clone();
-        open.gate.fixed = f32::MIN;
-        open.weights.open();
-        open.totals = format!("{:?}", open.weights);
-        Some(Arc::new(open))
     }
 }
 

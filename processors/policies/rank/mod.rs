@@ -19,7 +19,7 @@ pub mod frame;
 mod prompt;
 mod relevance;
 mod rerank;
-#[cfg(test)]
+#[cfg(any(test, feature = "samples"))]
 pub mod samples;
 mod score;
 mod template;

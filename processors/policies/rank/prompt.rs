@@ -13,6 +13,7 @@ use super::Template;
 use super::frame::Frame;
 use domain::{Format, Recall};
 use memory::Policy;
+use memory::policy::Room;
 use memory::ranking::PromptBlock;
 use memory::ranking::Ranked;
 use std::collections::BTreeMap;
@@ -27,39 +28,28 @@ pub fn block(
     asked: &Recall,
     template: Option<&Template>,
     policy: &dyn Policy,
-    budget: usize,
-    count_tokens: &dyn Fn(&str) -> usize,
+    room: &Room<'_>,
 ) -> PromptBlock {
     let is_open = asked.unsaid.format;
     if let Some(template) = template.filter(|_| is_open || asked.format == Format::Template) {
-        return framed(ranked, &template.frame(), budget, count_tokens);
+        return framed(ranked, &template.frame(), room);
     }
-    let own = if is_open { policy.render(ranked, budget, count_tokens) } else { None };
-    own.unwrap_or_else(|| prompt(ranked, asked.format, budget, count_tokens))
+    let own = if is_open { policy.render(ranked, room) } else { None };
+    own.unwrap_or_else(|| prompt(ranked, asked.format, room))
 }
 
-fn prompt(
-    ranked: &[Ranked],
-    format: Format,
-    budget: usize,
-    count_tokens: &dyn Fn(&str) -> usize,
-) -> PromptBlock {
-    Frame::of(format)
-        .map_or_else(PromptBlock::default, |frame| framed(ranked, &frame, budget, count_tokens))
+fn prompt(ranked: &[Ranked], format: Format, room: &Room<'_>) -> PromptBlock {
+    Frame::of(format).map_or_else(PromptBlock::default, |frame| framed(ranked, &frame, room))
 }
 
 /// Builds the block in this frame. A memory that is too long is skipped, and shorter ones after it
 /// use the tokens.
-pub fn framed(
-    ranked: &[Ranked],
-    frame: &Frame,
-    budget: usize,
-    count_tokens: &dyn Fn(&str) -> usize,
-) -> PromptBlock {
-    if let Some(all) = all_of_them(ranked, frame, budget, count_tokens) {
+pub fn framed(ranked: &[Ranked], frame: &Frame, room: &Room<'_>) -> PromptBlock {
+    if let Some(all) = all_of_them(ranked, frame, room) {
         return all;
     }
-    let mut pieces = fitting(ranked, frame, budget, count_tokens);
+    let &Room { budget, count_tokens, .. } = room;
+    let mut pieces = fitting(ranked, frame, room);
     loop {
         if pieces.is_empty() {
             return PromptBlock::default();
@@ -75,12 +65,8 @@ pub fn framed(
 
 /// Returns the block with all memories if they fit. Counting each part first would take longer than
 /// everything else in a recall except encoding.
-fn all_of_them(
-    ranked: &[Ranked],
-    frame: &Frame,
-    budget: usize,
-    count_tokens: &dyn Fn(&str) -> usize,
-) -> Option<PromptBlock> {
+fn all_of_them(ranked: &[Ranked], frame: &Frame, room: &Room<'_>) -> Option<PromptBlock> {
+    let &Room { budget, count_tokens, .. } = room;
     let texts: Vec<(u8, String)> = in_sections(ranked, frame)
         .into_iter()
         .map(|place| ((frame.section)(&ranked[place]), frame.memory(&ranked[place])))
@@ -104,17 +90,14 @@ struct Piece {
 
 /// Chooses memories by the sum of their tokens, so that each memory is counted once. The whole may
 /// still count more than the sum: the caller must check.
-fn fitting(
-    ranked: &[Ranked],
-    frame: &Frame,
-    budget: usize,
-    count_tokens: &dyn Fn(&str) -> usize,
-) -> Vec<Piece> {
-    let room = budget
-        .saturating_sub(count_tokens(frame.opening).saturating_add(count_tokens(frame.closing)));
+fn fitting(ranked: &[Ranked], frame: &Frame, room: &Room<'_>) -> Vec<Piece> {
+    let &Room { budget, count_tokens, .. } = room;
+    let around = count_tokens(frame.opening).saturating_add(count_tokens(frame.closing));
+    let budget = budget.saturating_sub(around);
     let mut waiting = pieces(ranked, frame, count_tokens);
-    let limits = limits(&waiting, frame, room);
-    let (mut taken, mut left, mut used) = (Vec::<Piece>::new(), room, BTreeMap::<u8, usize>::new());
+    let limits = limits(&waiting, frame, budget);
+    let (mut taken, mut left, mut used) =
+        (Vec::<Piece>::new(), budget, BTreeMap::<u8, usize>::new());
     for is_shared in [true, false] {
         let mut rest = Vec::new();
         for piece in waiting {
@@ -152,7 +135,7 @@ fn pieces(ranked: &[Ranked], frame: &Frame, count_tokens: &dyn Fn(&str) -> usize
 
 /// Returns the limit of each section in the first round: its share of the budget, or all that the
 /// other sections leave unused if that is more.
-fn limits(waiting: &[Piece], frame: &Frame, room: usize) -> BTreeMap<u8, usize> {
+fn limits(waiting: &[Piece], frame: &Frame, budget: usize) -> BTreeMap<u8, usize> {
     let mut wanted = BTreeMap::<u8, usize>::new();
     for piece in waiting {
         let wanted = wanted.entry(piece.section).or_default();
@@ -162,8 +145,8 @@ fn limits(waiting: &[Piece], frame: &Frame, room: usize) -> BTreeMap<u8, usize> 
     wanted
         .iter()
         .map(|(section, own)| {
-            let share = (frame.share(*section) * room as f32) as usize;
-            (*section, share.max(room.saturating_sub(all - own)))
+            let share = (frame.share(*section) * budget as f32) as usize;
+            (*section, share.max(budget.saturating_sub(all - own)))
         })
         .collect()
 }
@@ -196,7 +179,7 @@ fn places(pieces: &[Piece]) -> Vec<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::samples::{MemoryMut as _, memory};
+    use super::super::samples::{MemoryMut as _, memory, room};
     use super::super::template::tests::tags;
     use super::*;
     use domain::Kind;
@@ -217,7 +200,7 @@ mod tests {
     }
 
     fn check(list: &[Ranked], budget: usize, expected: &str, taken: &[usize]) {
-        let block = prompt(list, Format::Compact, budget, &words);
+        let block = prompt(list, Format::Compact, &room(budget, &words));
         assert_eq!(
             (block.text.as_str(), block.taken.as_slice(), block.tokens),
             (expected, taken, words(expected))
@@ -266,7 +249,7 @@ mod tests {
         list[40..].iter_mut().for_each(|one| one.memory_mut().covers = covered.clone());
         // .5, .35 and .15 of 40 words. A section that wants less leaves the rest to the others.
         fn block(list: &[Ranked]) -> Vec<usize> {
-            prompt(list, Format::Compact, 40, &words).taken
+            prompt(list, Format::Compact, &room(40, &words)).taken
         }
         assert_eq!(block(&list), [0..10, 20..27, 40..43].into_iter().flatten().collect::<Vec<_>>());
         assert_eq!(block(&list[..40]), [0..13, 20..27].into_iter().flatten().collect::<Vec<_>>());
@@ -286,10 +269,10 @@ mod tests {
     #[test]
     fn nothing_remembered_is_no_block_at_all() {
         for format in FORMATS {
-            assert_eq!(prompt(&[], format, 1000, &words), PromptBlock::default());
+            assert_eq!(prompt(&[], format, &room(1000, &words)), PromptBlock::default());
         }
         assert_eq!(
-            prompt(&[ranked("fact", "tea")], Format::None, 1000, &words),
+            prompt(&[ranked("fact", "tea")], Format::None, &room(1000, &words)),
             PromptBlock::default()
         );
     }
@@ -298,10 +281,11 @@ mod tests {
     fn counting_stays_linear_even_when_the_whole_is_longer_than_its_parts() {
         let list: Vec<Ranked> = (0..500).map(|_| ranked("fact", "tea")).collect();
         let counted = Cell::new(0);
-        let block = prompt(&list, Format::Compact, 400, &|text: &str| {
+        let count = |text: &str| {
             counted.set(counted.get() + 1);
             text.lines().count().pow(2)
-        });
+        };
+        let block = prompt(&list, Format::Compact, &room(400, &count));
         assert!(block.tokens <= 400 && !block.taken.is_empty());
         assert!(counted.get() < 1100, "{} counts", counted.get());
     }
@@ -321,8 +305,8 @@ mod tests {
                 _ => &|text| text.len() + text.lines().count().pow(2),
             };
             let block = match FORMATS.get(which) {
-                Some(format) => prompt(&list, *format, budget, count),
-                None => framed(&list, &tags().frame(), budget, count),
+                Some(format) => prompt(&list, *format, &room(budget, count)),
+                None => framed(&list, &tags().frame(), &room(budget, count)),
             };
             prop_assert!(block.tokens <= budget);
             prop_assert!(block.taken.is_sorted());

@@ -1,11 +1,11 @@
-//! Sample memories, hits and questions for the tests of this folder.
+//! Sample memories, hits and questions for the tests of this folder and of the published policies.
 
 use super::{Fade, RankOptions, WrittenRank};
-use crate::shared::samples::profile;
 use domain::{
     Filter, Format, Kind, Memory, MemoryId, Metadata, NeighbourTurns, Position, Purpose, Recall,
     Role, Scope, Time, UnsetFields, UserKey,
 };
+use memory::policy::Room;
 use memory::ranking::{Hit, HitScore, Question, Ranked};
 use std::sync::Arc;
 
@@ -131,15 +131,14 @@ pub fn recall(query: &str) -> Recall {
     }
 }
 
-/// Reads the numbers of a rule from the text of a built-in profile.
-pub fn shipped<T: serde::de::DeserializeOwned>(rule: &str) -> T {
-    let profile = profile(rule);
-    profile["rank"]["rule"][rule].clone().try_into().unwrap_or_else(|e| panic!("{rule}: {e}"))
+/// The room of a block with this budget.
+pub fn room(budget: usize, count_tokens: &dyn Fn(&str) -> usize) -> Room<'_> {
+    Room { limit: usize::MAX, budget, count_tokens }
 }
 
 /// Reads the weights of the built-in default profile.
 pub fn weights() -> RankOptions {
-    let profile = profile("keepsake");
+    let profile = profile();
     let mut rank = profile["rank"].clone();
     let index_keys =
         ["k1", "b", "previous", "short_words", "first_person", "rerank", "abstain", "rule"];
@@ -150,7 +149,12 @@ pub fn weights() -> RankOptions {
 
 /// The default profile's policy, as built in.
 pub fn policy() -> crate::keepsake::Keepsake {
-    let profile = profile("keepsake");
+    let profile = profile();
     let tables = crate::Tables { profile: &profile, name: "keepsake" };
     crate::keepsake::Keepsake::read(&tables).expect("it is built in")
+}
+
+/// The built-in default profile.
+pub fn profile() -> toml::Table {
+    crate::KEEPSAKE.profile.parse().expect("it is valid TOML")
 }

@@ -328,7 +328,7 @@ fn marks<'t>(frame: impl Iterator<Item = &'t String>, memory: &'t [LinePart]) ->
 #[cfg(test)]
 pub(super) mod tests {
     use super::super::prompt::block;
-    use super::super::samples::{MemoryMut as _, memory, policy, recall};
+    use super::super::samples::{MemoryMut as _, memory, policy, recall, room};
     use super::*;
     use domain::{Kind, Recall, Time, UnsetFields};
     use proptest::prelude::*;
@@ -430,9 +430,8 @@ pub(super) mod tests {
             (&list[..], 4, "KNOWN\n- f\nEND\n"),
             (&list[..], 3, ""),
         ] {
-            let block = block(list, &asked, Some(&template), &policy(), budget, &|text: &str| {
-                text.split_whitespace().count()
-            });
+            let room = room(budget, &|text: &str| text.split_whitespace().count());
+            let block = block(list, &asked, Some(&template), &policy(), &room);
             assert_eq!(block.text, expected);
         }
     }
@@ -445,12 +444,11 @@ pub(super) mod tests {
             ..recall("q")
         };
         let list = [ranked("fact", "tea")];
-        assert_eq!(
-            block(&list, &without, Some(&template), &policy(), 1_000, &str::len).text,
-            "* tea\n"
-        );
-        let markdown =
-            block(&list, &recall("q"), Some(&template), &policy(), 1_000, &str::len).text;
+        let block = |asked: &Recall| {
+            block(&list, asked, Some(&template), &policy(), &room(1_000, &str::len)).text
+        };
+        assert_eq!(block(&without), "* tea\n");
+        let markdown = block(&recall("q"));
         assert!(markdown.contains("- (fact, 2024-05-01) tea"), "Markdown was requested");
     }
 

@@ -109,7 +109,7 @@ fn turns(
         }
     }
     // A fact is for all sessions.
-    let is_private = profile.rules.policy.scope_in_session() == Scope::Session;
+    let is_private = profile.rules.policy.traits().scope_in_session == Scope::Session;
     for said in window.iter().flat_map(|window| &window.said) {
         let Some(source) = &said.source else { continue };
         // Order matters: a turn without a vector had no candidates, so it may not be remembered.

@@ -889,7 +889,7 @@ fn where_a_batch_ends_changes_nothing_under_any_profile() {
     events.insert(9, remember("My timezone is EST."));
     events.push(remember("My timezone is EST timezone."));
     let names: Vec<String> =
-        policies::names(policies::POLICIES).into_iter().map(str::to_owned).collect();
+        crate::profile::known::names().into_iter().map(str::to_owned).collect();
     assert!(names.len() > 1);
     for name in names {
         let [mut together, mut apart] = [Bench::with(&name), Bench::with(&name)];

@@ -2,9 +2,11 @@
 //! profile that its key `base` names.
 
 use super::Profile;
+use super::known;
 use super::options::{self, Environment, ShownOption};
 use super::written::WrittenProfile;
 use domain::fault::{Fault, Result, StopName};
+use policies::Entry;
 
 pub fn load(name: &str) -> Result<Profile> {
     load_with(name, &Environment::new()).map(|loaded| loaded.profile)
@@ -18,17 +20,16 @@ pub struct Loaded {
 
 /// Loads the profile with the variables that the document of its policy names.
 pub fn load_with(name: &str, environment: &Environment) -> Result<Loaded> {
-    let Read { table, warnings, .. } = read(name, environment)?;
+    let Read { table, policy, warnings, .. } = read(name, environment)?;
     let written: WrittenProfile =
         serde_path_to_error::deserialize(table.clone()).map_err(|e| invalid(name, &e))?;
-    let profile = written.checked(name, &table).map_err(|why| invalid(name, &why))?;
+    let profile = written.checked(name, &table, policy).map_err(|why| invalid(name, &why))?;
     Ok(Loaded { profile, warnings })
 }
 
 /// Lists the options of the policy's document as this profile and the environment set them.
 pub fn shown_options(name: &str, environment: &Environment) -> Result<Vec<ShownOption>> {
-    let Read { own, table, .. } = read(name, environment)?;
-    let policy = table.get("policy").and_then(toml::Value::as_str).unwrap_or_default();
+    let Read { own, table, policy, .. } = read(name, environment)?;
     Ok(options::shown(name, policy, &own, &table, environment))
 }
 
@@ -37,23 +38,21 @@ struct Read {
     own: toml::Table,
     /// The profile with its bases, and with the options of the document in their places.
     table: toml::Table,
+    policy: &'static Entry,
     warnings: Vec<String>,
 }
 
 fn read(name: &str, environment: &Environment) -> Result<Read> {
-    let text = match policies::built_in(name) {
-        Some(text) => text.to_owned(),
+    let text = match find(name, name)? {
+        Some(built_in) => built_in.profile.to_owned(),
         None if name.ends_with(".toml") => {
             std::fs::read_to_string(name).map_err(|e| invalid(name, &e))?
         }
         None => {
-            let known = policies::names(policies::POLICIES);
+            let known = known::names().join(", ");
             return Err(invalid(
                 name,
-                &format!(
-                    "there is no such profile; known: {}, or a path that ends in .toml",
-                    known.join(", ")
-                ),
+                &format!("there is no such profile; known: {known}, or a path that ends in .toml"),
             ));
         }
     };
@@ -62,12 +61,20 @@ fn read(name: &str, environment: &Environment) -> Result<Read> {
     if let Some(base) = table.remove("base") {
         table = over(based_on(name, &base)?, table);
     }
-    let policy = table.entry("policy").or_insert("keepsake".into());
-    let policy = policy.as_str().unwrap_or_default().to_owned();
-    options::apply_table(&mut table, &policy).map_err(|why| invalid(name, &why))?;
-    let warnings = options::apply_environment(&mut table, &policy, environment)
+    let wanted = table.entry("policy").or_insert("keepsake".into());
+    let policy = find(name, wanted.as_str().unwrap_or_default())?.ok_or_else(|| {
+        let known = known::names().join(", ");
+        invalid(name, &format!("there is no policy {wanted}; known: {known}"))
+    })?;
+    options::apply_table(&mut table, policy).map_err(|why| invalid(name, &why))?;
+    let warnings = options::apply_environment(&mut table, policy, environment)
         .map_err(|why| invalid(name, &why))?;
-    Ok(Read { own, table, warnings })
+    Ok(Read { own, table, policy, warnings })
+}
+
+/// Finds a policy that the profile `name` asks for.
+fn find(name: &str, policy: &str) -> Result<Option<&'static Entry>> {
+    known::find(policy).map_err(|why| invalid(name, &why))
 }
 
 fn invalid(name: &str, why: &dyn std::fmt::Display) -> Fault {
@@ -76,11 +83,11 @@ fn invalid(name: &str, why: &dyn std::fmt::Display) -> Fault {
 
 /// Reads the built-in profile that `base` names, merged over its own base if it has one.
 fn based_on(name: &str, base: &toml::Value) -> Result<toml::Table> {
-    let other = base.as_str().filter(|base| *base != name);
-    let text = other.and_then(policies::built_in).ok_or_else(|| {
+    let other = base.as_str().filter(|base| *base != name).unwrap_or_default();
+    let built_in = find(name, other)?.ok_or_else(|| {
         invalid(name, &format!("base: {base} is not the name of another built-in profile"))
     })?;
-    let mut table: toml::Table = text.parse().map_err(|e| invalid(name, &e))?;
+    let mut table: toml::Table = built_in.profile.parse().map_err(|e| invalid(name, &e))?;
     match table.remove("base") {
         Some(next) => Ok(over(based_on(name, &next)?, table)),
         None => Ok(table),
@@ -143,7 +150,10 @@ mod tests {
         let table: toml::Table = text.parse().expect("the test's own TOML is valid");
         let table = over(based_on("mine", &"lynkr".into())?, table);
         let written: WrittenProfile = table.clone().try_into().map_err(|e| invalid("mine", &e))?;
-        written.checked("mine", &table).map_err(|why| invalid("mine", &why))?;
+        let policy = known::find(table["policy"].as_str().expect("a name"))
+            .expect("each build of the tests has it")
+            .expect("it is known");
+        written.checked("mine", &table, policy).map_err(|why| invalid("mine", &why))?;
         Ok(table["gate"]["rule"]["lynkr"].as_table().expect("a table").clone())
     }
 
@@ -182,7 +192,7 @@ mod tests {
             }
         }
         let mut seen = 0;
-        for name in policies::names(policies::POLICIES) {
+        for name in known::names() {
             let shipped = as_built_in(name);
             let mut paths = Vec::new();
             numbers("", &shipped, &mut paths);

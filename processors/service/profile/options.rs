@@ -1,7 +1,8 @@
 //! Sets options of a profile under the names of its policy's document: from the table `[options]`,
 //! and from the environment where the document has variables. The environment wins.
 
-use policies::options::{DocumentOption, of_document};
+use policies::Entry;
+use policies::options::DocumentOption;
 use settings::{find, from_text, put};
 use std::collections::BTreeMap;
 use toml::{Table, Value};
@@ -21,13 +22,12 @@ pub struct ShownOption {
 pub type Environment = BTreeMap<String, String>;
 
 /// Replaces the options of `[options]` by the keys that they stand for.
-pub fn apply_table(profile: &mut Table, policy: &str) -> Result<(), String> {
+pub fn apply_table(profile: &mut Table, policy: &Entry) -> Result<(), String> {
     let Some(options) = profile.remove(TABLE) else { return Ok(()) };
     let Value::Table(options) = options else { return Err(format!("{TABLE}: must be a table")) };
-    let document = of_document(policy);
     for (name, value) in options {
-        let option = document.named(&name).ok_or_else(|| {
-            let known = document.names();
+        let option = policy.options.named(&name).ok_or_else(|| {
+            let (policy, known) = (policy.name, policy.options.names());
             format!("{TABLE}.{name}: the policy \"{policy}\" has no such option; known: {known}")
         })?;
         set(profile, option, &value);
@@ -39,16 +39,17 @@ pub fn apply_table(profile: &mut Table, policy: &str) -> Result<(), String> {
 /// option of this policy's document, though it begins like one.
 pub fn apply_environment(
     profile: &mut Table,
-    policy: &str,
+    policy: &Entry,
     environment: &Environment,
 ) -> Result<Vec<String>, String> {
-    let document = of_document(policy);
+    let document = &policy.options;
     let Some(prefix) = document.environment else { return Ok(Vec::new()) };
     let mut warnings = Vec::new();
     for (name, text) in environment.iter().filter(|(name, _)| name.starts_with(prefix)) {
         let Some(option) = document.named(name) else {
             let known = document.names();
-            warnings.push(format!("{name} is no option of the policy {policy}; known: {known}"));
+            warnings
+                .push(format!("{name} is no option of the policy {}; known: {known}", policy.name));
             continue;
         };
         let value = from_text(find(profile, option.paths[0]), text)
@@ -66,12 +67,12 @@ fn set(profile: &mut Table, option: &DocumentOption, value: &Value) {
 /// it was written, `whole` the profile with its bases and the environment.
 pub fn shown(
     name: &str,
-    policy: &str,
+    policy: &Entry,
     own: &Table,
     whole: &Table,
     environment: &Environment,
 ) -> Vec<ShownOption> {
-    let document = of_document(policy);
+    let document = &policy.options;
     let sets = |option: &DocumentOption| {
         let named = own.get(TABLE).and_then(Value::as_table);
         let by_name = named
@@ -84,7 +85,7 @@ pub fn shown(
         let origin = match () {
             () if is_in_environment => option.name.to_owned(),
             () if sets(option) => format!("profile {name}"),
-            () => format!("profile {policy}"),
+            () => format!("profile {}", policy.name),
         };
         let value = find(whole, option.paths[0]).map_or("unset".to_owned(), Value::to_string);
         ShownOption { name: option.name.to_owned(), value, origin }
@@ -142,7 +143,7 @@ mod tests {
                 assert_eq!(option.origin, format!("profile {path}"));
             }
             let unset = shown_options(policy, &Environment::new()).expect("built in");
-            assert!(unset.iter().all(|option| option.origin == format!("profile {policy}")));
+            assert!(unset.iter().all(|option| option.origin == format!("profile {}", policy)));
         }
     }
 

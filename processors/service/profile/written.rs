@@ -4,7 +4,7 @@ use super::{Extract, Profile, Prune, Retrieval, Steps, Summary};
 use domain::{Category, Role};
 use memory::Rules;
 use memory::rules::{Change, Feedback, Roles, TenantWriters};
-use policies::rank;
+use policies::{Entry, rank};
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +19,7 @@ pub struct WrittenProfile {
     redact: Switches,
     split: WrittenSplit,
     roles: Roles,
-    // `policies::make` reads these tables.
+    // The policy reads these tables.
     gate: toml::Table,
     #[serde(rename = "weights")]
     _weights: IgnoredAny,
@@ -153,14 +153,19 @@ fn of_rank<T: DeserializeOwned>(rank: &toml::Table) -> Result<T, String> {
 
 impl WrittenProfile {
     /// Checks every table and makes the policy. `table` is the whole profile.
-    pub fn checked(self, name: &str, table: &toml::Table) -> Result<Profile, String> {
+    pub fn checked(
+        self,
+        name: &str,
+        table: &toml::Table,
+        policy: &Entry,
+    ) -> Result<Profile, String> {
         self.check_owner_of_rules()?;
         let retrieval: WrittenRetrieval = of_rank(&self.rank)?;
         let WrittenSteps { rerank, abstain } = of_rank(&self.rank)?;
         self.summary.check()?;
         let rules = Rules {
             name: name.into(),
-            policy: policies::make(policies::POLICIES, &self.policy, table)?,
+            policy: policy.make(table)?,
             roles: self.roles,
             never: switched_on("never", &self.never, &Category::ALL, Category::as_str)?,
             change: self.change,

@@ -24,7 +24,7 @@ use domain::{
 use log::reply::{Answer, FadeCurve, RecalledMemory, Stats};
 use memory::Reads;
 use memory::Rules;
-use memory::policy::{Policy, Room};
+use memory::policy::Room;
 use memory::ranking::{Hit, PromptBlock, Question, Ranked, is_blank};
 use policies::rank;
 use std::cmp::Reverse;
@@ -104,7 +104,7 @@ impl Recall {
                 format!("profile \"{}\" has no [template]", profile.rules.name),
             ));
         }
-        let needs = profile.rules.policy.needs();
+        let needs = profile.rules.policy.traits();
         let asked = &profile.rules.policy.complete(asked);
         let (mut orders, mut seen, mut matched) = (Vec::new(), ShardState::of(shard), None);
         let mut levels = Levels::default();
@@ -153,7 +153,7 @@ impl Recall {
         }
         let began = Instant::now();
         let orders = match is_reranked {
-            true => self.rerank(orders, profile.rules.policy.superseded_factor(), left_ms()),
+            true => self.rerank(orders, profile.rules.policy.traits().superseded_factor, left_ms()),
             false => orders.into_iter().map(|order| order.ranked).collect(),
         };
         if is_reranked {
@@ -164,11 +164,10 @@ impl Recall {
         let count_tokens = &|text: &str| self.tokens.count(text);
         let room = Room { limit: asked.limit, budget, count_tokens };
         let policy = &profile.rules.policy;
-        let mut ranked = policy.select(best_of(orders, &**policy), &room);
+        let mut ranked = policy.select(best_of(orders, policy.traits().arrange), &room);
         annotate(shard, &request.key, asked.as_of, &mut ranked).map_err(broken)?;
         let template = profile.template.as_ref();
-        let mut prompt =
-            rank::block(&ranked, asked, template, &*profile.rules.policy, budget, count_tokens);
+        let mut prompt = rank::block(&ranked, asked, template, &**policy, &room);
         if asked.format != Format::None {
             // The reply lists the memories that the block holds: one budget for both.
             let taken = std::mem::take(&mut prompt.taken);
@@ -190,7 +189,7 @@ impl Recall {
             matched,
             tokens: prompt.tokens,
             budget_used: prompt.tokens as f32 / budget.max(1) as f32,
-            placement: profile.rules.policy.placement(),
+            placement: profile.rules.policy.traits().placement,
             prompt: prompt.text,
             assembly: prompt.assembly,
             explain: asked.explain,
@@ -206,7 +205,7 @@ impl Recall {
         profile: &Profile,
     ) -> Result<PreparedQuestion, Fault> {
         let vector = Vector::of(&self.encoder.encode(as_said)?);
-        let word_vectors = if profile.rules.policy.needs().word_vectors {
+        let word_vectors = if profile.rules.policy.traits().word_vectors {
             self.word_vectors.of(&text::Words::of(as_said), &mut *self.encoder)?
         } else {
             Vec::new()
@@ -238,7 +237,7 @@ impl Recall {
             || asked.as_of.is_some()
             || asked.as_of_offset.is_some()
             || asks_nothing(asked);
-        let takes_all = profile.rules.policy.needs().all_memories;
+        let takes_all = profile.rules.policy.traits().all_memories;
         let limit =
             if is_filtered || takes_all { FILTERED_CANDIDATES } else { self.options.candidates };
         let any = Question::of(asked, "", None, 0.0);
@@ -273,14 +272,11 @@ impl Recall {
     fn profile(&self, key: &UserKey, named: Option<&str>) -> Result<Arc<Profile>, Reject> {
         match named {
             None => Ok(self.profiles.of(key).clone()),
-            Some(name) => self.profiles.named(key, name).cloned().ok_or_else(|| {
-                let allowed: Vec<&str> = self.profiles.names(key).into_iter().collect();
-                let message = format!(
-                    "is not on the list of recall.profiles: \"{name}\"; allowed: {}",
-                    allowed.join(", ")
-                );
-                Reject::of_field("profile", message)
-            }),
+            Some(name) => self
+                .profiles
+                .named(key, name)
+                .cloned()
+                .ok_or_else(|| Reject::of_field("profile", self.profiles.refusal(key, name))),
         }
     }
 
@@ -481,7 +477,7 @@ fn in_context(query: &str, history: &[String]) -> String {
 }
 
 /// Merges the results of several queries: each memory with the best score.
-fn best_of(mut answers: Vec<Vec<Ranked>>, policy: &dyn Policy) -> Vec<Ranked> {
+fn best_of(mut answers: Vec<Vec<Ranked>>, arrange: fn(Vec<Ranked>) -> Vec<Ranked>) -> Vec<Ranked> {
     if answers.len() == 1 {
         return answers.pop().unwrap_or_default();
     }
@@ -494,7 +490,7 @@ fn best_of(mut answers: Vec<Vec<Ranked>>, policy: &dyn Policy) -> Vec<Ranked> {
             }
         }
     }
-    policy.arrange(best.into_values().collect())
+    arrange(best.into_values().collect())
 }
 
 /// Shows a tenant memory of another user as a plain fact if its kind rules under this policy. The
@@ -504,7 +500,7 @@ fn demote_stranger(hit: &mut Hit, key: &UserKey, rules: &Rules) {
     let is_named = memory.author.as_deref().is_some_and(|user| rules.tenant_writers.name(user));
     if is_others(memory, key)
         && !is_named
-        && rules.policy.ruling_kinds().contains(&memory.kind.as_str())
+        && rules.policy.traits().ruling_kinds.contains(&memory.kind.as_str())
     {
         Arc::make_mut(&mut hit.memory).kind = Kind::new(PLAIN_KIND);
     }

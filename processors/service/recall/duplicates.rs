@@ -36,7 +36,7 @@ impl Recall {
         asked: &Duplicates,
         left_ms: &dyn Fn() -> i64,
     ) -> AnswerResult {
-        let level = self.profiles.of(key).rules.policy.repeated_cosine();
+        let level = self.profiles.of(key).rules.policy.traits().repeated_cosine;
         let _still = shard.view();
         let memories = valid(shard, key, now).map_err(broken)?;
         let places: HashMap<MemoryId, usize, RandomState> =

@@ -326,6 +326,19 @@ fn only_a_recall_for_a_tool_counts_as_a_use() {
     );
 }
 
+/// A build without the published policies: `cargo test --no-default-features --lib this_build_lacks`.
+#[cfg(not(feature = "published-policies"))]
+#[test]
+fn a_request_for_a_policy_that_this_build_lacks_is_refused_by_name() {
+    let mut bench = Bench::new(0);
+    let body = json!({"type": "recall", "user": "mia", "query": "tea", "profile": "lynkr"});
+    let reply = bench.step(Some(record(5, &body))).remove(0);
+    let error = &reply["error"];
+    assert_eq!((&reply["status"], &error["field"]), (&json!("invalid"), &json!("profile")));
+    let message = error["message"].as_str().expect("a text");
+    assert!(message.contains("this build lacks `published-policies`"), "{message}");
+}
+
 #[test]
 fn an_unknown_id_is_named_and_a_text_that_is_no_id_is_not_taken_for_one() {
     let mut bench = Bench::new(0);

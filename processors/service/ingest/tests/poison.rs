@@ -5,7 +5,7 @@ use super::{Bench, remember, turn};
 use domain::Recall;
 use domain::fault::{Fault, Result, StopName};
 use log::broker::{OutgoingRecord, Record, header};
-use memory::policy::{Asked, Judgement, Needs, Said, Wish};
+use memory::policy::{Asked, Judgement, Said, Traits, Wish};
 use memory::ranking::{Hit, Question, RankedHits};
 use memory::{Context, Policy, Staged};
 use models::embedder::{Embedder, Model, ModelChoice, pool};
@@ -44,12 +44,8 @@ impl Embedder for PickyEncoder {
 struct PickyPolicy(Arc<dyn Policy>);
 
 impl Policy for PickyPolicy {
-    fn needs(&self) -> Needs {
-        self.0.needs()
-    }
-
-    fn totals(&self) -> Option<&str> {
-        self.0.totals()
+    fn traits(&self) -> &Traits {
+        self.0.traits()
     }
 
     fn judge(&self, cx: &Context<'_>, staged: &Staged<'_>, said: Said<'_>) -> Result<Judgement> {

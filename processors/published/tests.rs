@@ -1,14 +1,16 @@
-//! Adds a seventh policy with one module and one line in the table of policies.
+//! Adds a policy with one module and one line in the table of policies.
 
-use super::{Entry, POLICIES, Tables, make};
 use crate::shared::{self, Judged, Reading};
 use domain::fault::Result;
 use domain::{Kind, Time};
 use memory::Policy;
 use memory::context::Context;
-use memory::policy::{Asked, Judgement, Links, Said, Wish};
+use memory::policy::{Asked, Judgement, Said, Traits, Wish};
 use memory::ranking::{Hit, Question, RankedHits};
 use memory::staged::Staged;
+use policies::Entry;
+use policies::options::DocumentOptions;
+use policies::rank::samples;
 use serde::Deserialize;
 use std::sync::Arc;
 
@@ -17,9 +19,15 @@ use std::sync::Arc;
 #[serde(deny_unknown_fields)]
 struct Longest {
     words_min: usize,
+    #[serde(skip)]
+    traits: Traits,
 }
 
 impl Policy for Longest {
+    fn traits(&self) -> &Traits {
+        &self.traits
+    }
+
     fn judge(&self, cx: &Context<'_>, staged: &Staged<'_>, said: Said<'_>) -> Result<Judgement> {
         shared::judgement(cx, staged, said, Reading::default(), |text, ground| {
             let words = text.split_whitespace().count();
@@ -36,9 +44,8 @@ impl Policy for Longest {
         })
     }
 
-    fn remember(&self, _: &Context<'_>, _: &Staged<'_>, _: Asked<'_>) -> Result<Wish> {
-        let kind = Kind::new("fact");
-        Ok(Wish { kind, confidence: 1.0, same: None, links: Links::default() })
+    fn remember(&self, _: &Context<'_>, _: &Staged<'_>, asked: Asked<'_>) -> Result<Wish> {
+        Ok(shared::wish(asked.asked, |_| Kind::new("fact")))
     }
 
     fn rank(&self, hits: Vec<Hit>, question: &Question<'_>, at: Time) -> RankedHits {
@@ -52,15 +59,14 @@ impl Policy for Longest {
     }
 }
 
-fn seven() -> Vec<Entry> {
-    let seventh: Entry = ("longest", "base = \"keepsake\"", |tables: &Tables| {
+/// The line of the policy in a table.
+static LONGEST: Entry =
+    Entry::new("longest", "base = \"keepsake\"", DocumentOptions::NONE, |tables| {
         Ok(Arc::new(tables.gate::<Longest>()?))
     });
-    POLICIES.iter().copied().chain([seventh]).collect()
-}
 
 fn profile(own: &str) -> toml::Table {
-    let mut profile = shared::samples::profile("keepsake");
+    let mut profile = samples::profile();
     let own: toml::Table = own.parse().expect("the test's own TOML is valid");
     let gate = profile["gate"].as_table_mut().expect("`gate` is a table");
     gate.insert("rule".into(), toml::Value::Table(own));
@@ -68,11 +74,9 @@ fn profile(own: &str) -> toml::Table {
 }
 
 #[test]
-fn a_seventh_policy_takes_one_folder_and_one_line() {
-    let made = make(&seven(), "longest", &profile("longest = { words_min = 4 }"));
-    let policy = made.expect("the seventh policy is in the table");
-    assert!(!policy.needs().wishes, "only Keepsake's own policy follows wishes");
-    assert!(make(POLICIES, "longest", &profile("")).is_err_and(|why| why.contains("known: ")));
+fn another_policy_takes_one_folder_and_one_line() {
+    let policy = LONGEST.make(&profile("longest = { words_min = 4 }")).expect("valid numbers");
+    assert!(!policy.traits().wishes, "only Keepsake's own policy follows wishes");
 }
 
 #[test]
@@ -82,7 +86,7 @@ fn an_error_in_a_policys_numbers_names_the_option() {
         ("longest = { words_min = \"four\" }", "gate.rule.longest.words_min"),
         ("", "[gate.rule.longest]"),
     ] {
-        let error = make(&seven(), "longest", &profile(own)).err().expect(option);
+        let error = LONGEST.make(&profile(own)).err().expect(option);
         assert!(error.contains(option), "{error}");
     }
 }

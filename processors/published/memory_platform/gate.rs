@@ -3,10 +3,10 @@
 //!
 //! The document leaves the extractor open; the wordings and the points are our own.
 
-use crate::score::Statement;
 use crate::shared::wording::{is_courtesy, specifics};
 use crate::shared::{Ground, Judged, held, listed, pattern};
 use domain::{Kind, Memory, MemoryId, Role, Surprise};
+use policies::score::Statement;
 use regex::Regex;
 use serde::Deserialize;
 use std::sync::LazyLock;
@@ -120,10 +120,10 @@ pub fn kind(text: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shared::samples::{RARITY, ground, memory, shipped};
+    use crate::shared::samples::{RARITY, ground, memory, shipped_gate};
 
     fn gate() -> Gate {
-        shipped("memory-platform")
+        shipped_gate("memory-platform")
     }
 
     fn judged(text: &str, role: Role) -> Judged {

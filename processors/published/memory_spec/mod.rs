@@ -2,38 +2,44 @@
 //! signals, four types of memory, and retrieval by cosine. `README.md` cites the document.
 
 mod gate;
-pub(crate) mod options;
 mod rank;
 
-use super::Tables;
-use super::shared::{self, Reading};
-use crate::rank::framed;
+use crate::shared::{self, Reading};
 use domain::fault::Result;
 use domain::{Recall, Time};
 use memory::context::Context;
-use memory::policy::{Asked, Judgement, Links, Needs, Policy, Room, Said, Wish};
+use memory::policy::{Asked, Judgement, Policy, Room, Said, Traits, Wish};
 use memory::ranking::{Hit, PromptBlock, Question, Ranked, RankedHits};
 use memory::staged::Staged;
+use policies::Tables;
+use policies::rank::framed;
 
 pub struct MemorySpec {
     gate: gate::Gate,
     rank: rank::Rank,
+    traits: Traits,
 }
 
 impl MemorySpec {
     pub fn read(tables: &Tables) -> std::result::Result<MemorySpec, String> {
-        Ok(MemorySpec { gate: tables.gate()?, rank: tables.rank()? })
+        Ok(MemorySpec::new(tables.gate()?, tables.rank()?))
+    }
+
+    fn new(gate: gate::Gate, rank: rank::Rank) -> MemorySpec {
+        let traits = Traits {
+            all_memories: true,
+            selects: true,
+            reranking: rank.reranker_enabled,
+            ruling_kinds: &rank::RULING_KINDS,
+            ..Traits::default()
+        };
+        MemorySpec { gate, rank, traits }
     }
 }
 
 impl Policy for MemorySpec {
-    fn ruling_kinds(&self) -> &'static [&'static str] {
-        &rank::RULING_KINDS
-    }
-
-    fn needs(&self) -> Needs {
-        let reranking = self.rank.reranker_enabled;
-        Needs { all_memories: true, selects: true, reranking, ..Needs::default() }
+    fn traits(&self) -> &Traits {
+        &self.traits
     }
 
     fn judge(&self, cx: &Context<'_>, staged: &Staged<'_>, said: Said<'_>) -> Result<Judgement> {
@@ -44,8 +50,7 @@ impl Policy for MemorySpec {
     }
 
     fn remember(&self, _: &Context<'_>, _: &Staged<'_>, asked: Asked<'_>) -> Result<Wish> {
-        let kind = asked.asked.kind.clone().unwrap_or_else(|| gate::kind(&asked.asked.content));
-        Ok(Wish { kind, confidence: 1.0, same: None, links: Links::default() })
+        Ok(shared::wish(asked.asked, gate::kind))
     }
 
     fn complete(&self, asked: &Recall) -> Recall {
@@ -62,12 +67,7 @@ impl Policy for MemorySpec {
         rank::selected(&self.rank, ranked, room)
     }
 
-    fn render(
-        &self,
-        ranked: &[Ranked],
-        budget: usize,
-        count_tokens: &dyn Fn(&str) -> usize,
-    ) -> Option<PromptBlock> {
-        Some(framed(ranked, &rank::frame(), budget, count_tokens))
+    fn render(&self, ranked: &[Ranked], room: &Room<'_>) -> Option<PromptBlock> {
+        Some(framed(ranked, &rank::frame(), room))
     }
 }

@@ -6,15 +6,18 @@
 pub mod samples;
 pub mod wording;
 
-use crate::rank::{admitted, better_first, is_superseded};
 use domain::fault::Result;
-use domain::{ContextTurn, Kind, Levels, Memory, MemoryId, Outcome, Role, Scope, Surprise, Time};
+use domain::{
+    ContextTurn, Kind, Levels, Memory, MemoryId, Outcome, Remember, Role, Scope, Surprise, Time,
+};
 use memory::context::Context;
-use memory::policy::{Judgement, Lifecycle, Links, Said};
+use memory::policy::{Judgement, Lifecycle, Links, Said, Wish};
 use memory::ranking::{Hit, Question, Ranked, RankedHits};
 use memory::reads::Reads;
 use memory::rules::Treatment;
 use memory::staged::Staged;
+use policies::rank::frame::Frame;
+use policies::rank::{admitted, better_first, is_superseded};
 use regex::Regex;
 use std::sync::Arc;
 use text::Rarity;
@@ -157,6 +160,26 @@ pub fn confidence(role: Role) -> f32 {
     if role == Role::User { 1.0 } else { 0.7 }
 }
 
+/// Returns the wish of a document with one confidence and without links: the sender's kind, or the one
+/// that `kind` finds in the text.
+pub fn wish(asked: &Remember, kind: impl Fn(&str) -> Kind) -> Wish {
+    let kind = asked.kind.clone().unwrap_or_else(|| kind(&asked.content));
+    Wish { kind, confidence: 1.0, same: None, links: Links::default() }
+}
+
+/// Returns a frame with one section, in the order of the ranking.
+pub fn frame<'t>(opening: &'t str, write: impl Fn(&Ranked) -> String + 't) -> Frame<'t> {
+    Frame {
+        opening,
+        headings: &[],
+        between: "",
+        closing: "",
+        write: Box::new(write),
+        section: |_| 0,
+        shares: &[],
+    }
+}
+
 /// Converts a condition into a factor: 1 if the condition holds, else 0.
 pub fn held(holds: bool) -> f32 {
     if holds { 1.0 } else { 0.0 }
@@ -228,9 +251,4 @@ pub fn best_first(mut ranked: Vec<Ranked>) -> Vec<Ranked> {
 /// Returns the days since `fresh_at`: the last use or confirmation, or else the creation.
 pub fn days_since_access(memory: &Memory, at: Time) -> f32 {
     at.days_since(memory.fresh_at).max(0.0)
-}
-
-/// Puts all memories into one section of the prompt block, in the order of their rank.
-pub fn one_section(_: &Ranked) -> u8 {
-    0
 }

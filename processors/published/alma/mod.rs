@@ -3,17 +3,17 @@
 
 mod extraction;
 mod gate;
-pub mod options;
 mod rank;
 
-use super::{Tables, shared};
+use crate::shared;
 use domain::fault::Result;
 use domain::{Kind, Levels, Outcome, Recall, Surprise, Time, Turn};
 use memory::context::Context;
 use memory::handled::Handled;
-use memory::policy::{Asked, Judgement, Lifecycle, Links, Needs, Policy, Room, Said, Wish};
+use memory::policy::{Asked, Judgement, Lifecycle, Links, Policy, Room, Said, Traits, Wish};
 use memory::ranking::{Hit, PromptBlock, Question, Ranked, RankedHits};
 use memory::staged::Staged;
+use policies::Tables;
 
 /// Reason of a message that waits for its extraction. Messages that wait are found by this reason.
 const WAITS: &str = "waits for the next extraction";
@@ -25,21 +25,28 @@ const WAITING: &str = "waiting";
 pub struct Alma {
     gate: gate::Gate,
     rank: rank::Rank,
+    traits: Traits,
 }
 
 impl Alma {
     pub fn read(tables: &Tables) -> std::result::Result<Alma, String> {
-        Ok(Alma { gate: tables.gate()?, rank: tables.rank()? })
+        Ok(Alma::new(tables.gate()?, tables.rank()?))
+    }
+
+    fn new(gate: gate::Gate, rank: rank::Rank) -> Alma {
+        let traits = Traits {
+            all_memories: true,
+            decides_later: true,
+            ruling_kinds: &rank::RULING_KINDS,
+            ..Traits::default()
+        };
+        Alma { gate, rank, traits }
     }
 }
 
 impl Policy for Alma {
-    fn ruling_kinds(&self) -> &'static [&'static str] {
-        &rank::RULING_KINDS
-    }
-
-    fn needs(&self) -> Needs {
-        Needs { all_memories: true, decides_later: true, ..Needs::default() }
+    fn traits(&self) -> &Traits {
+        &self.traits
     }
 
     /// Stores every message in the archive until the next extraction.
@@ -62,12 +69,8 @@ impl Policy for Alma {
     }
 
     fn remember(&self, _: &Context<'_>, _: &Staged<'_>, asked: Asked<'_>) -> Result<Wish> {
-        let asked = asked.asked;
-        let kind = match &asked.kind {
-            Some(kind) => kind.clone(),
-            None => Kind::new(gate::category(&asked.content).unwrap_or("fact")),
-        };
-        Ok(Wish { kind, confidence: 1.0, same: None, links: Links::default() })
+        let kind = |text: &str| Kind::new(gate::category(text).unwrap_or("fact"));
+        Ok(shared::wish(asked.asked, kind))
     }
 
     fn extract(
@@ -96,12 +99,7 @@ impl Policy for Alma {
         rank::limited(ranked, room.limit)
     }
 
-    fn render(
-        &self,
-        ranked: &[Ranked],
-        budget: usize,
-        count_tokens: &dyn Fn(&str) -> usize,
-    ) -> Option<PromptBlock> {
-        Some(rank::block(&self.rank, ranked, budget, count_tokens))
+    fn render(&self, ranked: &[Ranked], room: &Room<'_>) -> Option<PromptBlock> {
+        Some(rank::block(&self.rank, ranked, room))
     }
 }

@@ -17,16 +17,12 @@ use std::sync::LazyLock;
 #[serde(deny_unknown_fields)]
 pub struct Gate {
     /// Switches the whole memory, `MEMORY_ENABLED`.
-    #[serde(default = "yes")]
     pub enabled: bool,
     /// Switches the extraction from turns, `MEMORY_EXTRACTION_ENABLED`.
-    #[serde(default = "yes")]
     pub extraction_enabled: bool,
     /// Switches the search for duplicates, `MEMORY_DEDUP_ENABLED`.
-    #[serde(default = "yes")]
     pub dedup_enabled: bool,
     /// Facts from a session are private to that session.
-    #[serde(default)]
     pub session_memories: bool,
     pub novelty: f32,
     pub contradiction: f32,
@@ -52,11 +48,6 @@ static IDENTIFIER: LazyLock<Regex> = LazyLock::new(|| {
           | \b [A-Za-z_] [\w.]* \(\)",
     )
 });
-
-/// A profile from before the switches has them on.
-pub(super) fn yes() -> bool {
-    true
-}
 
 /// Wordings of each kind. Order matters: the first match wins. A text without a match is a fact.
 static KINDS: LazyLock<Vec<(&str, Regex)>> = LazyLock::new(|| {
@@ -290,10 +281,10 @@ fn kind(text: &str, memories: &[Memory]) -> Kind {
 mod tests {
     use super::super::known::stems_of;
     use super::*;
-    use crate::shared::samples::{RARITY, ground, memory, said, shipped};
+    use crate::shared::samples::{RARITY, ground, memory, said, shipped_gate};
 
     fn gate() -> Gate {
-        shipped("lynkr")
+        shipped_gate("lynkr")
     }
 
     fn judge(gate: &Gate, text: &str, ground: &Ground<'_>) -> Judged {

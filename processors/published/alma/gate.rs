@@ -291,10 +291,10 @@ pub fn category(text: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shared::samples::{memory, shipped};
+    use crate::shared::samples::{memory, shipped_gate};
 
     fn gate() -> Gate {
-        shipped("alma")
+        shipped_gate("alma")
     }
 
     fn message(role: Role, content: &str) -> Message<'_> {

@@ -85,19 +85,20 @@ pub fn stability(rank: &Rank, content: &str) -> f32 {
 mod tests {
     use super::*;
     use crate::memory_platform::MemoryPlatform;
-    use crate::rank::samples::{MemoryMut as _, ask, hit, nothing, shipped};
+    use crate::shared::samples::{shipped_gate, shipped_rank};
     use domain::Kind;
     use memory::Policy;
+    use policies::rank::samples::{MemoryMut as _, ask, hit, nothing};
 
     const DAY: i64 = 86_400_000;
 
     fn policy(rank: Rank) -> MemoryPlatform {
-        let gate = crate::shared::samples::shipped("memory-platform");
-        MemoryPlatform { gate, rank }
+        let gate = shipped_gate("memory-platform");
+        MemoryPlatform::new(gate, rank)
     }
 
     fn rank() -> Rank {
-        shipped("memory-platform")
+        shipped_rank("memory-platform")
     }
 
     fn of(kind: &str, content: &str, cosine: f32) -> Hit {

@@ -9,12 +9,13 @@
 
 use super::extraction::is_message;
 use super::gate::{TOPICS, topics_of};
-use crate::rank::frame::xml_text;
-use crate::rank::{admitted, admitted_unfiltered, better_first, is_of_kind};
 use crate::shared::wording::stems;
 use crate::shared::{days_since_access, summed};
 use domain::{Assembly, Comparison, Memory, MemoryId, Test, Time};
+use memory::policy::Room;
 use memory::ranking::{Hit, PromptBlock, Question, Ranked};
+use policies::rank::frame::xml_text;
+use policies::rank::{admitted, admitted_unfiltered, better_first, is_of_kind};
 use serde::Deserialize;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -214,8 +215,7 @@ fn frequency(uses: u32) -> f32 {
 pub(super) fn block(
     rank: &Rank,
     ranked: &[Ranked],
-    budget: usize,
-    count_tokens: &dyn Fn(&str) -> usize,
+    &Room { budget, count_tokens, .. }: &Room<'_>,
 ) -> PromptBlock {
     let mut context = Context { lines: BTreeMap::new() };
     let mut left = budget;
@@ -352,21 +352,22 @@ fn attribute(memory: &Memory, name: &str) -> String {
 mod tests {
     use super::*;
     use crate::alma::Alma;
-    use crate::rank::samples::{MemoryMut as _, ask, hit, nothing, shipped};
+    use crate::shared::samples::{shipped_gate, shipped_rank};
     use domain::Kind;
     use memory::Policy;
+    use policies::rank::samples::{MemoryMut as _, ask, hit, nothing, room};
     use proptest::prelude::*;
 
     const DAY: i64 = 86_400_000;
     const NOW: Time = Time(1_000 * DAY);
 
     fn policy(rank: Rank) -> Alma {
-        let gate = crate::shared::samples::shipped("alma");
-        Alma { gate, rank }
+        let gate = shipped_gate("alma");
+        Alma::new(gate, rank)
     }
 
     fn rank() -> Rank {
-        shipped("alma")
+        shipped_rank("alma")
     }
 
     fn of(number: u32, kind: &str, content: &str, importance: f32) -> Hit {
@@ -464,7 +465,7 @@ mod tests {
     fn the_context_block_is_that_of_the_document() {
         let ranked = ordered(rank(), &example());
         let block = policy(rank())
-            .render(&ranked, 1000, &|text| text.len() / 4)
+            .render(&ranked, &room(1000, &|text| text.len() / 4))
             .expect("this policy renders a block of its own");
         assert_eq!(
             block.text,
@@ -501,7 +502,7 @@ mod tests {
         let ranked = ordered(rank(), &hits);
         let budget = 2_050;
         let block = policy(rank())
-            .render(&ranked, budget, &|text| text.chars().count())
+            .render(&ranked, &room(budget, &|text| text.chars().count()))
             .expect("this policy renders a block of its own");
         let in_it = |c: char, length: usize| block.text.contains(&c.to_string().repeat(length));
         assert!(in_it('i', 979), "soul blocks are always included");
@@ -526,7 +527,7 @@ mod tests {
                 .collect();
             let ranked = ordered(rank(), &hits);
             let block = policy(rank())
-                .render(&ranked, budget, &|text| text.len() + text.lines().count().pow(2))
+                .render(&ranked, &room(budget, &|text| text.len() + text.lines().count().pow(2)))
                 .expect("this policy renders a block of its own");
             prop_assert!(block.tokens <= budget);
             prop_assert_eq!(block.text.is_empty(), block.taken.is_empty());

@@ -1,22 +1,19 @@
 //! Ranks memories by Lynkr's formula, 0.30 recency + 0.40 importance + 0.30 relevance, and renders
 //! the document's section for the system prompt.
 
-use super::gate::yes;
-use crate::rank::frame::{self, Frame, date, one_line};
-use crate::rank::{Fade, recency as recency_of};
-use crate::shared::{best_first, days_since_access, one_section, summed};
+use crate::shared::{self, best_first, days_since_access, summed};
 use domain::{Memory, Time};
 use memory::ranking::{Hit, Question, Ranked};
+use policies::rank::frame::{self, Frame, date, one_line};
+use policies::rank::{Fade, recency as recency_of};
 use serde::Deserialize;
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rank {
     /// Switches the whole memory, `MEMORY_ENABLED`.
-    #[serde(default = "yes")]
     pub enabled: bool,
     /// If false, a recall that names a session finds only the memories of that session.
-    #[serde(default = "yes")]
     pub include_global: bool,
     pub recency: f32,
     pub importance: f32,
@@ -43,6 +40,15 @@ pub enum Format {
 pub enum Injection {
     System,
     AssistantPreamble,
+}
+
+impl Injection {
+    pub fn placement(self) -> &'static str {
+        match self {
+            Injection::System => "system",
+            Injection::AssistantPreamble => "assistant_preamble",
+        }
+    }
 }
 
 impl Rank {
@@ -91,21 +97,17 @@ pub fn ranked(
 }
 
 pub(super) fn frame(rank: &Rank) -> Frame<'static> {
-    Frame {
-        opening: match rank.injection {
-            Injection::System => "## Relevant Context from Previous Conversations\n\n",
-            Injection::AssistantPreamble => "From our previous conversations I remember:\n\n",
-        },
-        headings: &[],
-        between: "",
-        closing: "",
-        write: Box::new(match rank.format {
+    let opening = match rank.injection {
+        Injection::System => "## Relevant Context from Previous Conversations\n\n",
+        Injection::AssistantPreamble => "From our previous conversations I remember:\n\n",
+    };
+    shared::frame(
+        opening,
+        match rank.format {
             Format::Compact => compact,
             Format::Detailed => detailed,
-        }),
-        section: one_section,
-        shares: &[],
-    }
+        },
+    )
 }
 
 fn compact(one: &Ranked) -> String {
@@ -139,26 +141,22 @@ fn label(kind: &str) -> String {
 mod tests {
     use super::*;
     use crate::lynkr::Lynkr;
-    use crate::rank::samples::{MemoryMut as _, ask, hit, nothing, recall, shipped};
+    use crate::shared::samples::{profile, shipped_gate, shipped_rank};
     use domain::{Kind, Recall, UnsetFields};
     use memory::Policy;
+    use policies::rank::samples::{MemoryMut as _, ask, hit, nothing, recall, room};
 
     const DAY: i64 = 86_400_000;
     const NOW: Time = Time(1_000 * DAY);
 
     fn policy(rank: Rank) -> Lynkr {
-        let gate = crate::shared::samples::shipped("lynkr");
-        let fade = crate::shared::samples::profile("lynkr")["fade"].clone();
-        Lynkr {
-            gate,
-            rank,
-            fade: fade.try_into().expect("[fade] parses"),
-            known: Default::default(),
-        }
+        let gate = shipped_gate("lynkr");
+        let fade = profile("lynkr")["fade"].clone();
+        Lynkr::new(gate, rank, fade.try_into().expect("[fade] parses"))
     }
 
     fn rank() -> Rank {
-        shipped("lynkr")
+        shipped_rank("lynkr")
     }
 
     fn edited(number: u32, content: &str, words: f32, edit: impl FnOnce(&mut Memory)) -> Hit {
@@ -270,7 +268,7 @@ mod tests {
         let ranked = policy(rank()).rank(hits.to_vec(), &ask("q", &nothing()), NOW).ranked;
         let block = |rank| {
             policy(rank)
-                .render(&ranked, 1000, &|text| text.len())
+                .render(&ranked, &room(1000, &|text| text.len()))
                 .expect("this policy renders a block of its own")
                 .text
         };

@@ -138,10 +138,10 @@ pub fn kind(text: &str) -> Kind {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shared::samples::{RARITY, ground, shipped};
+    use crate::shared::samples::{RARITY, ground, shipped_gate};
 
     fn gate() -> Gate {
-        shipped("memory-spec")
+        shipped_gate("memory-spec")
     }
 
     fn judged(text: &str, nearness_to_all: Option<f32>) -> Judged {

@@ -3,18 +3,17 @@
 
 mod gate;
 mod known;
-pub(crate) mod options;
 mod rank;
 
-use super::Tables;
-use super::shared::{self, Reading};
-use crate::rank::{Fade, framed};
+use crate::shared::{self, Reading};
 use domain::fault::Result;
 use domain::{Kind, Recall, Scope, Time};
 use memory::context::Context;
-use memory::policy::{Asked, Judgement, Links, Policy, Said, Wish};
+use memory::policy::{Asked, Judgement, Policy, Room, Said, Traits, Wish};
 use memory::ranking::{Hit, PromptBlock, Question, Ranked, RankedHits};
 use memory::staged::Staged;
+use policies::Tables;
+use policies::rank::{Fade, framed};
 
 pub struct Lynkr {
     gate: gate::Gate,
@@ -22,22 +21,31 @@ pub struct Lynkr {
     /// The decay of importance.
     fade: Fade,
     known: known::Known,
+    traits: Traits,
 }
 
 impl Lynkr {
     pub fn read(tables: &Tables) -> std::result::Result<Lynkr, String> {
         let rank: rank::Rank = tables.rank()?;
         rank.check()?;
-        Ok(Lynkr {
-            gate: tables.gate()?,
-            rank,
-            fade: tables.read(&["fade"])?,
-            known: known::Known::default(),
-        })
+        Ok(Lynkr::new(tables.gate()?, rank, tables.read(&["fade"])?))
+    }
+
+    fn new(gate: gate::Gate, rank: rank::Rank, fade: Fade) -> Lynkr {
+        let traits = Traits {
+            scope_in_session: if gate.session_memories { Scope::Session } else { Scope::User },
+            placement: Some(rank.injection.placement()),
+            ..Traits::default()
+        };
+        Lynkr { gate, rank, fade, known: known::Known::default(), traits }
     }
 }
 
 impl Policy for Lynkr {
+    fn traits(&self) -> &Traits {
+        &self.traits
+    }
+
     fn judge(&self, cx: &Context<'_>, staged: &Staged<'_>, said: Said<'_>) -> Result<Judgement> {
         let reading = Reading { memories: true, ..Reading::default() };
         shared::judgement(cx, staged, said, reading, |text, ground| {
@@ -48,7 +56,6 @@ impl Policy for Lynkr {
 
     fn remember(&self, cx: &Context<'_>, staged: &Staged<'_>, asked: Asked<'_>) -> Result<Wish> {
         let asked = asked.asked;
-        let kind = asked.kind.clone().unwrap_or_else(|| Kind::new("fact"));
         let mut same = None;
         if self.gate.dedup_enabled && asked.scope == Scope::User {
             let mut memories = shared::memories(cx, staged)?;
@@ -59,11 +66,7 @@ impl Policy for Lynkr {
                 .map(|place| memories.swap_remove(place))
                 .filter(|same| same.scope == Scope::User && same.importance >= asked.importance);
         }
-        Ok(Wish { kind, confidence: 1.0, same, links: Links::default() })
-    }
-
-    fn scope_in_session(&self) -> Scope {
-        if self.gate.session_memories { Scope::Session } else { Scope::User }
+        Ok(Wish { same, ..shared::wish(asked, |_| Kind::new("fact")) })
     }
 
     fn complete(&self, asked: &Recall) -> Recall {
@@ -79,19 +82,7 @@ impl Policy for Lynkr {
         })
     }
 
-    fn placement(&self) -> Option<&'static str> {
-        Some(match self.rank.injection {
-            rank::Injection::System => "system",
-            rank::Injection::AssistantPreamble => "assistant_preamble",
-        })
-    }
-
-    fn render(
-        &self,
-        ranked: &[Ranked],
-        budget: usize,
-        count_tokens: &dyn Fn(&str) -> usize,
-    ) -> Option<PromptBlock> {
-        Some(framed(ranked, &rank::frame(&self.rank), budget, count_tokens))
+    fn render(&self, ranked: &[Ranked], room: &Room<'_>) -> Option<PromptBlock> {
+        Some(framed(ranked, &rank::frame(&self.rank), room))
     }
 }

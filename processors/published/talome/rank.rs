@@ -4,10 +4,10 @@
 //!   prompt  all memories of the user, whatever the question
 //!   tool    those that have a word of the question; the recall tool searches
 
-use crate::rank::frame::{Frame, one_line};
-use crate::shared::{best_first, days_since_access, held, one_section, summed};
+use crate::shared::{self, best_first, days_since_access, held, summed};
 use domain::{Purpose, Time};
 use memory::ranking::{Hit, Question, Ranked};
+use policies::rank::frame::{Frame, one_line};
 use serde::Deserialize;
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -55,15 +55,7 @@ pub fn ranked(rank: &Rank, mut hits: Vec<Hit>, question: &Question, at: Time) ->
 }
 
 pub(super) fn frame() -> Frame<'static> {
-    Frame {
-        opening: "## What I Remember About You\n\n",
-        between: "",
-        headings: &[],
-        closing: "",
-        write: Box::new(write),
-        section: one_section,
-        shares: &[],
-    }
+    shared::frame("## What I Remember About You\n\n", write)
 }
 
 fn write(one: &Ranked) -> String {
@@ -73,21 +65,22 @@ fn write(one: &Ranked) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rank::samples::{MemoryMut as _, ask, hit, nothing, recall, shipped};
+    use crate::shared::samples::{shipped_gate, shipped_rank};
     use crate::talome::Talome;
     use domain::{Kind, Memory, Recall, UnsetFields};
     use memory::Policy;
+    use policies::rank::samples::{MemoryMut as _, ask, hit, nothing, recall, room};
 
     const DAY: i64 = 86_400_000;
     const NOW: Time = Time(1_000 * DAY);
 
     fn policy(rank: Rank) -> Talome {
-        let gate = crate::shared::samples::shipped("talome");
-        Talome { gate, rank }
+        let gate = shipped_gate("talome");
+        Talome::new(gate, rank)
     }
 
     fn rank() -> Rank {
-        shipped("talome")
+        shipped_rank("talome")
     }
 
     fn of(number: u32, content: &str, edit: impl FnOnce(&mut Memory)) -> Hit {
@@ -181,7 +174,7 @@ mod tests {
             of(2, "Media\ndrive", |memory| memory.confidence = 0.5),
         ]);
         let block = policy(rank())
-            .render(&ranked, 100, &|text| text.len())
+            .render(&ranked, &room(100, &|text| text.len()))
             .expect("this policy renders a block of its own");
         assert_eq!(
             block.text,

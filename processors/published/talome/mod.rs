@@ -2,37 +2,39 @@
 //! and the ranking ignores the question. `README.md` cites the document.
 
 mod gate;
-pub mod options;
 mod rank;
 
-use super::Tables;
-use super::shared::{self, Reading};
-use crate::rank::framed;
+use crate::shared::{self, Reading};
 use domain::fault::Result;
 use domain::{Purpose, Recall, Scope, Time};
 use memory::context::Context;
-use memory::policy::{Asked, Judgement, Links, Needs, Policy, Said, Wish};
+use memory::policy::{Asked, Judgement, Policy, Room, Said, Traits, Wish};
 use memory::ranking::{Hit, PromptBlock, Question, Ranked, RankedHits};
 use memory::staged::Staged;
+use policies::Tables;
+use policies::rank::framed;
 
 pub struct Talome {
     gate: gate::Gate,
     rank: rank::Rank,
+    traits: Traits,
 }
 
 impl Talome {
     pub fn read(tables: &Tables) -> std::result::Result<Talome, String> {
-        Ok(Talome { gate: tables.gate()?, rank: tables.rank()? })
+        Ok(Talome::new(tables.gate()?, tables.rank()?))
+    }
+
+    fn new(gate: gate::Gate, rank: rank::Rank) -> Talome {
+        let ruling_kinds = &rank::RULING_KINDS;
+        let traits = Traits { all_memories: true, ruling_kinds, ..Traits::default() };
+        Talome { gate, rank, traits }
     }
 }
 
 impl Policy for Talome {
-    fn ruling_kinds(&self) -> &'static [&'static str] {
-        &rank::RULING_KINDS
-    }
-
-    fn needs(&self) -> Needs {
-        Needs { all_memories: true, ..Needs::default() }
+    fn traits(&self) -> &Traits {
+        &self.traits
     }
 
     fn judge(&self, cx: &Context<'_>, staged: &Staged<'_>, said: Said<'_>) -> Result<Judgement> {
@@ -41,17 +43,16 @@ impl Policy for Talome {
 
     fn remember(&self, cx: &Context<'_>, staged: &Staged<'_>, asked: Asked<'_>) -> Result<Wish> {
         let asked = asked.asked;
-        let kind = asked.kind.clone().unwrap_or_else(|| gate::kind(&asked.content));
+        let wish = shared::wish(asked, gate::kind);
         let mut known = match asked.scope {
             Scope::Tenant => Vec::new(),
             Scope::User | Scope::Session => shared::memories(cx, staged)?,
         };
         known.retain(|memory| memory.scope == asked.scope);
         Ok(Wish {
-            confidence: gate::confidence_in(&self.gate, &kind),
-            same: gate::same(&self.gate, &asked.content, &kind, &known),
-            kind,
-            links: Links::default(),
+            confidence: gate::confidence_in(&self.gate, &wish.kind),
+            same: gate::same(&self.gate, &asked.content, &wish.kind, &known),
+            ..wish
         })
     }
 
@@ -67,12 +68,7 @@ impl Policy for Talome {
         shared::order(hits, question, at, |hits, at| rank::ranked(&self.rank, hits, question, at))
     }
 
-    fn render(
-        &self,
-        ranked: &[Ranked],
-        budget: usize,
-        count_tokens: &dyn Fn(&str) -> usize,
-    ) -> Option<PromptBlock> {
-        Some(framed(ranked, &rank::frame(), budget, count_tokens))
+    fn render(&self, ranked: &[Ranked], room: &Room<'_>) -> Option<PromptBlock> {
+        Some(framed(ranked, &rank::frame(), room))
     }
 }

@@ -2,30 +2,42 @@
 //! composite score. `README.md` cites the document.
 
 mod gate;
-pub mod options;
 mod rank;
 
-use super::Tables;
-use super::shared::{self, Reading};
+use crate::shared::{self, Reading};
 use domain::fault::Result;
 use domain::{Kind, Time};
 use memory::context::Context;
-use memory::policy::{Asked, Judgement, Links, Policy, Said, Wish};
+use memory::policy::{Asked, Judgement, Policy, Said, Traits, Wish};
 use memory::ranking::{Hit, Question, RankedHits};
 use memory::staged::Staged;
+use policies::Tables;
+use std::sync::Arc;
 
 pub struct MemoryPlatform {
     gate: gate::Gate,
     rank: rank::Rank,
+    traits: Traits,
 }
 
 impl MemoryPlatform {
     pub fn read(tables: &Tables) -> std::result::Result<MemoryPlatform, String> {
-        Ok(MemoryPlatform { gate: tables.gate()?, rank: tables.rank()? })
+        Ok(MemoryPlatform::new(tables.gate()?, tables.rank()?))
+    }
+
+    fn new(gate: gate::Gate, rank: rank::Rank) -> MemoryPlatform {
+        let rated = rank.clone();
+        let stability = move |content: &str| rank::stability(&rated, content);
+        let traits = Traits { stability: Some(Arc::new(stability)), ..Traits::default() };
+        MemoryPlatform { gate, rank, traits }
     }
 }
 
 impl Policy for MemoryPlatform {
+    fn traits(&self) -> &Traits {
+        &self.traits
+    }
+
     fn judge(&self, cx: &Context<'_>, staged: &Staged<'_>, said: Said<'_>) -> Result<Judgement> {
         let reading = Reading { memories: true, ..Reading::default() };
         shared::judgement(cx, staged, said, reading, |text, ground| {
@@ -34,16 +46,8 @@ impl Policy for MemoryPlatform {
     }
 
     fn remember(&self, _: &Context<'_>, _: &Staged<'_>, asked: Asked<'_>) -> Result<Wish> {
-        let kind = asked
-            .asked
-            .kind
-            .clone()
-            .unwrap_or_else(|| Kind::new(gate::kind(&asked.asked.content).unwrap_or("fact")));
-        Ok(Wish { kind, confidence: 1.0, same: None, links: Links::default() })
-    }
-
-    fn stability(&self, content: &str) -> Option<f32> {
-        Some(rank::stability(&self.rank, content))
+        let kind = |text: &str| Kind::new(gate::kind(text).unwrap_or("fact"));
+        Ok(shared::wish(asked.asked, kind))
     }
 
     fn rank(&self, hits: Vec<Hit>, question: &Question<'_>, at: Time) -> RankedHits {

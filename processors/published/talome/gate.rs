@@ -86,10 +86,10 @@ pub fn kind(text: &str) -> Kind {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shared::samples::{RARITY, ground, memory, shipped};
+    use crate::shared::samples::{RARITY, ground, memory, shipped_gate};
 
     fn gate() -> Gate {
-        shipped("talome")
+        shipped_gate("talome")
     }
 
     fn same(kind: &str, known: &str, content: &str) -> bool {

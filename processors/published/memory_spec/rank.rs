@@ -6,11 +6,11 @@
 //!   3. Order them by cosine, or by the cross-encoder, or by a blend where there is none.
 //!   4. Go through all of them: take what fits the budget, procedural memories first, up to `top_k`.
 
-use crate::rank::frame::{Frame, label};
-use crate::rank::visible::visible;
-use crate::shared::{best_first, summed};
+use crate::shared::{self, best_first, summed};
 use memory::policy::Room;
 use memory::ranking::{Hit, Question, Ranked};
+use policies::rank::frame::{Frame, label};
+use policies::rank::visible::visible;
 use serde::Deserialize;
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -27,18 +27,11 @@ pub struct Rank {
     pub importance_min: f32,
     /// A cross-encoder orders the candidates. Without one, or where it is too slow or fails, the
     /// weighted blend stands in.
-    #[serde(alias = "reranker")]
     pub reranker_enabled: bool,
     pub blend_cosine: f32,
     pub blend_importance: f32,
     /// Share of the places that procedural memories take before all others.
-    #[serde(default = "half")]
     pub procedural_share: f32,
-}
-
-/// A profile from before the key has half.
-fn half() -> f32 {
-    0.5
 }
 
 const PROCEDURAL: &str = "procedural";
@@ -100,15 +93,7 @@ pub fn selected(rank: &Rank, ranked: Vec<Ranked>, room: &Room<'_>) -> Vec<Ranked
 }
 
 pub(super) fn frame() -> Frame<'static> {
-    Frame {
-        opening: "<memory>\n",
-        headings: &[],
-        between: "",
-        closing: "</memory>\n",
-        write: Box::new(write),
-        section,
-        shares: &[],
-    }
+    Frame { closing: "</memory>\n", section, ..shared::frame("<memory>\n", write) }
 }
 
 fn section(one: &Ranked) -> u8 {
@@ -141,17 +126,18 @@ fn escaped(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::memory_spec::MemorySpec;
-    use crate::rank::samples::{MemoryMut as _, ask, hit, nothing, recall, shipped};
+    use crate::shared::samples::{shipped_gate, shipped_rank};
     use domain::{Kind, Recall, Time, UnsetFields};
     use memory::Policy;
+    use policies::rank::samples::{MemoryMut as _, ask, hit, nothing, recall, room};
 
     fn policy(rank: Rank) -> MemorySpec {
-        let gate = crate::shared::samples::shipped("memory-spec");
-        MemorySpec { gate, rank }
+        let gate = shipped_gate("memory-spec");
+        MemorySpec::new(gate, rank)
     }
 
     fn rank() -> Rank {
-        shipped("memory-spec")
+        shipped_rank("memory-spec")
     }
 
     fn of(number: u32, kind: &str, content: &str, cosine: f32) -> Hit {
@@ -305,7 +291,7 @@ mod tests {
         let block = |budget| {
             let selected = answer(rank(), &hits, 5, budget);
             policy(rank())
-                .render(&selected, budget, &words)
+                .render(&selected, &room(budget, &words))
                 .expect("this policy renders a block of its own")
         };
         assert_eq!(
