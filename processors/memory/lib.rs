@@ -25,6 +25,8 @@ pub mod staged;
 pub mod straggler;
 pub mod summaries;
 mod tenant;
+#[cfg(test)]
+mod tests;
 pub mod withheld;
 
 pub use context::{Context, Settings};
