@@ -367,11 +367,7 @@ fn a_key_opens_its_own_tenant_user_and_rights_until_it_is_revoked() {
 #[test]
 fn the_door_refuses_by_name_and_the_service_does_not_notice() {
     let running = Running::start(Broker::Embedded, &[]);
-    let options = [
-        ("gateway.body_bytes_max", "2000"),
-        ("gateway.body_ms", "300"),
-        ("gateway.idle_ms", "1000"),
-    ];
+    let options = [("gateway.body_bytes_max", "2000"), ("gateway.idle_ms", "1000")];
     let gateway = Gateway::start(&running.place, &options);
     let get =
         |path: &str, headers: &[(&str, &str)]| gateway.call_with("GET", path, headers, Value::Null);

@@ -271,21 +271,23 @@ fn the_key_is_read_and_never_shown() {
         let (code, stdout, stderr) = program::run(&mut program);
         (code, stdout + &stderr)
     };
-    for key in [format!("llm.key_file={file}"), "llm.key_env=LLM_TEST_KEY".to_owned()] {
+    for key in [format!("llm.key=file:{file}"), "llm.key=env:LLM_TEST_KEY".to_owned()] {
         for command in ["check", "show"] {
             let (code, text) = run(command, &[on[0], on[1], &key]);
             assert_eq!(code, Some(0), "{key}: {text}");
             assert!(!text.contains("canary"), "{text}");
         }
     }
+    let (_, text) = run("show", &["llm.key=sk-canary"]);
+    assert!(text.contains("llm.key") && !text.contains("canary"), "{text}");
     for (settings, named) in [
         (vec!["llm.url=localhost"], "llm.url"),
         (vec!["llm.url=http://me:secret@host/v1", "llm.model=m"], "llm.url"),
         (vec!["llm.url=http://127.0.0.1:9/v1"], "llm.model"),
-        (vec![on[0], on[1], "llm.key_file=/nowhere"], "llm.key_file"),
-        (vec![on[0], on[1], "llm.key_env=LLM_TEST_NOTHING"], "llm.key_env"),
-        (vec!["llm.key_env=LLM_TEST_KEY", "llm.key_file=/nowhere"], "llm.key_env"),
-        (vec!["llm.attempts=0"], "llm.attempts"),
+        (vec![on[0], on[1], "llm.key=file:/nowhere"], "llm.key: file:/nowhere"),
+        (vec![on[0], on[1], "llm.key=env:LLM_TEST_NOTHING"], "llm.key: env:LLM_TEST_NOTHING"),
+        (vec!["llm.key=secret@key"], "llm.key: must say where the key is"),
+        (vec!["llm.tokens_max=0"], "llm.tokens_max"),
     ] {
         let (code, text) = run("check", &settings);
         assert_eq!(code, Some(2), "{settings:?}: {text}");

@@ -42,10 +42,10 @@ fn place(user: &str) -> Place {
     let registry_login = kafka.secret_file(&format!("{MARK}:registry"));
     let headers = kafka.secret_file(&format!("api-key={MARK}-tracing"));
     place
-        .with("llm.key_file", &language_key)
+        .with("llm.key", &format!("file:{language_key}"))
         .with("schemas.registry", "http://127.0.0.1:9")
-        .with("schemas.login_file", &registry_login)
-        .with("tracing.headers_file", &headers)
+        .with("schemas.login", &format!("file:{registry_login}"))
+        .with("tracing.headers", &format!("file:{headers}"))
         .with("tracing.endpoint", "http://127.0.0.1:9/v1/traces")
         .with("tracing.ratio", "1")
 }

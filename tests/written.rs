@@ -131,7 +131,7 @@ fn a_profile_that_asks_a_model_that_is_not_there_gets_the_quotes_and_the_reason(
 #[test]
 fn a_tenant_without_budget_and_a_session_that_is_too_long_get_the_quotes() {
     for (options, why) in [
-        (Options { question_bytes_max: 100, ..OPTIONS }, "more text than llm.question_bytes_max"),
+        (Options { question_bytes_max: 100, ..OPTIONS }, "more text than one question may have"),
         (Options { calls_per_day: 1, ..OPTIONS }, "calls_per_day are used up"),
     ] {
         let mut talk = talk(&TURNS);
@@ -238,7 +238,6 @@ fn running(server: &LanguageServer, options: &[(&str, &str)]) -> Running {
         ("clock.from_events", "true"),
         ("llm.url", &server.url),
         ("llm.model", "small"),
-        ("llm.back_off_ms", "1"),
     ];
     Running::start(Broker::Embedded, &[&own[..], options].concat())
 }
@@ -327,8 +326,7 @@ fn every_fault_of_the_endpoint_leaves_the_quotes() {
     let server = LanguageServer::by(Shape::OpenAi, move |_| {
         now.lock().last().cloned().expect("a fault is set while somebody asks")
     });
-    let options = [("llm.attempts", "1"), ("llm.breaker_failures", "1000")];
-    let running = running(&server, &options);
+    let running = running(&server, &[]);
     for number in 0..users {
         let user = format!("user-{number}");
         session(&running, &user, "2026-01-01T10:00:00Z");

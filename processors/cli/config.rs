@@ -6,7 +6,7 @@ use client::show::{self, Output};
 use domain::fault::Result;
 use serde_json::{Value, json};
 use service::profile::Profiles;
-use settings::{Layers, is_secret};
+use settings::{Layers, is_secret, may_be_secret};
 use std::process::ExitCode;
 
 #[derive(Subcommand)]
@@ -53,7 +53,8 @@ fn show_all(layers: &Layers, output: Output) {
         .into_iter()
         .map(|option| (format!("options.{}", option.name), option.value, option.origin));
     let shown = layers.shown().into_iter().chain(of_document).map(|(path, value, origin)| {
-        let value = if is_secret(&path) && value != "\"\"" { "\"…\"".to_owned() } else { value };
+        let is_hidden = is_secret(&path) && value != "\"\"" || may_be_secret(&path, &value);
+        let value = if is_hidden { "\"…\"".to_owned() } else { value };
         (path, value, origin)
     });
     match output {

@@ -11,7 +11,7 @@ use domain::fault::{Fault, Result, StopName};
 use edit::Entry;
 use programs::Program;
 use serde_json::json;
-use settings::is_secret;
+use settings::{is_secret, may_be_secret};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -127,8 +127,12 @@ pub fn this_program() -> Result<String> {
 /// of this shell.
 pub fn check_kept(arguments: &[String]) -> Result<()> {
     let set = arguments.windows(2).filter(|pair| pair[0] == "--set");
-    let mut names = set.map(|pair| pair[1].split('=').next().unwrap_or_default().trim());
-    if let Some(name) = names.find(|name| is_secret(name) && !name.ends_with("_file")) {
+    let pairs = set.map(|pair| pair[1].split_once('=').unwrap_or_default());
+    let mut secrets = pairs.filter(|(name, value)| {
+        is_secret(name.trim()) && !name.trim().ends_with("_file")
+            || may_be_secret(name.trim(), value.trim())
+    });
+    if let Some((name, _)) = secrets.next() {
         return Err(invalid(format!("{name} is a secret: put it in a file with --config")));
     }
     let names =

@@ -113,8 +113,14 @@ fn with_whole_path(pair: &str) -> String {
                 || name.starts_with("kafka.librdkafka_files.")
         }
     };
-    match std::path::absolute(value) {
-        Ok(path) if is_path && !value.is_empty() => format!("{name}={}", path.display()),
+    let (prefix, file) = match value.strip_prefix("file:") {
+        Some(file) => ("file:", file),
+        None => ("", value),
+    };
+    match std::path::absolute(file) {
+        Ok(path) if (is_path || !prefix.is_empty()) && !file.is_empty() => {
+            format!("{name}={prefix}{}", path.display())
+        }
         _ => pair.to_owned(),
     }
 }
@@ -370,13 +376,20 @@ mod tests {
     #[test]
     fn paths_of_options_are_made_whole_and_other_values_stay() {
         let here = std::env::current_dir().expect("there is one");
-        for name in ["gateway.keys", "store.dir", "embedder.model", "llm.key_file"] {
+        for name in ["gateway.keys", "store.dir", "embedder.model"] {
             let whole = format!("{name}={}", here.join("a b").display());
             assert_eq!(with_whole_path(&format!("{name}=a b")), whole);
             assert_eq!(with_whole_path(&whole), whole);
         }
-        for other in ["embedder.model=hash", "gateway.keys=", "profile=keepsake", "recall.limit=3"]
-        {
+        let whole = format!("llm.key=file:{}", here.join("a b").display());
+        assert_eq!(with_whole_path("llm.key=file:a b"), whole);
+        for other in [
+            "embedder.model=hash",
+            "gateway.keys=",
+            "profile=keepsake",
+            "recall.limit=3",
+            "llm.key=env:KEY",
+        ] {
             assert_eq!(with_whole_path(other), other);
         }
     }

@@ -57,7 +57,7 @@ fn begin(config: &Config, caller: Option<Context>) -> Result<(Option<Context>, O
 }
 
 impl Recording {
-    /// Sends the span, within `tracing.timeout_ms`.
+    /// Sends the span, within three seconds.
     fn end(
         self,
         config: &Config,

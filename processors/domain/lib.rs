@@ -46,7 +46,7 @@ pub use request::{
     Request, RequestKind, UnsetFields,
 };
 pub use signature::{KEY_BYTES_MIN, MARK, SignedParts, SigningKey};
-pub use tenant_signature::{REDRIVEN, SIGNED_HEADERS, TENANT_SIGNATURE, TenantKeys};
+pub use tenant_signature::{AGE_MS_MAX, REDRIVEN, SIGNED_HEADERS, TENANT_SIGNATURE, TenantKeys};
 pub use time::{Now, Time};
 pub use vector::{Vector, dot, for_this_processor, product};
 pub use word_counts::UserWordCounts;

@@ -12,7 +12,7 @@
 //! An absent key or value is signed as an empty one. Headers that Keepsake does not read are not
 //! signed, because tracing libraries add them later.
 //!
-//! Limit: a copy of a signed record is as valid as the record, until `age_ms_max` is over by the
+//! Limit: a copy of a signed record is as valid as the record, until [`AGE_MS_MAX`] is over by the
 //! record's timestamp, which the writer of the copy may set. So the kernel also compares the time
 //! of signing with that of the user's other events (`memory/signed.rs`).
 
@@ -46,14 +46,18 @@ pub const SIGNED_HEADERS: [&str; 12] = [
 /// First of the signed parts, so that a later layout cannot be mistaken for this one.
 const VERSION: &str = "keepsake tenant 1";
 
+/// Milliseconds between the time of a signature and the timestamp of its record: five minutes, for
+/// clocks that differ and producers that retry. An event may be signed as long before an earlier
+/// event of its user. A longer time lets copies of older events in, a shorter one forbids events of
+/// senders whose clocks differ.
+pub const AGE_MS_MAX: i64 = 300_000;
+
 /// The keys of the tenants, and the rule for tenants without one.
 #[derive(Clone, Debug)]
 pub struct TenantKeys {
     pub by_tenant: BTreeMap<String, SigningKey>,
     /// Tenants without a key may send unsigned records.
     pub others: bool,
-    /// Milliseconds between the time of a signature and the timestamp of its record.
-    pub age_ms_max: i64,
 }
 
 impl TenantKeys {
@@ -101,10 +105,9 @@ impl TenantKeys {
         let is_redriven = record.headers.iter().any(|(name, _)| name == REDRIVEN);
         let latest_ms = if is_redriven { at_ms.max(signed_ms) } else { at_ms };
         let age_ms = latest_ms.saturating_sub(signed_ms).saturating_abs();
-        if age_ms > self.age_ms_max {
+        if age_ms > AGE_MS_MAX {
             return Err(forbidden(format!(
-                "signed {age_ms} ms away from the time of the record; auth.age_ms_max is {}",
-                self.age_ms_max
+                "signed {age_ms} ms away from the time of the record, and {AGE_MS_MAX} ms are allowed"
             )));
         }
         Ok(Some(Time(signed_ms)))
@@ -150,7 +153,7 @@ mod tests {
 
     fn keys(others: bool) -> TenantKeys {
         let by_tenant = BTreeMap::from([("acme".to_owned(), SigningKey::of(KEY))]);
-        TenantKeys { by_tenant, others, age_ms_max: 1_000 }
+        TenantKeys { by_tenant, others }
     }
 
     fn headers(all: &[(&str, &str)]) -> Vec<(String, Vec<u8>)> {
@@ -192,9 +195,12 @@ mod tests {
             keys.verify("acme", record, Some(signature.as_bytes()), at_ms).is_ok()
         };
         let traced = headers(&[("x", "y"), ("ce_type", "keepsake.turn.v1")]);
-        assert!(verify(&record, 5_000) && verify(&record, 6_000) && verify(&record, 4_000));
+        let (latest, earliest) = (5_000 + AGE_MS_MAX, 5_000 - AGE_MS_MAX);
+        assert!(verify(&record, 5_000) && verify(&record, latest) && verify(&record, earliest));
         assert!(verify(&SignedParts { partition: 3, headers: &traced, ..record }, 5_000));
-        assert!(!verify(&record, 6_001) && !verify(&record, 3_999) && !verify(&record, i64::MIN));
+        for at_ms in [latest + 1, earliest - 1, i64::MIN] {
+            assert!(!verify(&record, at_ms), "{at_ms}");
+        }
         let other_type = headers(&[("ce_type", "keepsake.remember.v1")]);
         let more = headers(&[("ce_type", "keepsake.turn.v1"), ("reply-topic", "mine")]);
         for other in [
@@ -221,13 +227,13 @@ mod tests {
         let verify = |headers: &[(String, Vec<u8>)], at_ms| {
             let record =
                 SignedParts { topic: "events", partition: 0, key: None, value: None, headers };
-            let signature = keys.sign("acme", &record, 9_000).expect("acme has a key");
+            let signature = keys.sign("acme", &record, 900_000).expect("acme has a key");
             keys.verify("acme", &record, Some(signature.as_bytes()), at_ms).ok()
         };
         let redriven = headers(&[(REDRIVEN, "1")]);
-        assert_eq!(verify(&redriven, 1_000), Some(Some(Time(9_000))));
-        assert_eq!(verify(&redriven, 10_001), None, "a copy of it is as old as any other");
-        assert_eq!(verify(&[], 1_000), None);
+        assert_eq!(verify(&redriven, 100_000), Some(Some(Time(900_000))));
+        assert_eq!(verify(&redriven, 1_200_001), None, "a copy of it is as old as any other");
+        assert_eq!(verify(&[], 100_000), None);
     }
 
     #[test]

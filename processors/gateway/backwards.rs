@@ -4,7 +4,7 @@
 //! time that it knows of all partitions. The cursor of the next page is the offset reached in each
 //! partition. Rows are made while reading, and a page holds only rows, as many bytes as one page may have.
 //!
-//! Limit: a page reads at most `gateway.page_records_max` records and some 64 MB, so it may have fewer
+//! Limit: a page reads at most [`PAGE_RECORDS_MAX`](crate::PAGE_RECORDS_MAX) records and some 64 MB, so it may have fewer
 //! rows than were asked for although there are older ones.
 
 use crate::calls::Calls;

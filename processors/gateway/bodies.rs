@@ -9,9 +9,10 @@ use futures_util::StreamExt;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
-/// Least progress within `gateway.body_ms`. At ten seconds 1.6 KB in a second, a slow telephone; 8 MB
-/// at 50 KB in a second are 160 seconds and pass.
+/// Least progress of a body within [`PROGRESS_WITHIN`]: 1.6 KB in a second, a slow telephone; 8 MB at
+/// 50 KB in a second are 160 seconds and pass.
 const PROGRESS: usize = 16 << 10;
+const PROGRESS_WITHIN: Duration = Duration::from_secs(10);
 
 /// The least bytes of a body, and the time by which they arrive.
 struct Expected {
@@ -20,20 +21,19 @@ struct Expected {
 }
 
 impl Expected {
-    fn from(now: Instant, arrived: usize, within: Duration) -> Expected {
-        Expected { bytes: arrived + PROGRESS, until: now + within }
+    fn from(now: Instant, arrived: usize) -> Expected {
+        Expected { bytes: arrived + PROGRESS, until: now + PROGRESS_WITHIN }
     }
 }
 
-/// Reads a whole body of at most `max` bytes, for which `place` grows. Each 16 KB arrive `within` this
-/// time.
-pub async fn read(place: &mut Place, body: Body, max: usize, within: Duration) -> Result<Bytes> {
+/// Reads a whole body of at most `max` bytes, for which `place` grows.
+pub async fn read(place: &mut Place, body: Body, max: usize) -> Result<Bytes> {
     if body.size_hint().lower() > max as u64 {
         return Err(too_large(max));
     }
     let mut bytes = Vec::new();
     let mut chunks = body.into_data_stream();
-    let mut expected = Expected::from(Instant::now(), 0, within);
+    let mut expected = Expected::from(Instant::now(), 0);
     loop {
         let arrived = timeout_at(expected.until, chunks.next()).await;
         let Ok(chunk) = arrived else { return Err(too_slow()) };
@@ -45,7 +45,7 @@ pub async fn read(place: &mut Place, body: Body, max: usize, within: Duration) -
         place.grow(chunk.len())?;
         bytes.extend_from_slice(&chunk);
         if bytes.len() >= expected.bytes {
-            expected = Expected::from(Instant::now(), bytes.len(), within);
+            expected = Expected::from(Instant::now(), bytes.len());
         }
     }
 }
@@ -56,7 +56,8 @@ fn too_large(max: usize) -> Refusal {
 }
 
 fn too_slow() -> Refusal {
-    let what = format!("less than {PROGRESS} bytes of the body arrived within gateway.body_ms");
+    let seconds = PROGRESS_WITHIN.as_secs();
+    let what = format!("less than {PROGRESS} bytes of the body arrived in {seconds} s");
     Refusal::new(StatusCode::REQUEST_TIMEOUT, "too_slow", what)
 }
 
@@ -66,8 +67,8 @@ mod tests {
 
     /// Seconds until a body is cut off, or has arrived, of which so many bytes come in each second.
     fn seconds(bytes: usize, in_a_second: usize) -> (usize, bool) {
-        let (began, within) = (Instant::now(), Duration::from_secs(10));
-        let mut expected = Expected::from(began, 0, within);
+        let began = Instant::now();
+        let mut expected = Expected::from(began, 0);
         for second in 1.. {
             let (now, arrived) =
                 (began + Duration::from_secs(second), second as usize * in_a_second);
@@ -75,7 +76,7 @@ mod tests {
                 return (second as usize, now <= expected.until);
             }
             if arrived >= expected.bytes {
-                expected = Expected::from(now, arrived, within);
+                expected = Expected::from(now, arrived);
             }
         }
         unreachable!("a body ends or is cut off")

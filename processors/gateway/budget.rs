@@ -6,9 +6,9 @@
 //! keys a third each, and however many are greedy, something stays free for the next one. An eighth of
 //! all is for keys with the right `admin`.
 
-use crate::Options;
 use crate::keys::{Caller, Right};
 use crate::refusal::{Refusal, Result};
+use crate::{IMPORT_BYTES_MAX, Options};
 use axum::body::{Body, Bytes, to_bytes};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -174,7 +174,7 @@ pub struct Budgets {
 
 impl Budgets {
     pub fn new(options: &Options) -> Budgets {
-        let largest = options.body_bytes_max.max(options.import_bytes_max);
+        let largest = options.body_bytes_max.max(IMPORT_BYTES_MAX);
         let body_bytes = BODY_BYTES.max(8 * largest);
         Budgets {
             calls: Budget::new("calls (gateway.in_flight_max)", options.in_flight_max),

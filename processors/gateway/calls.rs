@@ -17,7 +17,6 @@ use lru::LruCache;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::collections::HashMap;
-use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -101,7 +100,6 @@ impl Calls {
         };
         let reply_partition = (Uuid::new_v4().as_u128() % *replies as u128) as i32;
         let consumer = reader(&connection, &topics.replies, reply_partition)?;
-        let remembered = NonZeroUsize::new(options.remembered_max).unwrap_or(NonZeroUsize::MIN);
         let waiting = Arc::<Waiting>::default();
         let producer = producer(&connection, options.reply_within, &waiting)?;
         let calls = Arc::new(Calls {
@@ -114,7 +112,7 @@ impl Calls {
             reply_partition,
             reply_within: options.reply_within,
             tenants,
-            written: Mutex::new(LruCache::new(remembered)),
+            written: Mutex::new(LruCache::new(crate::REMEMBERED_MAX)),
             stopping: AtomicBool::new(false),
             made: AtomicU64::new(0),
             unanswered: AtomicUsize::new(0),

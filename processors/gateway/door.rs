@@ -106,7 +106,7 @@ impl Gateway {
         let budgets = Budgets::new(options);
         Ok(Arc::new(Gateway {
             calls,
-            owners: Arc::new(Owners::new(options.remembered_max, budgets.lookups.clone())),
+            owners: Arc::new(Owners::new(budgets.lookups.clone())),
             registry,
             is_local: address.ip().is_loopback(),
             keys,
@@ -266,8 +266,7 @@ impl Gateway {
                 0 => Ok((Body::empty(), None)),
                 max => {
                     let mut place = self.budgets.bodies.take(&caller, 0)?;
-                    let within = self.options.body_within;
-                    let bytes = bodies::read(&mut place, body, max, within).await?;
+                    let bytes = bodies::read(&mut place, body, max).await?;
                     Ok((Body::from(bytes), Some(place)))
                 }
             }

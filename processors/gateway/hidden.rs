@@ -1,6 +1,7 @@
 //! Hides the words of decisions and events that were erased, or withheld from memory, and shows an
 //! event only once it is known that it was not.
 
+use crate::PAGE_RECORDS_MAX;
 use crate::calls::Calls;
 use crate::door::Gateway;
 use crate::refusal::Result;
@@ -94,7 +95,7 @@ fn decisions_about(gateway: &Gateway, sent: &Sent<'_>) -> fault::Result<Vec<(Val
     for OffsetRange { partition, end, .. } in ranges(calls, topic, Some(sent.key))? {
         let since_ms = sent.at_ms.saturating_sub(AHEAD_MS);
         let from = calls.connection.offset_at(topic, partition, since_ms)?;
-        let end = end.min(from.saturating_add(gateway.options.page_records_max as i64));
+        let end = end.min(from.saturating_add(PAGE_RECORDS_MAX as i64));
         let began = Instant::now();
         reading::read(
             &calls.connection,

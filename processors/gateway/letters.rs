@@ -11,6 +11,7 @@ use crate::keys::{Caller, Right};
 use crate::past::{ROWS, ROWS_MAX};
 use crate::refusal::{Refusal, Result};
 use crate::streams::{place, ranges, unavailable};
+use crate::{PAGE_RECORDS_MAX, REDRIVEN_MAX};
 use axum::extract::{Query, State};
 use axum::{Extension, Json};
 use client::letter::{DeadLetter, SourceTopics};
@@ -56,7 +57,7 @@ pub async fn list(
     may_see_letters(&caller)?;
     let _place = place(&gateway, &caller)?;
     let limit = query.limit.unwrap_or(ROWS).min(ROWS_MAX);
-    let read_max = gateway.options.page_records_max;
+    let read_max = PAGE_RECORDS_MAX;
     let topic = &gateway.calls.topics.dead_letters;
     let asked = AskedPage::new(topic, limit, read_max, query.before.as_deref())?;
     let visible = Visible::to(&gateway, &caller);
@@ -167,9 +168,8 @@ pub async fn redrive(
     Json(Chosen { letters }): Json<Chosen>,
 ) -> Result<Json<Value>> {
     may_see_letters(&caller)?;
-    let max = gateway.options.redriven_max;
-    if letters.is_empty() || letters.len() > max {
-        let what = format!("letters has 1 to {max} positions, as gateway.redriven_max allows");
+    if letters.is_empty() || letters.len() > REDRIVEN_MAX {
+        let what = format!("letters has 1 to {REDRIVEN_MAX} positions");
         return Err(Refusal::invalid("letters", what));
     }
     let place = place(&gateway, &caller)?;

@@ -39,8 +39,26 @@ mod users;
 
 use client::letter::SourceTopics;
 use client::rules::Rules;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
+
+/// Users of whom the gateway remembers the offset it wrote last, so that they read their own writes; and
+/// ids of memories of which it remembers the user. 100,000 of both take 30 MB. Also the most memories of a
+/// tenant that a list or an erasure of agents, apps and runs holds while it reads the topic: 30 MB more.
+const REMEMBERED_MAX: NonZeroUsize = NonZeroUsize::new(100_000).expect("not zero");
+/// Memories of one user that one call reads to list them on a page, or to erase them by agent or app: a
+/// hundred requests, one after another, in which the caller waits.
+const LISTED_MAX: usize = 10_000;
+/// Records that one page of past decisions or of dead letters reads, over all partitions. A page may have
+/// fewer rows than were asked for, and a cursor. 5,000 of 1 KiB are 5 MiB, some 100 ms; of long records a
+/// page reads some 64 MB and keeps 8.
+const PAGE_RECORDS_MAX: usize = 5000;
+/// Dead letters that one call sends again. Each is read by itself, a few ms.
+const REDRIVEN_MAX: usize = 100;
+/// Bytes of the body of an import, some 12,000 memories of 700 bytes. The body is held in memory, and its
+/// events once more; larger files are for `keepsake import`, which reads user by user.
+const IMPORT_BYTES_MAX: usize = 8 << 20;
 
 /// The options of the gateway, as the configuration has them.
 #[derive(Clone, Debug)]
@@ -54,17 +72,11 @@ pub struct Options {
     pub connections_max: usize,
     pub in_flight_max: usize,
     pub body_bytes_max: usize,
-    pub body_within: Duration,
     pub reply_within: Duration,
     pub idle_max: Duration,
     pub requests_per_second: f64,
-    pub remembered_max: usize,
-    pub listed_max: usize,
     pub streams_max: usize,
-    pub page_records_max: usize,
     pub followed_max: usize,
-    pub redriven_max: usize,
-    pub import_bytes_max: usize,
     /// The service's consumer group of the events topic.
     pub group: String,
     /// The topics that a dead letter is sent back to.

@@ -1,6 +1,7 @@
 //! Reads a user's list of memories in as many requests as needed: one page by its number, or all
 //! memories that meet conditions.
 
+use crate::LISTED_MAX;
 use crate::door::Gateway;
 use crate::refusal::{Refusal, Result};
 use crate::tools::of;
@@ -59,7 +60,7 @@ pub async fn read(
     skipped: usize,
     count: usize,
 ) -> Result<Listed> {
-    check(gateway, count)?;
+    check(count)?;
     let mut listed = Listed { memories: Vec::new(), total: 0 };
     // The contract's numbers are signed. No user has as many memories.
     let (mut after, mut offset) = (Value::Null, json!(skipped.min(i64::MAX as usize)));
@@ -89,20 +90,18 @@ pub async fn everything(
     conditions: &Value,
 ) -> Result<Vec<Value>> {
     let fields = [("where", conditions), ("everything", &json!(true))];
-    let max = gateway.options.listed_max;
-    let listed = read(gateway, user, &fields, 0, max).await?;
-    check(gateway, listed.total)?;
+    let listed = read(gateway, user, &fields, 0, LISTED_MAX).await?;
+    check(listed.total)?;
     Ok(listed.memories)
 }
 
-fn check(gateway: &Gateway, count: usize) -> Result<()> {
-    let max = gateway.options.listed_max;
-    if count <= max {
+fn check(count: usize) -> Result<()> {
+    if count <= LISTED_MAX {
         return Ok(());
     }
     let what = format!(
-        "{count} memories are more than gateway.listed_max of {max}: POST /v1/keepsake/list goes page \
-         by page"
+        "{count} memories are more than {LISTED_MAX}, the most of one call: POST /v1/keepsake/list goes \
+         page by page"
     );
     Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", what))
 }

@@ -1,6 +1,7 @@
 //! Keepsake's own calls: `POST /v1/keepsake/{type}` takes a message of the contract as the body,
 //! without `type` and `tenant`, and returns the reply of the service unchanged.
 
+use crate::LISTED_MAX;
 use crate::door::Gateway;
 use crate::keys::Caller;
 use crate::refusal::{Refusal, Result};
@@ -30,7 +31,7 @@ pub async fn event(
             let what = "a key for one user writes no memory of the whole tenant";
             return Err(Refusal::forbidden(what));
         }
-        check_scopes(&by, &message, gateway.options.listed_max).await?;
+        check_scopes(&by, &message).await?;
     }
     Ok(Json(by.publish(message).await?))
 }
@@ -58,10 +59,11 @@ fn of_caller(route: &Route, caller: &Caller, mut message: Value) -> Result<(User
 
 /// Refuses an event about a memory of the whole tenant. What else is wrong with the memories is the
 /// service's to say.
-async fn check_scopes(by: &By<'_>, message: &Value, max: usize) -> Result<()> {
+async fn check_scopes(by: &By<'_>, message: &Value) -> Result<()> {
     let several = message["memories"].as_array().map(Vec::as_slice).unwrap_or_default();
-    if several.len() > max {
-        let what = format!("memories: {} are more than gateway.listed_max of {max}", several.len());
+    if several.len() > LISTED_MAX {
+        let what =
+            format!("memories: {} are more than {LISTED_MAX}, the most of one call", several.len());
         return Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", what));
     }
     for memory in several.iter().chain([&message["memory"]]).filter(|memory| !memory.is_null()) {

@@ -6,6 +6,7 @@
 //! gateway rests as long as it read. Limit: a reading takes seconds at a million memories; callers that
 //! know the user give the name as `?user_id=`.
 
+use crate::REMEMBERED_MAX;
 use crate::budget::Budget;
 use crate::calls::Calls;
 use crate::keys::Caller;
@@ -19,7 +20,6 @@ use lru::LruCache;
 use parking_lot::Mutex;
 use serde_json::Value;
 use std::collections::HashMap;
-use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
@@ -57,14 +57,13 @@ enum Asked {
 
 enum Found {
     User(Option<String>),
-    /// Nothing if there are more than `remembered_max`.
+    /// Nothing if there are more than [`REMEMBERED_MAX`].
     Memories(Option<Vec<Arc<HeldMemory>>>),
 }
 
 impl Owners {
-    pub fn new(remembered_max: usize, places: Arc<Budget>) -> Owners {
-        let size = NonZeroUsize::new(remembered_max).unwrap_or(NonZeroUsize::MIN);
-        Owners { known: Mutex::new(LruCache::new(size)), places, waiting: Arc::default() }
+    pub fn new(places: Arc<Budget>) -> Owners {
+        Owners { known: Mutex::new(LruCache::new(REMEMBERED_MAX)), places, waiting: Arc::default() }
     }
 
     pub fn note(&self, user: &UserKey, id: &str) {
@@ -102,11 +101,7 @@ impl Owners {
     pub async fn held(&self, calls: &Arc<Calls>, caller: &Caller) -> Result<Vec<Arc<HeldMemory>>> {
         let found = self.read(calls, caller, Asked::Memories(caller.user.clone())).await?;
         let Found::Memories(Some(memories)) = found else {
-            let max = self.known.lock().cap().get();
-            let what = format!(
-                "the tenant has more than {max} memories: list one user, or raise \
-                 gateway.remembered_max"
-            );
+            let what = format!("the tenant has more than {REMEMBERED_MAX} memories: list one user");
             return Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", what));
         };
         Ok(memories)

@@ -1,5 +1,6 @@
 //! Decisions of the past, newest first, and an event as it was sent.
 
+use crate::PAGE_RECORDS_MAX;
 use crate::backwards::{AskedPage, TopicPage};
 use crate::door::Gateway;
 use crate::hidden::{self, Sent};
@@ -48,7 +49,7 @@ pub async fn decisions(
     };
     let _place = place(&gateway, &caller)?;
     let calls = &gateway.calls;
-    let read_max = gateway.options.page_records_max;
+    let read_max = PAGE_RECORDS_MAX;
     let limit = query.limit.unwrap_or(ROWS).min(ROWS_MAX);
     let asked = AskedPage::new(&calls.topics.decisions, limit, read_max, query.before.as_deref())?;
     let asked = asked.of(user.clone());

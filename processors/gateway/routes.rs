@@ -35,7 +35,7 @@ pub enum Size {
     None,
     /// `gateway.body_bytes_max`
     Message,
-    /// `gateway.import_bytes_max`
+    /// [`IMPORT_BYTES_MAX`](crate::IMPORT_BYTES_MAX)
     Lines,
 }
 
@@ -221,7 +221,7 @@ impl Route {
         match self.size {
             Size::None => 0,
             Size::Message => options.body_bytes_max,
-            Size::Lines => options.import_bytes_max,
+            Size::Lines => crate::IMPORT_BYTES_MAX,
         }
     }
 }

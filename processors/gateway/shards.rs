@@ -5,6 +5,7 @@
 //! The offsets behind the last event may hold only markers of transactions, which nobody reads. So a
 //! partition is behind only if there is a record to be read, and the first one gives the age.
 
+use crate::PAGE_RECORDS_MAX;
 use crate::calls::Calls;
 use crate::door::Gateway;
 use crate::keys::{Caller, Right};
@@ -42,7 +43,7 @@ pub async fn list(
 ) -> Result<Json<Value>> {
     caller.may(Right::Admin)?;
     let _place = place(&gateway, &caller)?;
-    let read_max = gateway.options.page_records_max;
+    let read_max = PAGE_RECORDS_MAX;
     let letters = gateway.letters.origins(&gateway.calls, read_max).await?;
     let (calls, group) = (gateway.calls.clone(), gateway.options.group.clone());
     let read = tokio::task::spawn_blocking(move || Shards::read(&calls, &group));

@@ -5,7 +5,6 @@
 use super::prepared::{Command, Part, Sent};
 use super::reads::Reads;
 use super::staged::Staged;
-use super::straggler::ForgetLimits;
 use crate::Rules;
 use domain::fault::{Reject, RejectCode, Result};
 use domain::{
@@ -14,6 +13,37 @@ use domain::{
 };
 use text::Rarity;
 
+/// Limits of what one event erases and one user keeps. Tests set smaller ones.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Memories that a `forget` with a query erases in its own event. The service erases the rest in
+    /// events of 256 memories that it writes to itself, so that no single event takes long.
+    pub forget_query_max: usize,
+    /// Memories that any other `forget` erases in its own event, and each event of its rest; of
+    /// everything as many sessions too. Others are served in between. The receipt and the decision
+    /// name each memory: 10,000 take 1.5 MB.
+    pub forget_memories_max: usize,
+    /// Milliseconds for which a `forget` is remembered, by its own time, so that what was said before
+    /// it and comes later is forgotten too: as long as dead letters are kept, the last to come.
+    pub remember_ms: i64,
+    /// Forgets that are remembered for one user, in some hundred bytes each; of more, the oldest goes.
+    pub remembered_max: usize,
+    /// Earlier contents kept of one memory.
+    pub history_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            forget_query_max: 20,
+            forget_memories_max: 10_000,
+            remember_ms: 30 * 86_400_000,
+            remembered_max: 32,
+            history_max: 20,
+        }
+    }
+}
+
 /// Settings of the kernel that do not depend on the event.
 #[derive(Clone, Copy)]
 pub struct Settings<'a> {
@@ -21,18 +51,13 @@ pub struct Settings<'a> {
     /// Puts the encoder's cosines on the standard scale.
     pub spread: CosineScale,
     pub partitions: i32,
-    pub forget_query_max: usize,
-    pub forget_memories_max: usize,
-    pub history_max: usize,
+    pub limits: Limits,
     /// Bytes of the earlier contents of one memory.
     pub history_bytes_max: usize,
-    pub forget: ForgetLimits,
     /// Live memories that the tenant may have on this shard, if they are limited.
     pub memories_max: Option<u64>,
     /// Key of the digests by which a `forget` is remembered.
     pub marks: &'a SigningKey,
-    /// Milliseconds by which an event may be signed before an earlier event of its user.
-    pub signed_age_ms_max: i64,
     /// Milliseconds by which the time of an event may be after that of its record.
     pub at_ahead_ms_max: i64,
 }

@@ -29,7 +29,7 @@ mod tenant;
 mod tests;
 pub mod withheld;
 
-pub use context::{Context, Settings};
+pub use context::{Context, Limits, Settings};
 pub use handled::{Forgotten, Handled};
 pub use policy::Policy;
 pub use prepared::{Command, Part, Prepared, PreparedTurn};

@@ -71,6 +71,9 @@ pub struct Room<'a> {
     pub count_tokens: &'a dyn Fn(&str) -> usize,
 }
 
+/// Rates a text from 0 to 1.
+pub type Rating = dyn Fn(&str) -> f32 + Send + Sync;
+
 /// The steps, data and numbers of a policy that others follow. The defaults are those of a document
 /// that names none.
 #[derive(Clone)]
@@ -92,8 +95,8 @@ pub struct Traits {
     /// Names the weights of the total. Two policies with the same name give every candidate the
     /// same total, so a total of one may be compared with the stored totals of the other.
     pub totals: Option<String>,
-    /// Rates how lasting a statement is, from 0 to 1, for a policy with such a score.
-    pub stability: Option<Arc<dyn Fn(&str) -> f32 + Send + Sync>>,
+    /// Rates how lasting a statement is, for a policy with such a score.
+    pub stability: Option<Arc<Rating>>,
     /// Orders the memories of several questions, each with its best score.
     pub arrange: fn(Vec<Ranked>) -> Vec<Ranked>,
     /// Where the block belongs in the prompt, if the policy's document says so.

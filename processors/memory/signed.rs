@@ -2,7 +2,7 @@
 //! copy that somebody sent again. The time of its record proves nothing, because the writer sets
 //! it; the time of signing cannot be changed without the tenant's key.
 //!
-//! Events of a user may change places by `signed_age_ms_max`. A younger copy has its id among the
+//! Events of a user may change places by [`AGE_MS_MAX`]. A younger copy has its id among the
 //! user's last ids.
 
 use super::context::Context;
@@ -10,7 +10,7 @@ use super::prepared::{Command, Part};
 use super::reads::Reads;
 use super::staged::Staged;
 use domain::fault::{Reject, RejectCode, Result};
-use domain::{Forget, Time};
+use domain::{AGE_MS_MAX, Forget, Time};
 
 /// When the event was signed, on the partition that compares the times of its user.
 fn signed(cx: &Context<'_>) -> Option<Time> {
@@ -20,15 +20,14 @@ fn signed(cx: &Context<'_>) -> Option<Time> {
 
 pub fn refusal(cx: &Context<'_>, staged: &Staged<'_>) -> Result<Option<Reject>> {
     let Some(signed) = signed(cx) else { return Ok(None) };
-    let age_ms_max = cx.settings.signed_age_ms_max;
     let latest = staged.gate(cx.key())?.signed;
-    if latest.is_none_or(|latest| signed >= latest.plus_ms(-age_ms_max)) {
+    if latest.is_none_or(|latest| signed >= latest.plus_ms(-AGE_MS_MAX)) {
         return Ok(None);
     }
     Ok(Some(Reject::new(
         RejectCode::Forbidden,
         format!(
-            "was signed more than {age_ms_max} ms (auth.age_ms_max) before the user's last event, \
+            "was signed more than {AGE_MS_MAX} ms before the user's last event, \
              or before everything of the user was forgotten: sign it again to send it again"
         ),
     )))
@@ -40,10 +39,7 @@ pub fn note(cx: &Context<'_>, staged: &mut Staged<'_>) -> Result<()> {
     let Some(signed) = signed(cx) else { return Ok(()) };
     let is_everything =
         matches!(cx.event.action, Command::Forget { forget: Forget::Everything, .. });
-    let latest = if is_everything {
-        signed.max(cx.sent.earliest().plus_ms(cx.settings.signed_age_ms_max))
-    } else {
-        signed
-    };
+    let latest =
+        if is_everything { signed.max(cx.sent.earliest().plus_ms(AGE_MS_MAX)) } else { signed };
     staged.note_signed(cx.key(), latest)
 }

@@ -21,15 +21,6 @@ use domain::{Forget, Memory, SigningKey, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use text::{Language, Words};
 
-/// Limits for remembering.
-#[derive(Clone, Copy, Debug)]
-pub struct ForgetLimits {
-    /// Milliseconds for which a `forget` is remembered, by its own time.
-    pub remember_ms: i64,
-    /// Number of `forget`s that are remembered for one user.
-    pub remembered_max: usize,
-}
-
 /// Stems of a query that are remembered. A query of more words is remembered not at all: no other
 /// text has all of them.
 const QUERY_STEMS_MAX: usize = 64;
@@ -59,7 +50,7 @@ pub fn remember(
     };
     let mut marks = staged.forget_marks(cx.key())?;
     let newest = marks.iter().map(|mark| mark.at).fold(at, Time::max);
-    let oldest = newest.plus_ms(-cx.settings.forget.remember_ms);
+    let oldest = newest.plus_ms(-cx.settings.limits.remember_ms);
     let is_everything = matches!(forget, Forget::Everything);
     marks.retain(|mark| {
         mark.at >= oldest
@@ -69,7 +60,7 @@ pub fn remember(
     marks.extend(forgot.into_iter().map(|forgot| ForgetMark { at, forgot }));
     marks.sort_by_key(|mark| mark.at);
     // The mark of everything is the last to go: it covers the most.
-    while marks.len() > cx.settings.forget.remembered_max.max(1) {
+    while marks.len() > cx.settings.limits.remembered_max {
         let first = marks.iter().position(|mark| mark.forgot != Forgot::Everything);
         marks.remove(first.unwrap_or(0));
     }

@@ -130,7 +130,7 @@ impl Http {
             }
             if reading.seen.len() > self.limits.references_max {
                 let max = self.limits.references_max;
-                let what = format!("has more than {max} references (schemas.references_max)");
+                let what = format!("has more than {max} references");
                 return Err(Failure::Refused(what));
             }
             let Version { subject, number } = version;
@@ -156,8 +156,7 @@ impl Http {
                 return Err(Failure::Unknown);
             }
             401 | 403 => {
-                let what =
-                    format!("the registry refuses the log-in (schemas.login_file): {status}");
+                let what = format!("the registry refuses the log-in (schemas.login): {status}");
                 return Err(Failure::Unavailable(what));
             }
             _ => return Err(Failure::Unavailable(format!("the registry answers {status}"))),
@@ -172,7 +171,7 @@ impl Http {
 
     fn too_long(&self) -> Failure {
         let max = self.limits.schema_bytes_max;
-        let what = format!("is longer than {max} bytes with its references (schemas.bytes_max)");
+        let what = format!("is longer than {max} bytes with its references");
         Failure::Refused(what)
     }
 

@@ -52,6 +52,21 @@ pub struct Limits {
     pub json_bytes_max: usize,
 }
 
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            // An event has some twenty fields: 2 KB.
+            schema_bytes_max: 256 << 10,
+            references_max: 32,
+            // Records, unions, arrays and maps in one another in an Avro value: events need four, and
+            // Protobuf's own limit is 100.
+            depth_max: 32,
+            // `limits.message_bytes_max`
+            json_bytes_max: 1 << 20,
+        }
+    }
+}
+
 /// The text of a schema, as the registry answers.
 #[derive(Clone, Debug, Default)]
 pub struct Source {

@@ -28,6 +28,25 @@ pub struct Bounds {
     pub time_burst_ms: f64,
 }
 
+impl Default for Bounds {
+    fn default() -> Bounds {
+        Bounds {
+            // About 10 KB each.
+            kept_max: 1000,
+            // With 2 s for a lookup that hangs, the others are delayed for a sixth of the time at most.
+            pause_ms: 10_000,
+            // Registries give out an id before the first record has it.
+            unknown_ms: 10_000,
+            // A start with many schemas looks up each once.
+            per_second: 20.0,
+            burst: 200.0,
+            // Bounds the cost of a slow registry, and of a sender with ever new ids, to the others.
+            time_share: 0.1,
+            time_burst_ms: 4000.0,
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub enum Known {
     Usable(Arc<Schema>),
@@ -79,15 +98,16 @@ impl Lookups {
             return Some(known.clone());
         }
         if now_ms < self.paused_until {
-            let what = "the registry failed a moment ago (schemas.pause_ms)";
-            return Some(Known::Unavailable(what.to_owned()));
+            let seconds = self.bounds.pause_ms / 1000;
+            let what = format!("a lookup in the registry failed in the last {seconds} s");
+            return Some(Known::Unavailable(what));
         }
         if !self.count.has(1.0, now_ms) {
-            let what = "too many lookups in a second (schemas.lookups_per_second)";
+            let what = "too many schemas were looked up in a second";
             return Some(Known::Unavailable(what.to_owned()));
         }
         if !self.time.has(0.0, now_ms) {
-            let what = "lookups took too long together (schemas.time_share)";
+            let what = "lookups have used up their share of the time";
             return Some(Known::Unavailable(what.to_owned()));
         }
         self.count.take(1.0);
@@ -160,9 +180,9 @@ mod tests {
             Some(Known::Usable(_)) => "usable",
             Some(Known::Unknown) => "unknown",
             Some(Known::Refused(_)) => "refused",
-            Some(Known::Unavailable(why)) if why.contains("pause_ms") => "paused",
-            Some(Known::Unavailable(why)) if why.contains("per_second") => "too many",
-            Some(Known::Unavailable(why)) if why.contains("time_share") => "too long",
+            Some(Known::Unavailable(why)) if why.contains("failed in the last 1 s") => "paused",
+            Some(Known::Unavailable(why)) if why.contains("in a second") => "too many",
+            Some(Known::Unavailable(why)) if why.contains("share of the time") => "too long",
             Some(Known::Unavailable(_)) => "unavailable",
         }
     }

@@ -41,6 +41,16 @@ use std::time::{Duration, Instant};
 use storage::shard::Shard;
 use uuid::Uuid;
 
+/// Users of a shard that are examined in one round; the next round continues behind the last one.
+const USERS_MAX: usize = 10_000;
+/// Proposals published in one round at most, so that a round never floods the events topic.
+pub const PROPOSALS_MAX: usize = 1000;
+
+/// Time of a round; the next round continues at the same shard and user. Every memory of a user is
+/// decoded for a plan, and a process that is asked to stop, or to prove that it lives, finishes its
+/// round first.
+pub const BUDGET: Duration = Duration::from_secs(10);
+
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Name of the events topic.
@@ -49,8 +59,6 @@ pub struct Options {
     pub message_bytes_max: usize,
     /// Signs proposals, so that ingest can refuse forged ones.
     pub marks: SigningKey,
-    /// Users looked at in one round and shard.
-    pub users_max: usize,
     /// Proposals published in one round, after which no further user is looked at.
     pub proposals_max: usize,
     /// Time of one round, after which no further user is looked at.
@@ -184,7 +192,7 @@ impl Compact {
     fn shard(&mut self, shard: &Shard, round: &mut Round) -> Result<bool> {
         let now = round.now;
         let partition = shard.partition;
-        let users = shard.store.users(self.resume.get(&partition), self.options.users_max)?;
+        let users = shard.store.users(self.resume.get(&partition), USERS_MAX)?;
         let all = users.len();
         let mut looked_at = 0;
         for key in users {
@@ -224,7 +232,7 @@ impl Compact {
             looked_at += 1;
             self.resume.insert(partition, key);
         }
-        let is_done = looked_at == all && all < self.options.users_max;
+        let is_done = looked_at == all && all < USERS_MAX;
         if is_done {
             // The next round begins with the first user.
             self.resume.remove(&partition);

@@ -36,7 +36,6 @@ use event_rate::EventRate;
 use log::broker::{OutgoingRecord, Record};
 use log::decode;
 use log::reply::{self, DeadLetters, Freshness, Proposal};
-use memory::straggler::ForgetLimits;
 use memory::{Command, Forgotten, Judges, Settings};
 use models::embedder::TokenCounter;
 use models::embedder::pool::{Pending, Pool};
@@ -58,6 +57,15 @@ use uuid::Uuid;
 /// Groups of records that the encoder has at a time: the one it encodes and the next.
 const GROUPS_BEGUN: usize = 2;
 
+/// Candidates of one turn. 64 KiB of one-line paragraphs exceed it; the rest is refused with that
+/// reason.
+pub const CANDIDATES_MAX: usize = 64;
+/// Bytes of forwarded copies at which a batch ends; its other records follow in the next one. An
+/// event that changes a tenant's memories is copied to every partition: a hundred of 64 KiB on 64
+/// partitions are 400 MB, which no broker takes within the 3 s of a transaction. A single event
+/// about a tenant's memories whose copies would be longer than this is refused as too large.
+pub const COPIED_BYTES_MAX: usize = 16 << 20;
+
 #[derive(Clone, Debug)]
 pub struct Options {
     pub events: Arc<str>,
@@ -75,12 +83,9 @@ pub struct Options {
     pub with_text: bool,
     pub candidates_max: usize,
     pub copied_bytes_max: usize,
-    pub forget_query_max: usize,
-    pub forget_memories_max: usize,
-    pub history_max: usize,
+    pub limits: memory::Limits,
     /// Partition and offset of records to put aside unread.
     pub skip: BTreeSet<(i32, i64)>,
-    pub forget: ForgetLimits,
     /// Live memories of a tenant on one partition.
     pub memories_max: Limits,
     pub erasures: erasures::Options,
@@ -488,15 +493,11 @@ impl Ingest {
             rarity: &self.rarity,
             spread: self.spread,
             partitions: self.shards.partitions(),
-            forget_query_max: self.options.forget_query_max,
-            forget_memories_max: self.options.forget_memories_max,
-            history_max: self.options.history_max,
+            limits: self.options.limits,
             // Beside it, the record of the memory holds its text twice.
             history_bytes_max: self.options.decode.message_bytes_max / 2,
-            forget: self.options.forget,
             memories_max: self.options.memories_max.of(tenant).map(|max| max as u64),
             marks: &self.options.decode.marks,
-            signed_age_ms_max: self.options.decode.tenants.age_ms_max,
             at_ahead_ms_max: self.options.decode.at_ahead_ms_max,
         }
     }

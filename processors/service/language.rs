@@ -32,11 +32,24 @@ use text::redact::{self, Rule};
 pub struct Options {
     /// Requests of one tenant in a day. 0: no limit.
     pub calls_per_day: u64,
-    /// Bytes of the data of one question.
+    /// Bytes of the texts of one question: about 8,000 tokens, which small models read. The rules
+    /// summarise a session with more text.
     pub question_bytes_max: usize,
-    /// Failures in a row that open the breaker, and the time for which it stays open.
+    /// Failures of the endpoint in a row after which nothing is asked for `breaker_ms`; then one
+    /// question finds out whether the endpoint is back.
     pub breaker_failures: u32,
     pub breaker_ms: i64,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            calls_per_day: 2000,
+            question_bytes_max: 32 << 10,
+            breaker_failures: 5,
+            breaker_ms: 300_000,
+        }
+    }
 }
 
 /// A kind of question: what the model is to do, and the form of its answer.
@@ -183,8 +196,7 @@ impl Language {
             tracing::warn!(
                 model = self.model.name(),
                 outcome = reply.answer.as_ref().err().map(|refusal| refusal.as_str()),
-                "the language model failed llm.breaker_failures times in a row: the rules do its \
-                 work for llm.breaker_ms"
+                "the language model failed several times in a row: the rules do its work for a while"
             );
         }
         let outcome = reply.answer.as_ref().map_or_else(|refusal| refusal.as_str(), |_| "answered");

@@ -51,6 +51,18 @@ use storage::shard::Shard;
 use traced::{RequestTrace, Stages};
 use word_vectors::WordVectors;
 
+/// Milliseconds without a poll after which recall stops answering for the shards, unless the session in
+/// the group is shorter: another process may own them by then.
+pub const SILENCE_MS_MAX: i64 = 45_000;
+/// Milliseconds after which comparing ends a page of `duplicates`: the requests of others wait for it.
+/// The next page goes on from there.
+pub const DUPLICATES_MS: u64 = 200;
+/// Requests that are read ahead, so that the next one to be answered is chosen in turn among tenants
+/// and users: four seconds' work at 1 ms each. Beyond it the order of the log decides.
+const READY_MAX: usize = 4096;
+/// Bytes of the requests that are read ahead: eight of the largest.
+const READY_BYTES_MAX: usize = 8 << 20;
+
 #[derive(Clone, Debug)]
 pub struct Options {
     pub recalls: String,
@@ -59,25 +71,14 @@ pub struct Options {
     pub dead_letters: DeadLetters,
     pub decode: decode::Options,
     pub candidates: usize,
-    pub terms_max: usize,
-    /// Pairs in an answer to `duplicates`.
-    pub duplicates_max: usize,
-    /// Time of comparing for one such answer.
+    /// Time of comparing for one answer to `duplicates`.
     pub duplicates_ms: u64,
-    pub token_budget_max: usize,
     pub min_offset_ms: i64,
     pub waiting_max: usize,
-    /// Waiting requests of one user, and of one tenant.
-    pub waiting_user_max: usize,
-    pub waiting_tenant_max: usize,
-    /// Requests that are read before they are answered, and their bytes.
-    pub ready_max: usize,
-    pub ready_bytes_max: usize,
     /// Requests of a tenant in a second.
     pub rate: settings::quota::Limits,
     pub silence_ms: i64,
     pub returned: returned::Options,
-    pub word_vectors: word_vectors::Options,
 }
 
 pub struct Recall {
@@ -143,7 +144,7 @@ impl Recall {
         tokens: TokenCounter,
         metrics: Arc<Metrics>,
     ) -> Recall {
-        let word_vectors = WordVectors::new(options.word_vectors);
+        let word_vectors = WordVectors::new();
         let rate = Rate::new(options.rate.clone());
         Recall {
             options,
@@ -206,8 +207,7 @@ impl Recall {
 
     /// True if no more requests must be read before some are answered.
     pub fn is_full(&self) -> bool {
-        self.ready.len() >= self.options.ready_max
-            || self.ready_bytes >= self.options.ready_bytes_max
+        self.ready.len() >= READY_MAX || self.ready_bytes >= READY_BYTES_MAX
     }
 
     /// Returns the records that later steps would have sent. Called once, at shutdown.
@@ -371,19 +371,22 @@ impl Recall {
         let waiting = || self.waiting.iter().map(|waiting| &waiting.pending.request.key);
         let of_user = waiting().filter(|other| *other == key).count();
         let of_tenant = waiting().filter(|other| other.tenant() == key.tenant()).count();
-        let Options { waiting_max, waiting_user_max, waiting_tenant_max, .. } = self.options;
-        let (who, count, option) = if of_user >= waiting_user_max {
-            ("of this user ", of_user, "recall.waiting_user_max")
-        } else if of_tenant >= waiting_tenant_max {
-            ("of this tenant ", of_tenant, "recall.waiting_tenant_max")
-        } else if self.waiting.len() >= waiting_max {
-            ("", self.waiting.len(), "recall.waiting_max")
+        let max = self.options.waiting_max;
+        // One user rarely waits for more than a few offsets at a time, and a tenant that waits for
+        // offsets which never come leaves others a fifth of the places.
+        let (user_max, tenant_max) = (max.div_ceil(10), (max * 4).div_ceil(5));
+        let (who, count, share) = if of_user >= user_max {
+            ("of this user ", of_user, "a tenth of ")
+        } else if of_tenant >= tenant_max {
+            ("of this tenant ", of_tenant, "four fifths of ")
+        } else if self.waiting.len() >= max {
+            ("", self.waiting.len(), "")
         } else {
             return None;
         };
         self.metrics.over_quota("waiting");
         let what = format!(
-            "{count} requests {who}already wait for their offset ({option}): ask again in {} ms",
+            "{count} requests {who}already wait for their offset ({share}recall.waiting_max): ask again in {} ms",
             self.options.min_offset_ms
         );
         Some(Reject::new(RejectCode::Overloaded, what))

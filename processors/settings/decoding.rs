@@ -26,9 +26,7 @@ impl Config {
     pub fn decoding(&self) -> decode::Options {
         decode::Options {
             message_bytes_max: self.limits.message_bytes_max,
-            headers_bytes_max: self.limits.headers_bytes_max,
             content_bytes_max: self.limits.content_bytes_max,
-            metadata_bytes_max: self.limits.metadata_bytes_max,
             reply_allowed: decode::AllowedTopics::of(
                 &self.topics.reply_allowed,
                 self.topics.all_but_replies(),
@@ -39,17 +37,9 @@ impl Config {
             marks: self.signing_key(),
             tenants: self.auth.keys().expect("the keys were checked at start"),
             recall_limit: self.recall.limit,
-            list_limit: self.recall.list_limit,
             limit_max: self.recall.limit_max,
             token_budget: self.recall.token_budget,
-            queries_max: self.recall.queries_max,
-            kinds_max: self.recall.kinds_max,
-            conditions_max: self.recall.conditions_max,
-            conditions_depth_max: self.recall.conditions_depth_max,
-            deadline_ms_max: self.recall.deadline_ms_max,
             at_ahead_ms_max: if self.clock.from_events { i64::MAX } else { AT_AHEAD_MS_MAX },
-            feedback_max: self.limits.feedback_max,
-            history_turns_max: 10,
             schemas: self.schema_reader(),
         }
     }
@@ -65,20 +55,10 @@ impl Config {
             url: schemas.registry.clone(),
             login: schemas.login().expect("the log-in was checked at start"),
             timeout: Duration::from_millis(schemas.timeout_ms),
-            lookups: registry::Bounds {
-                kept_max: schemas.kept_max,
-                pause_ms: schemas.pause_ms,
-                unknown_ms: schemas.unknown_ms,
-                per_second: schemas.lookups_per_second,
-                burst: schemas.lookups_burst,
-                time_share: schemas.time_share,
-                time_burst_ms: schemas.time_burst_ms,
-            },
+            lookups: registry::Bounds::default(),
             limits: registry::Limits {
-                schema_bytes_max: schemas.bytes_max,
-                references_max: schemas.references_max,
-                depth_max: schemas.depth_max,
                 json_bytes_max: self.limits.message_bytes_max,
+                ..registry::Limits::default()
             },
         })))
     }

@@ -1,6 +1,7 @@
 //! The sections of the configuration for the embedded log: where it keeps things, how others reach
 //! it, and how long a service stays that a client started.
 
+use super::ranges::at_least_1;
 use serde::Deserialize;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -17,6 +18,7 @@ pub struct Data {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mcp {
+    #[serde(deserialize_with = "at_least_1")]
     pub idle_ms: u64,
 }
 

@@ -1,10 +1,7 @@
 //! Checks the address of another service, and reads the secret for it from a file or a variable.
 
-/// An option and its value.
-type Named<'a> = (&'a str, &'a str);
-
-/// Checks an address. `secrets`: the options that take a secret instead.
-pub fn check(option: &str, url: &str, secrets: &str) -> Result<(), String> {
+/// Checks an address. `secret`: the option that takes a secret instead.
+pub fn check(option: &str, url: &str, secret: &str) -> Result<(), String> {
     let (scheme, rest) = url.split_once("://").unwrap_or_default();
     let host = rest.split('/').next().unwrap_or_default();
     if !matches!(scheme, "http" | "https") || host.is_empty() {
@@ -13,32 +10,41 @@ pub fn check(option: &str, url: &str, secrets: &str) -> Result<(), String> {
     if host.contains('@') || rest.contains('?') {
         return Err(format!(
             "{option}: may hold no password and no query, because `config show` prints it; use \
-             {secrets}"
+             {secret}"
         ));
     }
     Ok(())
 }
 
-/// Reads a secret from the file or from the variable that an option names. The error names the place
-/// and never the text. `what`: the secret, for the error.
+/// The options whose value says where a secret is, with the places that [`secret`] reads.
+const OPTIONS: [&str; 3] = ["llm.key", "schemas.login", "tracing.headers"];
+const PLACES: [&str; 2] = ["file:", "env:"];
+
+/// Returns whether the value, as TOML, may be the secret itself where its place belongs.
+pub fn may_be_secret(option: &str, value: &str) -> bool {
+    let value = value.trim_matches(['"', '\'']);
+    OPTIONS.contains(&option)
+        && !value.is_empty()
+        && !PLACES.iter().any(|place| value.starts_with(place))
+}
+
+/// Reads a secret from its place, `file:PATH` or `env:VARIABLE`. The error names the place and never
+/// the text, nor a value without such a prefix. `what`: the secret, for the error.
 pub fn secret<T>(
-    (file_option, file): Named<'_>,
-    (variable_option, variable): Named<'_>,
+    option: &str,
+    place: &str,
     what: &str,
     parse: impl FnOnce(&str) -> Result<T, &'static str>,
 ) -> Result<Option<T>, String> {
-    let (option, place, text) = match (file, variable) {
-        ("", "") => return Ok(None),
-        (file, "") => {
-            let text = std::fs::read_to_string(file).map_err(|error| error.to_string());
-            (file_option, file, text)
-        }
-        ("", variable) => {
-            let text = std::env::var(variable).map_err(|_| "is not set".to_owned());
-            (variable_option, variable, text)
-        }
+    let text = match place.split_once(':') {
+        _ if place.is_empty() => return Ok(None),
+        Some(("file", path)) => std::fs::read_to_string(path).map_err(|error| error.to_string()),
+        Some(("env", variable)) => std::env::var(variable).map_err(|_| "is not set".to_owned()),
         _ => {
-            return Err(format!("{variable_option}: {file_option} is set too; set one of the two"));
+            return Err(format!(
+                "{option}: must say where {what} is, as file:PATH or env:VARIABLE, because `config \
+                 show` prints every option"
+            ));
         }
     };
     let text = text.map_err(|error| format!("{option}: {place}: {error}"))?;

@@ -1,5 +1,6 @@
 //! The options of the gateway.
 
+use super::ranges::{at_least_1, not_negative};
 use serde::Deserialize;
 
 #[derive(Clone, Debug, Deserialize)]
@@ -9,18 +10,20 @@ pub struct Gateway {
     pub keys: String,
     pub tenant: String,
     pub hosts: Vec<String>,
+    #[serde(deserialize_with = "at_least_1")]
     pub connections_max: usize,
+    #[serde(deserialize_with = "at_least_1")]
     pub in_flight_max: usize,
+    #[serde(deserialize_with = "at_least_1")]
     pub body_bytes_max: usize,
-    pub body_ms: u64,
+    #[serde(deserialize_with = "at_least_1")]
     pub reply_ms: u64,
+    #[serde(deserialize_with = "at_least_1")]
     pub idle_ms: u64,
+    #[serde(deserialize_with = "not_negative")]
     pub requests_per_second: f64,
-    pub remembered_max: usize,
-    pub listed_max: usize,
+    #[serde(deserialize_with = "at_least_1")]
     pub streams_max: usize,
-    pub page_records_max: usize,
+    #[serde(deserialize_with = "at_least_1")]
     pub followed_max: usize,
-    pub redriven_max: usize,
-    pub import_bytes_max: usize,
 }

@@ -13,6 +13,7 @@ mod endpoint;
 mod gateway;
 mod layers;
 pub mod quota;
+mod ranges;
 pub mod retain;
 mod schemas;
 mod sections;
@@ -21,6 +22,7 @@ mod trace;
 
 pub use decoding::random_key;
 pub use embedded::{Data, EmbeddedLog, Mcp};
+pub use endpoint::may_be_secret;
 pub use gateway::Gateway;
 pub use layers::{Layers, is_secret};
 pub use schemas::Schemas;
@@ -37,10 +39,6 @@ use toml::Table;
 
 /// The text of `config/default.toml`: every option with its default, unit and reason.
 pub const DEFAULTS: &str = include_str!("../../config/default.toml");
-
-/// Nearest memories that a search for duplicates compares each one with, and the most pairs in which
-/// it is the newer: the least value of `recall.duplicates_max`.
-pub const DUPLICATE_NEIGHBOURS: usize = 10;
 
 /// All options, checked.
 #[derive(Clone, Debug, Deserialize)]
@@ -227,12 +225,20 @@ mod tests {
         for (name, value, named) in [
             ("KEEPSAKE__TOPICS__PARTITIONS", "many", "topics.partitions"),
             ("KEEPSAKE__TOPICS__PARTITIONS", "0", "topics.partitions"),
+            ("KEEPSAKE__RECALL__CANDIDATES", "0", "recall.candidates: must be at least 1, not 0"),
+            ("KEEPSAKE__RECALL__CANDIDATES", "-1", "recall.candidates"),
+            ("KEEPSAKE__TRACING__RATIO", "1.5", "tracing.ratio: must be 0 to 1, not 1.5"),
+            ("KEEPSAKE__TRACING__RATIO", "NaN", "tracing.ratio: must be 0 to 1"),
             ("KEEPSAKE__STORE__STANDBYE", "true", "standbye"),
             ("KEEPSAKE__STORE__STANDBY", "perhaps", "store.standby"),
             ("KEEPSAKE__HTTP__LISTEN", "nowhere", "http.listen"),
             ("KEEPSAKE__INGEST__SKIP", "3:12,3-13", "ingest.skip"),
             ("KEEPSAKE__INGEST__SKIP", "3:-1", "ingest.skip"),
-            ("KEEPSAKE__QUOTA__RECALLS_PER_SECOND", "-1", "quota.recalls_per_second"),
+            (
+                "KEEPSAKE__QUOTA__RECALLS_PER_SECOND",
+                "-1",
+                "quota.recalls_per_second: must be at least 0",
+            ),
             ("KEEPSAKE__QUOTA__EVENTS_PER_SECOND", "-1", "quota.events_per_second"),
             ("KEEPSAKE__QUOTA__MEMORIES_PER_PARTITION", "-1", "quota.memories_per_partition"),
             ("KEEPSAKE__QUOTA__TENANTS__ACME__RECALLS", "9", "quota.tenants.acme.recalls"),

@@ -1,6 +1,7 @@
 //! The options of the schema registry.
 
 use super::endpoint;
+use super::ranges::at_least_1;
 use registry::Login;
 use serde::Deserialize;
 
@@ -8,19 +9,9 @@ use serde::Deserialize;
 #[serde(deny_unknown_fields)]
 pub struct Schemas {
     pub registry: String,
-    pub login_file: String,
-    pub login_env: String,
+    pub login: String,
+    #[serde(deserialize_with = "at_least_1")]
     pub timeout_ms: u64,
-    pub pause_ms: i64,
-    pub unknown_ms: i64,
-    pub lookups_per_second: f64,
-    pub lookups_burst: f64,
-    pub time_share: f64,
-    pub time_burst_ms: f64,
-    pub kept_max: usize,
-    pub bytes_max: usize,
-    pub references_max: usize,
-    pub depth_max: usize,
 }
 
 impl Schemas {
@@ -28,35 +19,17 @@ impl Schemas {
         !self.registry.is_empty()
     }
 
-    /// Reads the log-in from a file or a variable. The error names the place and never the
-    /// text.
+    /// Reads the log-in from its file or its variable.
     pub fn login(&self) -> Result<Option<Login>, String> {
-        let file = ("schemas.login_file", self.login_file.as_str());
-        let variable = ("schemas.login_env", self.login_env.as_str());
-        endpoint::secret(file, variable, "the log-in", Login::of)
+        endpoint::secret("schemas.login", &self.login, "the log-in", Login::of)
     }
 
     /// Checks all that needs no registry.
     pub fn checked(&self) -> Result<(), String> {
         self.login()?;
-        for (path, value) in [
-            ("schemas.pause_ms", self.pause_ms as f64),
-            ("schemas.unknown_ms", self.unknown_ms as f64),
-            ("schemas.lookups_per_second", self.lookups_per_second),
-            ("schemas.lookups_burst", self.lookups_burst),
-            ("schemas.time_burst_ms", self.time_burst_ms),
-        ] {
-            if !(value >= 1.0 && value.is_finite()) {
-                return Err(format!("{path}: must be at least 1"));
-            }
-        }
-        if !(self.time_share > 0.0 && self.time_share <= 1.0) {
-            return Err("schemas.time_share: must be above 0 and at most 1".into());
-        }
         if !self.is_on() {
             return Ok(());
         }
-        let secrets = "schemas.login_file or schemas.login_env";
-        endpoint::check("schemas.registry", &self.registry, secrets)
+        endpoint::check("schemas.registry", &self.registry, "schemas.login")
     }
 }

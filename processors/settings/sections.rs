@@ -3,6 +3,7 @@
 
 use super::endpoint;
 use super::layers::{leaves, put};
+use super::ranges::{at_least_1, not_negative, share};
 use crate::{quota, retain};
 use domain::{BearerKey, KEY_BYTES_MIN, SigningKey, TenantKeys};
 use kafka::{INSTANCE_ID, SESSION_MS, STATIC_SESSION_MS, TOKEN_FILE};
@@ -20,7 +21,6 @@ pub struct Kafka {
     pub generation: u32,
     pub former_group_ids: Vec<String>,
     pub connect_ms: u64,
-    pub acknowledge_ms: u64,
     pub static_membership: bool,
     pub token_file: String,
     /// Options of librdkafka. TOML reads `session.timeout.ms = 6000` as nested tables, whose names
@@ -96,9 +96,6 @@ pub struct Topics {
     pub partitions: i32,
     pub replication: i32,
     pub reply_allowed: Vec<String>,
-    pub reply_known_max: usize,
-    pub reply_known_ms: i64,
-    pub reply_waiting_bytes_max: usize,
     pub trust_proposals: bool,
     pub marks_key: String,
     pub tombstones_ms: i64,
@@ -161,15 +158,13 @@ pub struct Events {
 #[serde(deny_unknown_fields)]
 pub struct Store {
     pub dir: PathBuf,
-    pub restore_threads: usize,
-    pub restore_batch_max: usize,
+    #[serde(deserialize_with = "at_least_1")]
     pub replay_max: usize,
     pub standby: bool,
+    #[serde(deserialize_with = "at_least_1")]
     pub standby_ms: u64,
     pub cache_bytes: u64,
-    pub tails_max: usize,
     pub recalled_bytes_max: usize,
-    pub flush_ms: u64,
     pub accept_incomplete: bool,
     pub scrub_ms: u64,
 }
@@ -179,23 +174,19 @@ pub struct Store {
 pub struct Embedder {
     pub model: String,
     pub library: String,
-    pub tokens_max: usize,
     pub pool: usize,
-    pub queue: usize,
-    pub remembered: usize,
 }
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Http {
     pub listen: String,
-    pub connections_max: usize,
-    pub connection_ms_max: u64,
 }
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Metrics {
+    #[serde(deserialize_with = "at_least_1")]
     pub lag_ms: u64,
     pub tenants: Vec<String>,
 }
@@ -203,18 +194,17 @@ pub struct Metrics {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ingest {
+    #[serde(deserialize_with = "at_least_1")]
     pub batch_records_max: usize,
-    pub batch_bytes_max: usize,
-    pub copied_bytes_max: usize,
+    #[serde(deserialize_with = "at_least_1")]
     pub batch_work_ms: u64,
-    pub batch_ms: u64,
-    pub silence_ms: i64,
     pub skip_gone: bool,
     pub skip: Vec<String>,
+    #[serde(deserialize_with = "at_least_1")]
     pub aborts_max: u32,
     pub dead_letters_in_a_row_max: usize,
+    #[serde(deserialize_with = "share")]
     pub dead_letters_share_max: f64,
-    pub dead_letters_window: usize,
 }
 
 impl Ingest {
@@ -233,40 +223,31 @@ impl Ingest {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recall {
+    #[serde(deserialize_with = "at_least_1")]
     pub limit: usize,
+    #[serde(deserialize_with = "at_least_1")]
     pub limit_max: usize,
+    #[serde(deserialize_with = "at_least_1")]
     pub token_budget: usize,
-    pub token_budget_max: usize,
-    pub list_limit: usize,
-    pub duplicates_max: usize,
-    pub duplicates_ms: u64,
+    #[serde(deserialize_with = "at_least_1")]
     pub reply_bytes_max: usize,
     pub profiles: Vec<String>,
+    #[serde(deserialize_with = "at_least_1")]
     pub candidates: usize,
-    pub queries_max: usize,
-    pub terms_max: usize,
-    pub kinds_max: usize,
-    pub conditions_max: usize,
-    pub conditions_depth_max: usize,
-    pub words_encoded_max: usize,
-    pub word_vectors_max: usize,
     pub deadline_ms: i64,
-    pub deadline_ms_max: i64,
     pub min_offset_ms: i64,
+    #[serde(deserialize_with = "at_least_1")]
     pub waiting_max: usize,
-    pub waiting_user_max: usize,
-    pub waiting_tenant_max: usize,
-    pub ready_max: usize,
-    pub ready_bytes_max: usize,
-    pub returned_ms: i64,
-    pub returned_max: usize,
 }
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quota {
+    #[serde(deserialize_with = "not_negative")]
     pub recalls_per_second: f64,
+    #[serde(deserialize_with = "not_negative")]
     pub events_per_second: f64,
+    #[serde(deserialize_with = "not_negative")]
     pub memories_per_partition: f64,
     /// Nested, because TOML reads the tenant `acme.com` as a table in a table.
     pub tenants: Table,
@@ -311,7 +292,6 @@ impl Quota {
 #[serde(deny_unknown_fields)]
 pub struct Auth {
     pub others: bool,
-    pub age_ms_max: i64,
     /// Nested, because TOML reads the tenant `acme.com` as a table in a table.
     pub tenants: Table,
 }
@@ -356,15 +336,15 @@ impl Auth {
                 }
             }
         }
-        Ok(TenantKeys { by_tenant, others: self.others, age_ms_max: self.age_ms_max })
+        Ok(TenantKeys { by_tenant, others: self.others })
     }
 }
 
 /// Hides the secrets from logs and panic messages.
 impl fmt::Debug for Auth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Auth { others, age_ms_max, tenants: _ } = self;
-        write!(f, "Auth {{ others: {others}, age_ms_max: {age_ms_max}, tenants: … }}")
+        let Auth { others, tenants: _ } = self;
+        write!(f, "Auth {{ others: {others}, tenants: … }}")
     }
 }
 
@@ -372,9 +352,7 @@ impl fmt::Debug for Auth {
 #[serde(deny_unknown_fields)]
 pub struct Rerank {
     pub model: String,
-    pub top: usize,
-    pub batch: usize,
-    pub tokens_max: usize,
+    #[serde(deserialize_with = "at_least_1")]
     pub budget_ms: u64,
 }
 
@@ -384,18 +362,12 @@ pub struct Index {
     pub vector_cache_bytes: usize,
     pub document_cache_bytes: usize,
     pub settle_ms: u64,
-    pub settle_max: usize,
-    pub tail_max: usize,
-    pub writer_bytes: usize,
 }
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Compact {
     pub every_ms: u64,
-    pub users_max: usize,
-    pub proposals_max: usize,
-    pub budget_ms: u64,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -461,13 +433,8 @@ fn days(option: &str, value: &Value) -> Result<f64, String> {
 #[serde(deny_unknown_fields)]
 pub struct Conflict {
     pub model: String,
+    #[serde(deserialize_with = "share")]
     pub probability: f32,
-    pub cosine: f32,
-    pub earlier_max: usize,
-    pub days: f32,
-    pub tokens_max: usize,
-    pub budget_ms: u64,
-    pub compared_max: usize,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -475,19 +442,12 @@ pub struct Conflict {
 pub struct Llm {
     pub url: String,
     pub model: String,
-    pub key_file: String,
-    pub key_env: String,
+    pub key: String,
+    #[serde(deserialize_with = "at_least_1")]
     pub timeout_ms: u64,
+    #[serde(deserialize_with = "at_least_1")]
     pub tokens_max: u32,
-    pub attempts: u32,
-    pub back_off_ms: u64,
-    pub answer_bytes_max: u64,
-    pub question_bytes_max: usize,
-    pub concurrency: usize,
-    pub questions_max: usize,
     pub calls_per_day: u64,
-    pub breaker_failures: u32,
-    pub breaker_ms: i64,
 }
 
 impl Llm {
@@ -495,11 +455,9 @@ impl Llm {
         !self.url.is_empty()
     }
 
-    /// Reads the key from its file or its variable. The error names the place and never the text.
+    /// Reads the key from its file or its variable.
     pub fn key(&self) -> Result<Option<BearerKey>, String> {
-        let file = ("llm.key_file", self.key_file.as_str());
-        let variable = ("llm.key_env", self.key_env.as_str());
-        endpoint::secret(file, variable, "the key", BearerKey::of)
+        endpoint::secret("llm.key", &self.key, "the key", BearerKey::of)
     }
 
     /// Checks all that needs no endpoint.
@@ -508,7 +466,7 @@ impl Llm {
         if !self.is_on() {
             return Ok(());
         }
-        endpoint::check("llm.url", &self.url, "llm.key_file or llm.key_env")?;
+        endpoint::check("llm.url", &self.url, "llm.key")?;
         if self.model.is_empty() {
             return Err("llm.model: is empty, and llm.url names an endpoint".into());
         }
@@ -519,25 +477,18 @@ impl Llm {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Limits {
+    #[serde(deserialize_with = "at_least_1")]
     pub message_bytes_max: usize,
-    pub headers_bytes_max: usize,
+    #[serde(deserialize_with = "at_least_1")]
     pub content_bytes_max: usize,
-    pub metadata_bytes_max: usize,
-    pub candidates_max: usize,
-    pub forget_query_max: usize,
-    pub forget_memories_max: usize,
-    pub feedback_max: usize,
-    pub history_max: usize,
-    pub decisions_recent_max: usize,
     pub shutdown_ms: u64,
 }
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Forget {
+    #[serde(deserialize_with = "at_least_1")]
     pub within_ms: u64,
-    pub remember_ms: u64,
-    pub remembered_max: usize,
 }
 
 #[derive(Clone, Debug, Deserialize)]

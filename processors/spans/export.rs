@@ -20,15 +20,34 @@ pub struct Options {
     pub ratio: f64,
     /// Names users in attributes.
     pub users: bool,
+    /// Links of one span. The span of a batch has one for each traced event.
     pub links_max: usize,
     /// Spans that wait for the exporter.
     pub queue_max: usize,
-    /// Spans of one request.
+    /// Spans of one request: about 300 KB by default.
     pub batch_max: usize,
     /// Longest time that a span waits for others.
     pub every: Duration,
-    /// Time of one request.
+    /// Time of one request to the collector, and of the last ones when the process stops.
     pub timeout: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            endpoint: String::new(),
+            headers: Headers::default(),
+            service: String::new(),
+            ratio: 0.0,
+            users: false,
+            // OpenTelemetry's own limit.
+            links_max: 128,
+            queue_max: 4096,
+            batch_max: 512,
+            every: Duration::from_secs(1),
+            timeout: Duration::from_secs(3),
+        }
+    }
 }
 
 /// Requests with the same spans while the collector is away or busy. Meanwhile the queue fills, so

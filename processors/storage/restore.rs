@@ -53,6 +53,11 @@ use write::{Batch, Begin, Writer};
 /// NTP, and nothing against the days that tombstones are kept.
 const AHEAD_MS_MAX: i64 = 3_600_000;
 
+/// Changelog records held back while a shard is restored, so that a record that changes often is
+/// written once: about 20 MB of the longest usual records. Another batch may wait and a third be
+/// written at the same time.
+pub const BATCH_MAX: usize = 10_000;
+
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Distinct records that are collected before they are written.

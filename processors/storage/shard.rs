@@ -43,7 +43,6 @@ pub struct Options {
     pub index: index::Options,
     /// The vector cache that all shards opened with these options share.
     pub room: Arc<VectorBlocks>,
-    pub decisions_recent_max: usize,
     /// Changelog offsets up to which a tail is replayed into an open shard.
     pub replay_max: usize,
 }
@@ -91,7 +90,7 @@ pub struct Unread {
 }
 
 impl Shard {
-    fn of(partition: i32, store: Store, index: Index, recent_max: usize) -> Result<Shard> {
+    fn of(partition: i32, store: Store, index: Index) -> Result<Shard> {
         let applied = store.applied();
         let epoch = store.epoch() + 1;
         let indexed = Mutex::new(mark_of(&store));
@@ -112,7 +111,7 @@ impl Shard {
             was_caught_up: AtomicBool::new(false),
             known_end: AtomicI64::new(i64::MAX),
             unread: Mutex::default(),
-            recent: RecentDecisions::new(recent_max),
+            recent: RecentDecisions::default(),
             files: Arc::default(),
         })
     }

@@ -358,8 +358,7 @@ fn a_profile_may_write_the_prompt_block_itself() {
 
 #[test]
 fn a_returned_memory_counts_as_used_if_the_profile_wants_that() {
-    let running =
-        Running::start(Broker::Embedded, &[("profile", "lynkr"), ("recall.returned_ms", "50")]);
+    let running = Running::start(Broker::Embedded, &[("profile", "lynkr")]);
     let client = running.client();
     let ada = client.user("returned", "ada");
     let id =
@@ -447,24 +446,4 @@ fn duplicates_are_pairs_of_valid_memories_of_one_user(broker: Broker) {
     assert_eq!(*replaced, json!(memory_id(&lisbon)));
     let back = remember(&bob, 3, "I live in Berlin.", json!({}));
     assert_eq!(pairs_of(&bob, json!({})), [] as [[String; 2]; 0], "{back} is of another time");
-}
-
-/// A page that takes long ends, so that others need not wait for it, and the next one goes on.
-#[test]
-fn a_page_of_duplicates_ends_after_its_time() {
-    let running = Running::start(Broker::Embedded, &[("recall.duplicates_ms", "0")]);
-    let client = running.client();
-    let ada = client.user("doubles", "ada");
-    for text in ["The hut is green.", "My boat is called Maria.", "The bell is loud."] {
-        ada.remember(text);
-    }
-    let (mut pages, mut after) = (Vec::new(), Value::Null);
-    while pages.is_empty() || !after.is_null() {
-        let page = ada.ask(json!({"type": "duplicates", "after": after}));
-        pages.push((page["compared"].clone(), page["partial"].clone()));
-        after = page["after"].clone();
-    }
-    let begun = (json!(1), json!(true));
-    assert_eq!(pages[..2], [begun.clone(), begun]);
-    assert_eq!((pages.len(), &pages[2].0), (3, &json!(1)));
 }

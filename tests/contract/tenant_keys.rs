@@ -27,7 +27,7 @@ fn now_ms() -> i64 {
 
 fn signed_at(message: Message, tenant: &str, secret: &str, at_ms: i64) -> Message {
     let by_tenant = BTreeMap::from([(tenant.to_owned(), SigningKey::of(secret))]);
-    let keys = TenantKeys { by_tenant, others: true, age_ms_max: 1 };
+    let keys = TenantKeys { by_tenant, others: true };
     let parts = SignedParts {
         topic: &message.topic,
         partition: -1,

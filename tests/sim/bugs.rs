@@ -1,6 +1,7 @@
 //! Planted bugs: a [`Transactor`], a changelog, a consumer and a restore that make plausible mistakes,
 //! to check that the simulator finds them.
 
+use super::instance::restoring;
 use super::stream::PARTITIONS;
 use domain::fault::Result;
 use log::broker::{
@@ -369,7 +370,7 @@ pub fn unclaimed_restore(
     clock: Arc<dyn Clock>,
 ) -> Arc<dyn Fn(i32) -> Result<()> + Send + Sync> {
     let shard = options::shard(config, PARTITIONS);
-    let restore = options::restore(config);
+    let restore = restoring(config);
     Arc::new(move |partition| {
         let from = Restoring {
             log: &*log,

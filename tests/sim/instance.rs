@@ -43,6 +43,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 use storage::home::{Home, MemoryHome};
 use storage::index::Mark;
+use storage::restore;
 use storage::shard::mark_of;
 
 /// Immutable parts that all processes of one thread share: loaded once.
@@ -53,6 +54,11 @@ pub struct Kit {
     pub metrics: Arc<Metrics>,
 }
 
+/// Restores in batches of five records, so that a restore of a simulated shard takes several.
+pub fn restoring(config: &Config) -> restore::Options {
+    restore::Options { batch_max: 5, ..options::restore(config) }
+}
+
 impl Kit {
     pub fn new() -> Kit {
         let mut layers = Layers::defaults();
@@ -61,9 +67,7 @@ impl Kit {
         for (path, text) in [
             ("kafka.bootstrap_servers", "nowhere:9092"),
             ("topics.partitions", partitions.as_str()),
-            ("store.restore_batch_max", "5"),
             ("store.replay_max", "25"),
-            ("ingest.batch_ms", "1000"),
             ("profile", hasty_profile()),
             ("shadow.profile", lenient_profile()),
         ] {
@@ -288,12 +292,11 @@ impl Process {
             inner: SabotagedLog::between(memories.clone(), start.bug),
             interruptions: start.interruptions.clone(),
         });
-        let (log_of_shards, options) = (log.clone(), options::restore(&kit.config));
+        let (log_of_shards, options) = (log.clone(), restoring(&kit.config));
         let changelog = Changelog { log: log_of_shards, options, wanted: wants };
         let shards = kit.shards(start.home, Some(changelog), clock.clone());
         let (compactor, asked) = crossbeam_channel::bounded(1);
         let mut limits = kit.config.ingest.clone();
-        limits.batch_ms = 3_600_000;
         limits.batch_work_ms = 3_600_000;
         let owner = Arc::new(Owner { shards: shards.clone(), bug: start.bug });
         let inner = connection.join(&kit.config.kafka.group_id, &topics.events(), owner)?;
@@ -308,13 +311,14 @@ impl Process {
             transactor: transactor(start, &connection, &memories)?,
             replier: Replier::new(
                 connection.producer("receipts")?,
-                ReplyTopics::new(options::reply_topics(&kit.config), clock.clone()).0,
+                ReplyTopics::new(clock.clone()).0,
                 options::replier(&kit.config, WhenMissing::Move),
                 kit.metrics.clone(),
             ),
             compactor,
             pace: BatchSize::new(3_600_000, start.batch_records_max),
             limits,
+            batch_ms: 3_600_000,
             deletes_events: false,
             behind: BTreeMap::new(),
             fenced: 0,

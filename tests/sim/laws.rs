@@ -3,7 +3,7 @@
 //! The final state is compared with two things that know nothing of the faults: the events as they
 //! were sent, and a [`Fold`], one faultless run over the same events.
 
-use super::instance::Kit;
+use super::instance::{Kit, restoring};
 use super::stream::{PARTITIONS, Sent, TENANT};
 use super::world::{World, text_of};
 use crate::support::contains;
@@ -14,7 +14,6 @@ use log::clock::ManualClock;
 use memory::Reads;
 use serde_json::Value;
 use service::ownership::{Changelog, Shards};
-use service::run::options;
 use settings::Topics;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -300,7 +299,7 @@ fn shards_are_rebuildable(world: &World<'_>, end: &End) -> Law {
     let topic = world.kit.config.topics.memories();
     let log = world.cluster.connect("reader").log(&topic).map_err(text_of)?;
     let (wanted, _kept) = crossbeam_channel::bounded(PARTITIONS as usize);
-    let changelog = Changelog { log, options: options::restore(&world.kit.config), wanted };
+    let changelog = Changelog { log, options: restoring(&world.kit.config), wanted };
     let restored = world.kit.shards(
         &MemoryHome::default(),
         Some(changelog),

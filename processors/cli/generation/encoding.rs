@@ -20,7 +20,6 @@ const REMEMBERED: usize = 16_384;
 pub struct Encoding {
     model: Model,
     threads: usize,
-    queue: usize,
     /// Made when the first text is encoded.
     pool: Option<Pool>,
     began: Instant,
@@ -35,7 +34,6 @@ impl Encoding {
         Encoding {
             model,
             threads: run::pool_size(config),
-            queue: config.embedder.queue,
             pool: None,
             began: Instant::now(),
             encoded: 0,
@@ -90,7 +88,7 @@ impl Encoding {
         if let Some(pool) = &self.pool {
             return Ok(pool.clone());
         }
-        let (pool, worker) = pool::pool(self.queue);
+        let (pool, worker) = pool::pool(pool::QUEUE);
         for _ in 0..self.threads {
             let (worker, session) = (worker.clone(), self.model.session()?);
             std::thread::Builder::new()

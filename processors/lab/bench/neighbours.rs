@@ -12,6 +12,7 @@ use client::Client;
 use domain::UserKey;
 use domain::fault::{Fault, Result};
 use serde_json::{Value, json};
+use service::ingest::CANDIDATES_MAX;
 use settings::Config;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -135,7 +136,7 @@ impl NeighboursBench {
             report.ratio("behind_remembers_of_10_s", ratio, RatioTarget::AtMost(1.0));
             report.figure("behind_remembers_us", wait * 1e6);
 
-            let candidates = trial.config.limits.candidates_max;
+            let candidates = CANDIDATES_MAX;
             let turns: Vec<Value> = (0..self.events).map(|n| statements(n, candidates)).collect();
             progress(format!("an event behind {} turns of {candidates} candidates", turns.len()));
             let wait = other.wait_behind(&turns)?.as_secs_f64();

@@ -15,7 +15,7 @@ use service::run::options;
 use settings::Config;
 use std::time::{Duration, Instant};
 use storage::home::Home;
-use storage::restore::{Progress, restore};
+use storage::restore::{BATCH_MAX, Progress, restore};
 use storage::shard::{Restoring, Shard};
 use storage::store::{self, Changes, Checkpoint, EncodedBatch, Identity, Store};
 
@@ -184,9 +184,7 @@ fn write_batches(trial: &Trial, identity: &Identity, changes: Changes) -> Result
     let began = Instant::now();
     let mut records = changes.records.into_iter().peekable();
     while records.peek().is_some() {
-        let changes = Changes {
-            records: records.by_ref().take(trial.config.store.restore_batch_max).collect(),
-        };
+        let changes = Changes { records: records.by_ref().take(BATCH_MAX).collect() };
         store.apply(
             EncodedBatch { changes, ..EncodedBatch::default() },
             Checkpoint { applied: 0, changelog: None },

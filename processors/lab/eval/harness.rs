@@ -12,7 +12,7 @@ use domain::{Decision, Now, Time};
 use log::broker::Record;
 use log::clock::ManualClock;
 use models::cross_encoder::RerankerModel;
-use models::embedder::{Model, pool};
+use models::embedder::{Model, TOKENS_MAX, pool};
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -55,7 +55,7 @@ impl Kit {
         let reranker =
             options::reranker(&config).map(|options| RerankerModel::open(&options)).transpose()?;
         // A vector depends on the text, the model and the number of tokens that are read.
-        let name = format!("{}/{}", model.name(), config.embedder.tokens_max);
+        let name = format!("{}/{TOKENS_MAX}", model.name());
         let cache = Arc::new(VectorCache::open(cache, &name, model.dimensions())?);
         Ok(Kit { profiles, model, reranker, cache, metrics: Arc::new(Metrics::new()), config })
     }

@@ -58,7 +58,7 @@ pub fn measure(kit: &Kit, conversations: &[Conversation], explain: bool) -> Resu
             "profile": kit.config.profile,
             "model": kit.model_name(),
             "candidates": kit.config.recall.candidates,
-            "tokens_max": kit.config.embedder.tokens_max,
+            "tokens_max": models::embedder::TOKENS_MAX,
         },
     });
     Ok(EvalReport { json, text: measured.text() })

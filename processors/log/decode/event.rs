@@ -9,7 +9,7 @@ use super::fields::{
     self, check_count, checked_metadata, content, kind, not_a_name, required, share, time,
     unknown_type, variant, word,
 };
-use super::{Hop, Options, headers};
+use super::{FEEDBACK_MAX, Hop, Options, headers};
 use crate::broker::Record;
 use crate::wire::{self, Moment};
 use domain::fault::{Reject, RejectCode};
@@ -48,8 +48,7 @@ pub fn read(record: &Record, hop: Option<&Hop>, options: &Options) -> Result<Eve
         options,
         known: Cell::default(),
     };
-    let metadata =
-        checked_metadata("metadata", common.metadata.clone().unwrap_or_default(), options)?;
+    let metadata = checked_metadata("metadata", common.metadata.clone().unwrap_or_default())?;
     let action = action(&message)?;
     let known = [fields::names::<wire::Common>(), message.known.get()];
     let mut warnings = fields::unknown_fields(&body, &known);
@@ -278,7 +277,7 @@ fn feedback(message: &EventBody<'_>) -> Result<Action, Reject> {
     if memories.is_empty() {
         return Err(Reject::of_field("memory", "is missing, as is memories"));
     }
-    check_count("memories", memories.len(), message.options.feedback_max)?;
+    check_count("memories", memories.len(), FEEDBACK_MAX)?;
     let signal = required("signal", variant("signal", feedback.signal)?)?;
     // Without duplicates, because a memory that is named twice would count twice. The recall
     // processor reports several recalls in one event, and names a memory once for each.

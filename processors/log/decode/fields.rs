@@ -1,6 +1,6 @@
 //! Checks of fields that several messages have. Every [`Reject`] from here names its field.
 
-use super::Options;
+use super::{KINDS_MAX, METADATA_BYTES_MAX, Options};
 use crate::wire::Moment;
 use domain::fault::{Reject, RejectCode};
 use domain::{InvalidName, Kind, Metadata, Time};
@@ -147,9 +147,9 @@ pub fn kind(text: Option<String>) -> Result<Option<Kind>, Reject> {
 
 /// Checks a list of kinds. Every memory found is compared with each kind, so their number is
 /// bounded.
-pub fn kinds(list: Option<Vec<String>>, options: &Options) -> Result<Vec<Kind>, Reject> {
+pub fn kinds(list: Option<Vec<String>>) -> Result<Vec<Kind>, Reject> {
     let list = list.unwrap_or_default();
-    check_count("kinds", list.len(), options.kinds_max)?;
+    check_count("kinds", list.len(), KINDS_MAX)?;
     list.into_iter()
         .filter_map(|text| word("kinds", Some(text)).transpose())
         .map(|text| Ok(Kind::new(&text?)))
@@ -161,13 +161,9 @@ pub fn content(field: &str, text: String, options: &Options) -> Result<String, R
     Ok(text)
 }
 
-pub fn checked_metadata(
-    field: &str,
-    metadata: Metadata,
-    options: &Options,
-) -> Result<Metadata, Reject> {
+pub fn checked_metadata(field: &str, metadata: Metadata) -> Result<Metadata, Reject> {
     let bytes = metadata.iter().map(|(name, value)| name.len() + value.len()).sum();
-    check_bytes(field, bytes, options.metadata_bytes_max)?;
+    check_bytes(field, bytes, METADATA_BYTES_MAX)?;
     Ok(metadata)
 }
 

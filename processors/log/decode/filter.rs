@@ -4,8 +4,8 @@
 //! Invariant: each part of `where` becomes a condition, or the request is rejected with the name of
 //! that part. A condition that is left out would return memories that were not asked for.
 
-use super::Options;
 use super::fields::{brief, check_count, checked_metadata, time};
+use super::{CONDITIONS_DEPTH_MAX, CONDITIONS_MAX};
 use crate::wire::Moment;
 use domain::fault::Reject;
 use domain::{Bound, Comparison, Condition, Filter, Metadata, Test};
@@ -15,22 +15,21 @@ use serde_json::{Map, Value};
 const SESSION: &str = "$session";
 const CREATED_AT: &str = "$created_at";
 
-pub fn filter(wanted: Option<Map<String, Value>>, options: &Options) -> Result<Filter, Reject> {
+pub fn filter(wanted: Option<Map<String, Value>>) -> Result<Filter, Reject> {
     let wanted = wanted.unwrap_or_default();
     let as_text = |(name, value): (&String, &Value)| (name.clone(), value.to_string());
     let texts: Metadata = wanted.iter().map(as_text).collect();
-    checked_metadata("where", texts, options)?;
-    let mut decoder = Decoder { options, count: 0 };
+    checked_metadata("where", texts)?;
+    let mut decoder = Decoder { count: 0 };
     Ok(Filter(decoder.conditions("where", wanted, 0)?))
 }
 
-struct Decoder<'a> {
-    options: &'a Options,
+struct Decoder {
     /// Conditions so far, at all levels.
     count: usize,
 }
 
-impl Decoder<'_> {
+impl Decoder {
     fn conditions(
         &mut self,
         path: &str,
@@ -61,7 +60,7 @@ impl Decoder<'_> {
     /// Decodes the list behind `$or`, `$and` or `$not`. An empty list and an empty object are
     /// rejected: nobody who sends one means that all memories, or none, are returned.
     fn parts(&mut self, field: &str, value: Value, depth: usize) -> Result<Vec<Condition>, Reject> {
-        let max = self.options.conditions_depth_max;
+        let max = CONDITIONS_DEPTH_MAX;
         if depth >= max {
             return Err(wrong(field, format!("is nested deeper than {max} levels")));
         }
@@ -112,7 +111,7 @@ impl Decoder<'_> {
 
     fn counted(&mut self) -> Result<(), Reject> {
         self.count += 1;
-        check_count("where", self.count, self.options.conditions_max)
+        check_count("where", self.count, CONDITIONS_MAX)
     }
 }
 

@@ -16,7 +16,7 @@
 //! genuine forwarded records look like repetitions. The signature of a hop proves who forwarded the
 //! record, not who wrote it: that is what `keepsake-own` is for.
 
-use super::{Hop, Options};
+use super::{DEADLINE_MS_MAX, HEADERS_BYTES_MAX, Hop, Options};
 use crate::broker::{OutgoingRecord, Record, headers_bytes};
 use crate::wire::ECHOED;
 use domain::fault::{Reject, RejectCode};
@@ -106,7 +106,7 @@ pub fn address(record: &Record, options: &Options) -> Address {
             Err(reject) => (topic.to_owned(), None, Some(Problem::Unreadable(reject))),
         },
     };
-    let max = options.headers_bytes_max;
+    let max = HEADERS_BYTES_MAX;
     let key = record.key.clone().filter(|key| key.len() <= max);
     let mut echo = echo(record);
     echo.retain(|(_, value)| value.len() <= max);
@@ -114,12 +114,12 @@ pub fn address(record: &Record, options: &Options) -> Address {
     Address { to, asked: asked.is_some(), problem }
 }
 
-/// Returns the deadline that the sender set, at most `deadline_ms_max` after the record's
+/// Returns the deadline that the sender set, at most [`DEADLINE_MS_MAX`] after the record's
 /// timestamp, or the default deadline.
 pub fn deadline(record: &Record, options: &Options) -> Result<Time, Reject> {
     let sent = Time(record.timestamp_ms);
     Ok(match number(record, "keepsake-deadline")? {
-        Some(deadline) => Time(deadline).min(sent.plus_ms(options.deadline_ms_max)),
+        Some(deadline) => Time(deadline).min(sent.plus_ms(DEADLINE_MS_MAX)),
         None => sent.plus_ms(options.default_deadline_ms),
     })
 }
@@ -214,20 +214,18 @@ pub fn is_repetition(record: &Record) -> bool {
 /// Rejects a record whose key and headers are too long. The topic limits the record only as its
 /// producer compressed it, and Keepsake forwards it uncompressed. The headers of a valid hop do not
 /// count: the record had none when its sender wrote it.
-pub fn are_short(record: &Record, hop: Option<&Hop>, options: &Options) -> Result<(), Reject> {
+pub fn are_short(record: &Record, hop: Option<&Hop>) -> Result<(), Reject> {
     let mut bytes = record.key.as_ref().map_or(0, Vec::len) + headers_bytes(&record.headers);
-    if bytes > options.headers_bytes_max && hop.is_some() {
+    if bytes > HEADERS_BYTES_MAX && hop.is_some() {
         let mut of_sender = record.headers.clone();
         of_sender.retain(|(name, _)| !HOP_HEADERS.contains(&name.as_str()));
         bytes -= headers_bytes(&record.headers) - headers_bytes(&of_sender);
     }
-    if bytes <= options.headers_bytes_max {
+    if bytes <= HEADERS_BYTES_MAX {
         return Ok(());
     }
-    let message = format!(
-        "key and headers are longer than {} bytes (limits.headers_bytes_max): {bytes}",
-        options.headers_bytes_max
-    );
+    let message =
+        format!("key and headers are longer than {HEADERS_BYTES_MAX} bytes together: {bytes}");
     Err(Reject::new(RejectCode::TooLarge, message))
 }
 

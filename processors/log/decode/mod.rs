@@ -29,14 +29,38 @@ use domain::{Event, ForwardReason, Position, ReplyTo, Request, SigningKey, Tenan
 use headers::{Address, Problem};
 use std::sync::Arc;
 
+/// Bytes of a record's key and headers together, each header with 10 bytes for its lengths: twenty
+/// times those of a busy tracing set-up. A broker limits a record only as its producer compressed
+/// it, and a longer record might not fit where Keepsake writes it next.
+pub const HEADERS_BYTES_MAX: usize = 32 << 10;
+/// Bytes of one `metadata`, names and values together.
+const METADATA_BYTES_MAX: usize = 2048;
+/// Memories on a page of `list` and `duplicates` if the request does not say how many.
+const LIST_LIMIT: usize = 50;
+/// Queries of one request.
+const QUERIES_MAX: usize = 8;
+/// Kinds that one request may name: each is compared with each memory found.
+const KINDS_MAX: usize = 64;
+/// Conditions in the `where` of one request, at all levels: each is compared with each memory found,
+/// and a request with conditions finds up to 10,000.
+const CONDITIONS_MAX: usize = 64;
+/// Levels of `$or`, `$and` and `$not` in a `where`: the check calls itself for each. Three levels can
+/// express every filter; the others are for programs that join filters.
+const CONDITIONS_DEPTH_MAX: usize = 8;
+/// Milliseconds from a request's own time to the latest deadline that it may set. A later one counts
+/// as this.
+const DEADLINE_MS_MAX: i64 = 60_000;
+/// Memories that one `feedback` may name, each of which is read and written: twice the most that
+/// recall itself reports together.
+const FEEDBACK_MAX: usize = 2000;
+/// Turns read of a request's history, counted from the end.
+const HISTORY_TURNS_MAX: usize = 10;
+
 /// Limits, and defaults for the fields that a message leaves out.
 #[derive(Clone, Debug)]
 pub struct Options {
     pub message_bytes_max: usize,
-    /// Key and headers together.
-    pub headers_bytes_max: usize,
     pub content_bytes_max: usize,
-    pub metadata_bytes_max: usize,
     /// Topics that a sender may name for replies.
     pub reply_allowed: AllowedTopics,
     /// Topic for replies to senders that name none, or a forbidden one.
@@ -50,23 +74,11 @@ pub struct Options {
     /// Keys of the tenants whose senders must sign.
     pub tenants: TenantKeys,
     pub recall_limit: usize,
-    pub list_limit: usize,
     pub limit_max: usize,
     pub token_budget: usize,
-    pub queries_max: usize,
-    pub kinds_max: usize,
-    /// Conditions of one `where`, at all levels.
-    pub conditions_max: usize,
-    pub conditions_depth_max: usize,
-    /// Latest deadline, in milliseconds after the timestamp of the request.
-    pub deadline_ms_max: i64,
     /// Milliseconds by which `at` may be after the record's own time. A later one is a mistake, such
     /// as seconds for milliseconds, and the record's time counts.
     pub at_ahead_ms_max: i64,
-    /// Memories that one feedback event may name.
-    pub feedback_max: usize,
-    /// Turns read of a request's history, counted from the end.
-    pub history_turns_max: usize,
     /// Reads the values that are not JSON behind the Confluent prefix. `None`: they are rejected.
     pub schemas: Option<Arc<dyn Schemas>>,
 }
@@ -106,7 +118,7 @@ pub fn reply_to(record: &Record, options: &Options) -> Option<ReplyTo> {
 pub fn event(record: &Record, options: &Options) -> Decoded<Event> {
     let Address { to, asked, .. } = headers::address(record, options);
     let (hop, hop_problem) = headers::hop(record, options);
-    let outcome = headers::are_short(record, hop.as_ref(), options)
+    let outcome = headers::are_short(record, hop.as_ref())
         .and(hop_problem.map_or(Ok(()), Err))
         .and_then(|()| event::read(record, hop.as_ref(), options));
     Decoded { reply: asked.then_some(to), hop, outcome }
@@ -118,7 +130,7 @@ pub fn request(record: &Record, options: &Options) -> Decoded<Request> {
     let Address { to, problem, .. } = headers::address(record, options);
     let (hop, hop_problem) = headers::hop(record, options);
     let problem = problem.map(Problem::into_reject).or(hop_problem);
-    let outcome = headers::are_short(record, hop.as_ref(), options)
+    let outcome = headers::are_short(record, hop.as_ref())
         .and(problem.map_or(Ok(()), Err))
         .and_then(|()| request::read(record, options));
     Decoded { reply: Some(to), hop, outcome }

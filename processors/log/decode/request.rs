@@ -9,7 +9,7 @@ use super::fields::{
     variant, word,
 };
 use super::filter::filter;
-use super::{Options, headers};
+use super::{HISTORY_TURNS_MAX, LIST_LIMIT, Options, QUERIES_MAX, headers};
 use crate::broker::Record;
 use crate::wire;
 use domain::fault::Reject;
@@ -89,8 +89,8 @@ fn recall(message: &RequestBody<'_>) -> Result<RequestKind, Reject> {
         session: message.session.clone(),
         limit: count("limit", recall.limit, 0, options.recall_limit)?.min(options.limit_max),
         token_budget: count("token_budget", recall.token_budget, 0, options.token_budget)?,
-        kinds: kinds(recall.kinds, options)?,
-        filter: filter(recall.filter, options)?,
+        kinds: kinds(recall.kinds)?,
+        filter: filter(recall.filter)?,
         as_of: recall.as_of.map(time),
         as_of_offset: recall.as_of_offset,
         include_archived: recall.include_archived.unwrap_or(false),
@@ -115,7 +115,7 @@ fn queries(
     if queries.is_empty() {
         return Err(Reject::of_field("query", "is missing"));
     }
-    check_count("queries", queries.len(), options.queries_max)?;
+    check_count("queries", queries.len(), QUERIES_MAX)?;
     queries.into_iter().map(|query| content("query", query, options)).collect()
 }
 
@@ -123,7 +123,7 @@ fn history(turns: Vec<wire::Said>, options: &Options) -> Result<Vec<String>, Rej
     for (place, turn) in turns.iter().enumerate() {
         variant::<Role>(&format!("history[{place}].role"), turn.role.clone())?;
     }
-    let skipped = turns.len().saturating_sub(options.history_turns_max);
+    let skipped = turns.len().saturating_sub(HISTORY_TURNS_MAX);
     turns.into_iter().skip(skipped).map(|turn| content("history", turn.content, options)).collect()
 }
 
@@ -131,11 +131,10 @@ fn list(message: &RequestBody<'_>) -> Result<RequestKind, Reject> {
     let list: wire::List = message.fields()?;
     Ok(RequestKind::List(List {
         session: message.session.clone(),
-        kinds: kinds(list.kinds, message.options)?,
+        kinds: kinds(list.kinds)?,
         everything: list.everything.unwrap_or(false),
-        limit: count("limit", list.limit, 1, message.options.list_limit)?
-            .min(message.options.limit_max),
-        filter: filter(list.filter, message.options)?,
+        limit: count("limit", list.limit, 1, LIST_LIMIT)?.min(message.options.limit_max),
+        filter: filter(list.filter)?,
         after: after(list.after, "list")?,
         offset: count("offset", list.offset, 0, 0)?,
         as_of: list.as_of.map(time),
@@ -145,8 +144,7 @@ fn list(message: &RequestBody<'_>) -> Result<RequestKind, Reject> {
 fn duplicates(message: &RequestBody<'_>) -> Result<RequestKind, Reject> {
     let duplicates: wire::Duplicates = message.fields()?;
     Ok(RequestKind::Duplicates(Duplicates {
-        limit: count("limit", duplicates.limit, 1, message.options.list_limit)?
-            .min(message.options.limit_max),
+        limit: count("limit", duplicates.limit, 1, LIST_LIMIT)?.min(message.options.limit_max),
         after: after(duplicates.after, "duplicates")?,
     }))
 }

@@ -19,10 +19,8 @@ impl Options {
     pub fn for_tests() -> Options {
         Options {
             message_bytes_max: 1 << 20,
-            headers_bytes_max: 1 << 15,
-            tenants: TenantKeys { by_tenant: BTreeMap::new(), others: true, age_ms_max: 1_000 },
+            tenants: TenantKeys { by_tenant: BTreeMap::new(), others: true },
             content_bytes_max: 65_536,
-            metadata_bytes_max: 2_048,
             reply_allowed: AllowedTopics::of(
                 &["keepsake.replies".into(), "*.replies".into()],
                 Vec::new(),
@@ -32,17 +30,9 @@ impl Options {
             trust_proposals: false,
             marks: SigningKey::of(KEY),
             recall_limit: 5,
-            list_limit: 50,
             limit_max: 100,
             token_budget: 2_000,
-            queries_max: 16,
-            kinds_max: 4,
-            conditions_max: 8,
-            conditions_depth_max: 3,
-            deadline_ms_max: 60_000,
             at_ahead_ms_max: 86_400_000,
-            feedback_max: 3,
-            history_turns_max: 8,
             schemas: None,
         }
     }
@@ -310,7 +300,7 @@ fn a_reason_is_short_even_if_it_quotes_a_long_text() {
 #[test]
 fn keepsakes_own_records_need_no_signature_of_the_tenant() {
     let by_tenant = BTreeMap::from([("acme".to_owned(), SigningKey::of(KEY))]);
-    let tenants = TenantKeys { by_tenant, others: true, age_ms_max: 1_000 };
+    let tenants = TenantKeys { by_tenant, others: true };
     let options = Options { tenants, ..Options::for_tests() };
     let returned = json!({
         "type": "feedback", "tenant": "acme", "user": "zoe", "memory": MEMORY, "signal": "returned",
@@ -430,9 +420,9 @@ fn decoded(record: &Record) -> Result<Event, Reject> {
 
 #[test]
 fn lists_in_a_message_are_bounded() {
-    let kinds = ["a", "b", "c", "d", "e"];
+    let kinds = vec!["fact"; KINDS_MAX + 1];
     let filter = json!({"a": "y".repeat(2_048)});
-    let many = json!({"$or": vec![json!({"a": "b"}); 8]});
+    let many = json!({"$or": vec![json!({"a": "b"}); CONDITIONS_MAX]});
     for (message, field) in [
         (json!({"type": "list", "user": "zoe", "kinds": kinds}), "kinds"),
         (json!({"type": "recall", "user": "zoe", "query": "x", "kinds": kinds}), "kinds"),
@@ -442,7 +432,7 @@ fn lists_in_a_message_are_bounded() {
         check_request(message, &[], too_large(field));
     }
     let ids: Vec<String> =
-        (0..4).map(|n| format!("063641d5-324e-57cb-a8f7-48a6f5edd17{n}")).collect();
+        (0..=FEEDBACK_MAX).map(|n| format!("063641d5-324e-57cb-a8f7-48a6f5ed{n:04}")).collect();
     let many = json!({"type": "feedback", "user": "zoe", "memories": ids, "signal": "used"});
     check_event(many.to_string(), &[], too_large("memories"));
     let twice = json!({
@@ -473,7 +463,7 @@ fn a_recall_gets_the_defaults_and_keeps_to_the_limits() {
         (Format::Markdown, false, false, 0)
     );
     let history: Vec<Value> =
-        (0..10).map(|n| json!({"role": "user", "content": n.to_string()})).collect();
+        (0..12).map(|n| json!({"role": "user", "content": n.to_string()})).collect();
     let RequestKind::Recall(long) = ask_of(json!({
         "type": "recall",
         "user": "zoe",
@@ -494,7 +484,7 @@ fn a_recall_gets_the_defaults_and_keeps_to_the_limits() {
     );
     assert_eq!(
         (long.as_of, long.history.first().map(String::as_str), long.history.len()),
-        (Some(Time(1_000)), Some("2"), 8)
+        (Some(Time(1_000)), Some("2"), HISTORY_TURNS_MAX)
     );
 }
 
@@ -529,6 +519,9 @@ fn a_bad_request_is_rejected_with_code_and_field() {
     fn where_of(conditions: Value) -> Value {
         json!({"type": "list", "user": "zoe", "where": conditions})
     }
+    let too_deep =
+        (0..=CONDITIONS_DEPTH_MAX).fold(json!({"n": "2"}), |inner, _| json!({"$not": inner}));
+    let deepest = format!("where.{}$not", "$not[0].".repeat(CONDITIONS_DEPTH_MAX));
     for (value, wrong) in [
         (
             json!({"type": "turn", "user": "zoe", "content": "x"}),
@@ -562,12 +555,9 @@ fn a_bad_request_is_rejected_with_code_and_field() {
             where_of(json!({"$not": [{"$or": [{"n": {"$nin": ["2"]}}]}]})),
             field("where.$not[0].$or[0].n"),
         ),
+        (where_of(too_deep), field(&deepest)),
         (
-            where_of(json!({"$not": {"$not": {"$not": {"$not": {"n": "2"}}}}})),
-            field("where.$not[0].$not[0].$not[0].$not"),
-        ),
-        (
-            json!({"type": "recall", "user": "zoe", "queries": vec!["x"; 17]}),
+            json!({"type": "recall", "user": "zoe", "queries": vec!["x"; QUERIES_MAX + 1]}),
             (RejectCode::TooLarge, Some("queries")),
         ),
         (
@@ -897,27 +887,31 @@ fn a_proposal_that_an_older_version_forwarded_is_believed() {
 
 #[test]
 fn a_record_with_a_long_key_or_long_headers_is_too_large_and_answered_without_them() {
-    let options = Options { headers_bytes_max: 500, ..Options::for_tests() };
+    let options = Options::for_tests();
     let value = r#"{"type":"turn","user":"zoe","content":"x"}"#;
     let plain = record(value, &[("reply-topic", b"keepsake.replies")]);
-    let long = vec![b'x'; 600];
+    let long = vec![b'x'; HEADERS_BYTES_MAX + 100];
     let header = |name: &str, value: &[u8]| {
         let more = (name.to_owned(), value.to_vec());
         Record { headers: [&plain.headers[..], &[more]].concat(), ..plain.clone() }
     };
-    let empty = std::iter::repeat_n((String::new(), Vec::new()), 50);
+    let empty = std::iter::repeat_n((String::new(), Vec::new()), HEADERS_BYTES_MAX / 10);
     for long in [
         Record { key: Some(long.clone()), ..plain.clone() },
         header("correlation-id", &long),
         header("keepsake-origin", &long),
-        header(&"x".repeat(600), b""),
+        header(&"x".repeat(HEADERS_BYTES_MAX), b""),
         Record { headers: plain.headers.iter().cloned().chain(empty).collect(), ..plain.clone() },
     ] {
         let decoded = event(&long, &options);
         let reject = decoded.outcome.expect_err("too long");
         assert_eq!(reject.code, RejectCode::TooLarge, "{reject}");
         let to = decoded.reply.expect("its sender is answered");
-        assert!(to.key.is_none_or(|key| key.len() < 600) && to.echo.is_empty(), "{:?}", to.echo);
+        assert!(
+            to.key.is_none_or(|key| key.len() < HEADERS_BYTES_MAX) && to.echo.is_empty(),
+            "{:?}",
+            to.echo
+        );
         let asked = request(&long, &options).outcome.expect_err("too long");
         assert_eq!(asked.code, RejectCode::TooLarge, "{asked}");
     }
@@ -927,7 +921,7 @@ fn a_record_with_a_long_key_or_long_headers_is_too_large_and_answered_without_th
 #[test]
 fn the_longest_record_that_is_accepted_is_accepted_on_each_partition_to_which_it_is_forwarded() {
     let options = Options::for_tests();
-    let padding = options.headers_bytes_max - "acme/zoe".len() - 1 - 10;
+    let padding = HEADERS_BYTES_MAX - "acme/zoe".len() - 1 - 10;
     let mut sent = record(r#"{"type":"turn","user":"zoe","content":"x"}"#, &[("h", b"")]);
     sent.headers[0].1 = vec![b'x'; padding];
     let first_bytes = sent.bytes();

@@ -118,7 +118,7 @@ fn doomed(
     vector: Option<&Vector>,
 ) -> Result<Doomed> {
     let key = cx.key();
-    let max = cx.settings.forget_memories_max;
+    let max = cx.settings.limits.forget_memories_max;
     let mut doomed = Doomed { together: max, ..Doomed::default() };
     match forget {
         Forget::Memory(id) => doomed.memories.extend(staged.memory(key, *id)?),
@@ -308,7 +308,7 @@ fn meant(
         let came_from = || memory.sources.iter().any(|turn| turns.contains(turn));
         let has_words = meaning.has_words_in(&memory.content);
         if near.contains(&memory.id) || has_words || quotes() || came_from() {
-            if meant.len() < cx.settings.forget_query_max {
+            if meant.len() < cx.settings.limits.forget_query_max {
                 meant.push(memory);
             } else {
                 rest.push(memory.id);

@@ -102,7 +102,7 @@ fn change_content(
     revisions::unlink_old_words(cx, staged, memory, content, vector)?;
     let old = std::mem::replace(&mut memory.content, content.to_owned());
     memory.history.push(Revision { content: old, until: cx.event.at });
-    let surplus = memory.history.len().saturating_sub(cx.settings.history_max);
+    let surplus = memory.history.len().saturating_sub(cx.settings.limits.history_max);
     memory.history.drain(..surplus);
     let mut bytes: usize = memory.history.iter().map(|earlier| earlier.content.len()).sum();
     while bytes > cx.settings.history_bytes_max {

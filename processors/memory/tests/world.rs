@@ -1,7 +1,7 @@
 //! Sends events to the kernel as ingest does, and commits each alone or all together.
 
 use super::shard::{Shard, User};
-use crate::context::Settings;
+use crate::context::{Limits, Settings};
 use crate::handled::Handled;
 use crate::links::{conflicts, slots};
 use crate::policy::{Asked, Judgement, Learned, Lifecycle, Links, Policy, Said, Traits, Wish};
@@ -9,7 +9,6 @@ use crate::prepared::{Command, Part, Prepared, PreparedTurn, Sent};
 use crate::ranking::{Hit, Question, RankedHits};
 use crate::rules::TenantWriters;
 use crate::staged::Staged;
-use crate::straggler::ForgetLimits;
 use crate::{Context, Judges, Rules, withheld};
 use domain::fault::Result;
 use domain::{
@@ -202,14 +201,15 @@ impl World {
             rarity: &rarity,
             spread: CosineScale::STANDARD,
             partitions: PARTITIONS,
-            forget_query_max: 2,
-            forget_memories_max: self.forget_memories_max,
-            history_max: 2,
+            limits: Limits {
+                forget_query_max: 2,
+                forget_memories_max: self.forget_memories_max,
+                history_max: 2,
+                ..Limits::default()
+            },
             history_bytes_max: 1_000,
-            forget: ForgetLimits { remember_ms: i64::MAX / 4, remembered_max: 8 },
             memories_max: self.memories_max,
             marks: &marks,
-            signed_age_ms_max: 300_000,
             at_ahead_ms_max: 86_400_000,
         };
         let shard = self.shard;

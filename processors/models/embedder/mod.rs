@@ -40,6 +40,10 @@ pub enum ModelChoice {
     Hash,
 }
 
+/// Word pieces read of a text; the rest is cut off. The default model was trained with 256, and a
+/// candidate has at most 230.
+pub const TOKENS_MAX: usize = 256;
+
 #[derive(Clone, Debug)]
 pub struct Options {
     pub model: ModelChoice,

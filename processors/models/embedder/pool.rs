@@ -23,6 +23,13 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+/// Parts of batches that may wait for the encoder threads. Ingest submits one batch at a time,
+/// divided among the threads.
+pub const QUEUE: usize = 1024;
+/// Cached vectors of texts that ingest has encoded, by a hash of the text, so that "Thanks!" is
+/// encoded once: 1,024 vectors take 2 MB.
+pub const REMEMBERED: usize = 1024;
+
 /// Creates a pool and its worker, to be cloned for each thread. At most `queue` shares wait for a
 /// worker; a caller with more shares blocks.
 pub fn pool(queue: usize) -> (Pool, Worker) {

@@ -25,9 +25,26 @@ pub struct Options {
     pub tokens_max: u32,
     /// Requests for one answer while the endpoint fails.
     pub attempts: u32,
-    /// Pause before the second request. Doubles with each further one.
+    /// Pause before the second request. Doubles with each further one, and up to half of it is left
+    /// out at random; a `retry-after` of the endpoint takes precedence.
     pub back_off: Duration,
+    /// Bytes of one answer as it is sent: a stream takes about 250 bytes for a token.
     pub answer_bytes_max: u64,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            url: String::new(),
+            model: String::new(),
+            key: None,
+            timeout: Duration::from_secs(60),
+            tokens_max: 1024,
+            attempts: 3,
+            back_off: Duration::from_millis(500),
+            answer_bytes_max: 1 << 20,
+        }
+    }
 }
 
 pub struct ChatModel {

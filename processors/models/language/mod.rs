@@ -116,8 +116,8 @@ impl Refusal {
             Refusal::Busy => "the endpoint had too many requests",
             Refusal::Unavailable => "the endpoint was not available",
             Refusal::Rejected => "the endpoint did not accept the request",
-            Refusal::Oversized => "the answer was larger than llm.answer_bytes_max",
-            Refusal::Paused => "the endpoint failed llm.breaker_failures times in a row",
+            Refusal::Oversized => "the answer had too many bytes",
+            Refusal::Paused => "the endpoint failed several times in a row",
             Refusal::Spent => "the tenant's llm.calls_per_day are used up",
         }
     }

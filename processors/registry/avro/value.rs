@@ -182,8 +182,7 @@ impl Reader<'_> {
         &mut self,
         read: impl FnOnce(&mut Self) -> Result<Value, Unreadable>,
     ) -> Result<Value, Unreadable> {
-        self.depth_left =
-            self.depth_left.checked_sub(1).ok_or("it is nested too deep (schemas.depth_max)")?;
+        self.depth_left = self.depth_left.checked_sub(1).ok_or("it is nested too deep")?;
         let value = read(self)?;
         self.depth_left += 1;
         Ok(value)

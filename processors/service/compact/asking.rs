@@ -104,7 +104,7 @@ impl Asking {
                 SummaryDraft::new((key, profile), &self.summary, memories, summary);
             if !self.asker.language.fits(&question) {
                 by_rules
-                    .push(draft.quoting("the session has more text than llm.question_bytes_max"));
+                    .push(draft.quoting("the session has more text than one question may have"));
                 continue;
             }
             self.ask(id, Asked::Summary { partition, key: key.clone(), draft }, question);
@@ -137,7 +137,7 @@ impl Asking {
             let question = Question::new(key, profile, &self.facts, planned.data());
             let id = planned.id.clone();
             if !self.asker.language.fits(&question) {
-                let why = "the session has more text than llm.question_bytes_max";
+                let why = "the session has more text than one question may have";
                 let found = planned.left_to_the_rules(why);
                 self.note(id);
                 by_rules.push(answered(partition, key.clone(), planned, found));

@@ -1,7 +1,7 @@
 //! Finds earlier statements that a new one contradicts, with a model that reads both, and proposes
 //! that the new one revises them.
 //!
-//! For each memory of the last `conflict.days` days that was not compared before:
+//! For each memory of the last [`Options::days`] that was not compared before:
 //!
 //! 1. Choose the nearest earlier statements of the same person by cosine.
 //! 2. Let the model judge each pair in both orders; the lower probability counts.
@@ -24,16 +24,35 @@ use std::sync::Arc;
 pub struct Options {
     /// Least probability of a contradiction for which a link is proposed.
     pub probability: f32,
-    /// Least cosine of two memories that are compared, on the scale of the standard encoder.
+    /// Least cosine of two memories that are compared, on the scale of the standard encoder:
+    /// unrelated ones have .06.
     pub cosine: f32,
-    /// Number of earlier memories that a new one is compared with.
+    /// Earlier memories of the same person that a new one is compared with, the nearest ones. The
+    /// time grows with the number.
     pub earlier_max: usize,
-    /// Greatest age of a new memory, in days.
+    /// Greatest age of a new memory, in days. A process that starts compares the memories of this
+    /// period again.
     pub days: f32,
-    /// Time in ms that one round may take.
+    /// Milliseconds of a compaction round for comparisons; the rest is left for the next round. Half
+    /// of `limits.shutdown_ms`, because a process that is asked to stop finishes its round.
     pub budget_ms: i64,
-    /// Number of memories remembered as compared.
+    /// Ids of memories that have been compared, 40 bytes each. If there are more, all are compared
+    /// again.
     pub compared_max: usize,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            // High, because a wrong link hides a memory that still holds behind a newer one.
+            probability: 0.9,
+            cosine: 0.35,
+            earlier_max: 3,
+            days: 7.0,
+            budget_ms: 10_000,
+            compared_max: 100_000,
+        }
+    }
 }
 
 /// The model with the limits.

@@ -17,9 +17,11 @@ pub struct Limits {
     pub window: usize,
 }
 
-/// Limits of the records on which the service itself fails. A person can examine hundreds; two full
-/// batches are the window, so that one bad batch is not a trend.
-const OWN: Limits = Limits { in_a_row_max: 500, share_max: 0.5, window: 1000 };
+/// Records over which the share is computed: a batch of bad ones is no trend.
+pub const WINDOW: usize = 1000;
+
+/// Limits of the records on which the service itself fails. A person can examine hundreds.
+const OWN: Limits = Limits { in_a_row_max: 500, share_max: 0.5, window: WINDOW };
 
 pub struct DeadLetterBreaker {
     /// Letters for any reason.

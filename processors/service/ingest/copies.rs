@@ -26,7 +26,7 @@ impl Ingest {
         }
         let message = format!(
             "an event about a tenant's memories is copied to all {partitions} partitions, and \
-             {partitions} copies of {bytes} bytes are more than ingest.copied_bytes_max of {max}"
+             {partitions} copies of {bytes} bytes are more than the {max} that a batch may copy"
         );
         Ok(Some(Reject::new(RejectCode::TooLarge, message)))
     }

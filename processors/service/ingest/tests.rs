@@ -35,6 +35,7 @@ use serde_json::{Value, json};
 use settings::Layers;
 use storage::home::Home;
 use storage::index::{self, Bm25, Document, Mark, SearchText, VectorBlocks};
+use storage::shard;
 use storage::store::Digest;
 
 pub(super) const PARTITIONS: i32 = 3;
@@ -56,6 +57,11 @@ impl Bench {
     }
 
     pub(super) fn of(options: &[(&str, &str)]) -> Bench {
+        Bench::with_shards(options, |_| {})
+    }
+
+    /// A bench whose shards have these options, with a change.
+    pub(super) fn with_shards(options: &[(&str, &str)], change: fn(&mut shard::Options)) -> Bench {
         let dir = tempfile::tempdir().expect("a directory");
         let mut layers = Layers::defaults();
         options
@@ -80,15 +86,11 @@ impl Bench {
             model: model.name().into(),
             dimensions: model.dimensions() as u32,
         };
+        let mut shard = run::options::shard(&config, PARTITIONS);
+        change(&mut shard);
         let metrics = Arc::new(Metrics::new());
         let clock = Arc::new(ManualClock::at(Time(NOON)));
-        let shards = Arc::new(Shards::new(
-            place,
-            run::options::shard(&config, PARTITIONS),
-            None,
-            clock,
-            metrics.clone(),
-        ));
+        let shards = Arc::new(Shards::new(place, shard, None, clock, metrics.clone()));
         for partition in 0..PARTITIONS {
             shards.open(partition).expect("a new shard");
         }
@@ -473,12 +475,10 @@ fn law_forgotten_stays_forgotten_in_the_neighbours_of_memories() {
 /// refuses it.
 #[test]
 fn a_forget_over_the_limit_goes_on_by_itself_until_nothing_is_left() {
-    let limits = [
-        ("limits.forget_query_max", "3"),
-        ("limits.forget_memories_max", "2"),
-        ("ingest.copied_bytes_max", "20000"),
-    ];
-    let mut bench = Bench::of(&limits);
+    let mut bench = Bench::new();
+    let options = &mut bench.ingest.options;
+    (options.limits.forget_query_max, options.limits.forget_memories_max) = (3, 2);
+    options.copied_bytes_max = 20_000;
     let kept: Vec<Value> = (0..300)
         .map(|n| json!({"type": "remember", "user": "ada", "content": format!("Zanzibar, day {n}.")}))
         .collect();
@@ -505,7 +505,8 @@ fn a_forget_over_the_limit_goes_on_by_itself_until_nothing_is_left() {
 /// The receipt and the decision name each memory, and a record has a limit.
 #[test]
 fn a_forget_of_everything_goes_on_by_itself_in_parts_that_a_record_can_name() {
-    let mut bench = Bench::of(&[("limits.forget_memories_max", "100")]);
+    let mut bench = Bench::new();
+    bench.ingest.options.limits.forget_memories_max = 100;
     let kept: Vec<Value> = (0..250)
         .map(|n| json!({"type": "remember", "user": "ada", "content": format!("Zanzibar, day {n}.")}))
         .collect();
@@ -593,7 +594,8 @@ fn a_batch_ends_when_its_time_is_over_but_has_at_least_one_record() {
 
 #[test]
 fn parts_beyond_the_limit_are_not_even_encoded() {
-    let mut bench = Bench::of(&[("limits.candidates_max", "8")]);
+    let mut bench = Bench::new();
+    bench.ingest.options.candidates_max = 8;
     let paragraphs: Vec<String> = (0..40)
         .map(|n| format!("Part {n}: {}", format!("the river {n} is long. ").repeat(60)))
         .collect();

@@ -2,7 +2,7 @@
 //!
 //! Past the session timeout of the consumer group, another process may own a partition that this
 //! one still has open. Recall refuses to answer once [`Shards::silent_ms`] exceeds
-//! `ingest.silence_ms`, which is at most the session timeout.
+//! 45 seconds, or the shorter session timeout.
 
 use super::Shards;
 use domain::fault::{Fault, Result};

@@ -33,6 +33,8 @@ use std::sync::Arc;
 use std::time::Instant;
 use storage::shard::Shard;
 
+/// Most tokens of a prompt block that a request may ask for.
+const TOKEN_BUDGET_MAX: usize = 32_000;
 /// Candidates of a request with filters. The best hundred could all be of the wrong kind.
 const FILTERED_CANDIDATES: usize = 10_000;
 /// More candidates are read where more than one in this many is no answer.
@@ -61,6 +63,14 @@ impl ShardState {
 struct QueryHits {
     hits: Vec<Hit>,
     information: f32,
+    seen: ShardState,
+}
+
+/// The ranked memories of all queries, the best match, and the state of the shard at the last one.
+struct Searched {
+    orders: Vec<QueryResult>,
+    matched: Option<Match>,
+    levels: Levels,
     seen: ShardState,
 }
 
@@ -104,19 +114,67 @@ impl Recall {
                 format!("profile \"{}\" has no [template]", profile.rules.name),
             ));
         }
-        let needs = profile.rules.policy.traits();
-        let asked = &profile.rules.policy.complete(asked);
-        let (mut orders, mut seen, mut matched) = (Vec::new(), ShardState::of(shard), None);
-        let mut levels = Levels::default();
-        let is_reranked =
-            self.is_reranking() && needs.reranking && profile.steps.rerank && !asks_nothing(asked);
-        let limit = match is_reranked && !needs.selects {
+        let policy = &profile.rules.policy;
+        let asked = &policy.complete(asked);
+        let is_reranked = self.is_reranking()
+            && policy.traits().reranking
+            && profile.steps.rerank
+            && !asks_nothing(asked);
+        let found = self.search(now, shard, request, asked, (&profile, is_reranked), left_ms)?;
+        let Searched { orders, matched, mut levels, seen } = found;
+        if is_reranked || asked.queries.len() > 1 {
+            // A cross-encoder changes the scores, and each query has a floor of its own.
+            levels.floor = None;
+        }
+        let began = Instant::now();
+        let orders = match is_reranked {
+            true => self.rerank(orders, policy.traits().superseded_factor, left_ms()),
+            false => orders.into_iter().map(|order| order.ranked).collect(),
+        };
+        if is_reranked {
+            self.stages.ends("rerank", began, &[]);
+        }
+        let began = Instant::now();
+        let (memories, prompt) = self.render(shard, request, asked, &profile, orders, matched)?;
+        self.stages.ends("render", began, &[("keepsake.tokens", prompt.tokens)]);
+        let answer = Answer::Recalled {
+            memories,
+            matched,
+            tokens: prompt.tokens,
+            budget_used: prompt.tokens as f32 / budget(asked).max(1) as f32,
+            placement: policy.traits().placement,
+            prompt: prompt.text,
+            assembly: prompt.assembly,
+            explain: asked.explain,
+            levels,
+        };
+        Ok((answer, seen))
+    }
+
+    /// Finds and ranks memories for each query.
+    fn search(
+        &mut self,
+        now: Now,
+        shard: &Shard,
+        request: &Request,
+        asked: &domain::Recall,
+        (profile, is_reranked): (&Profile, bool),
+        left_ms: &dyn Fn() -> i64,
+    ) -> Result<Searched, Reject> {
+        let policy = &profile.rules.policy;
+        let limit = match is_reranked && !policy.traits().selects {
             true => self.reranked_of(asked.limit),
             false => asked.limit,
         };
+        let mut found = Searched {
+            orders: Vec::new(),
+            matched: None,
+            levels: Levels::default(),
+            seen: ShardState::of(shard),
+        };
         for query in &asked.queries {
-            if !orders.is_empty() && left_ms() < 0 {
-                seen.partial = true;
+            if !found.orders.is_empty() && left_ms() < 0 {
+                found.seen.partial = true;
                 break;
             }
             let question = in_context(query, &asked.history);
@@ -128,74 +186,56 @@ impl Recall {
                 .filter(|_| profile.retrieval.first_person)
                 .map_or(&question, |named| &named.in_first_person);
             let began = Instant::now();
-            let sought = self.sought(&question, as_said, &profile).map_err(broken)?;
+            let sought = self.sought(&question, as_said, profile).map_err(broken)?;
             self.stages.ends("encode", began, &[("keepsake.words", sought.word_vectors.len())]);
             let sought = PreparedQuestion { at: asked.as_of.unwrap_or(now.events), ..sought };
             let began = Instant::now();
-            let QueryHits { hits, information, seen: state } = self
-                .collect(shard, &request.key, asked, &profile, &sought, left_ms)
+            let QueryHits { hits, information, seen } = self
+                .collect(shard, &request.key, asked, profile, &sought, left_ms)
                 .map_err(broken)?;
             self.stages.ends("retrieve", began, &[("keepsake.candidates", hits.len())]);
             let speaker = named.as_ref().map(|named| named.name.as_str());
             let asked =
                 Question { limit, is_reranked, ..Question::of(asked, query, speaker, information) };
             let began = Instant::now();
-            let order = profile.rules.policy.rank(hits, &asked, now.events);
+            let order = policy.rank(hits, &asked, now.events);
             self.stages.ends("rank", began, &[("keepsake.ranked", order.ranked.len())]);
-            matched = matched.max(order.matched);
-            levels = order.levels;
-            orders.push(QueryResult { ranked: order.ranked, question });
-            seen = ShardState { partial: seen.partial || state.partial, ..state };
+            found.matched = found.matched.max(order.matched);
+            found.levels = order.levels;
+            found.orders.push(QueryResult { ranked: order.ranked, question });
+            found.seen = ShardState { partial: found.seen.partial || seen.partial, ..seen };
         }
-        if is_reranked || asked.queries.len() > 1 {
-            // A cross-encoder changes the scores, and each query has a floor of its own.
-            levels.floor = None;
-        }
-        let began = Instant::now();
-        let orders = match is_reranked {
-            true => self.rerank(orders, profile.rules.policy.traits().superseded_factor, left_ms()),
-            false => orders.into_iter().map(|order| order.ranked).collect(),
-        };
-        if is_reranked {
-            self.stages.ends("rerank", began, &[]);
-        }
-        let began = Instant::now();
-        let budget = asked.token_budget.min(self.options.token_budget_max);
-        let count_tokens = &|text: &str| self.tokens.count(text);
-        let room = Room { limit: asked.limit, budget, count_tokens };
+        Ok(found)
+    }
+
+    /// Selects the memories of the answer from the queries' results, and writes the prompt block.
+    fn render(
+        &self,
+        shard: &Shard,
+        request: &Request,
+        asked: &domain::Recall,
+        profile: &Profile,
+        orders: Vec<Vec<Ranked>>,
+        matched: Option<Match>,
+    ) -> Result<(Vec<RecalledMemory>, PromptBlock), Reject> {
         let policy = &profile.rules.policy;
+        let count_tokens = &|text: &str| self.tokens.count(text);
+        let room = Room { limit: asked.limit, budget: budget(asked), count_tokens };
         let mut ranked = policy.select(best_of(orders, policy.traits().arrange), &room);
         annotate(shard, &request.key, asked.as_of, &mut ranked).map_err(broken)?;
-        let template = profile.template.as_ref();
-        let mut prompt = rank::block(&ranked, asked, template, &**policy, &room);
+        let mut prompt = rank::block(&ranked, asked, profile.template.as_ref(), &**policy, &room);
         if asked.format != Format::None {
             // The reply lists the memories that the block holds: one budget for both.
             let taken = std::mem::take(&mut prompt.taken);
-            ranked = ranked
-                .into_iter()
-                .enumerate()
-                .filter(|(n, _)| taken.contains(n))
-                .map(|(_, one)| one)
-                .collect();
+            let ranked_with_places = ranked.into_iter().enumerate();
+            ranked =
+                ranked_with_places.filter(|(n, _)| taken.contains(n)).map(|(_, one)| one).collect();
         }
         if matched == Some(Match::None) && profile.steps.abstain {
             // Irrelevant memories do not belong in a model's prompt.
             prompt = PromptBlock::default();
         }
-        self.stages.ends("render", began, &[("keepsake.tokens", prompt.tokens)]);
-        let memories = ranked.into_iter().map(found).collect();
-        let answer = Answer::Recalled {
-            memories,
-            matched,
-            tokens: prompt.tokens,
-            budget_used: prompt.tokens as f32 / budget.max(1) as f32,
-            placement: profile.rules.policy.traits().placement,
-            prompt: prompt.text,
-            assembly: prompt.assembly,
-            explain: asked.explain,
-            levels,
-        };
-        Ok((answer, seen))
+        Ok((ranked.into_iter().map(found).collect(), prompt))
     }
 
     fn sought(
@@ -210,13 +250,11 @@ impl Recall {
         } else {
             Vec::new()
         };
-        let terms_max = self.options.terms_max;
         Ok(PreparedQuestion {
             words: text::Words::of(question),
             vector,
             word_vectors,
             spread: self.spread,
-            terms_max,
             at: Time::default(),
         })
     }
@@ -419,6 +457,11 @@ impl Recall {
         stats.decisions = shard.outcomes_of(key);
         Ok((Answer::Stats(stats), ShardState::of(shard)))
     }
+}
+
+/// Tokens of the prompt block.
+fn budget(asked: &domain::Recall) -> usize {
+    asked.token_budget.min(TOKEN_BUDGET_MAX)
 }
 
 /// True if no query can bring a memory nearer than the others.

@@ -20,14 +20,19 @@ use log::reply::{Answer, DuplicatePair};
 use memory::Reads;
 use memory::reads::StagedVectors;
 use policies::score::Statement;
-use settings::DUPLICATE_NEIGHBOURS as NEIGHBOURS;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use storage::shard::Shard;
 
+/// Nearest memories that each one is compared with, and the most pairs in which it is the newer.
+const NEIGHBOURS: usize = 10;
+/// Pairs in an answer, whose page ends before that: with the longest texts, 64 KiB each, these are
+/// 10 MB, which `recall.reply_bytes_max` takes.
+const PAIRS_MAX: usize = 80;
+
 impl Recall {
     /// Ends a page early at the deadline, after `duplicates_ms`, and before a memory whose pairs
-    /// could exceed `duplicates_max`.
+    /// could exceed [`PAIRS_MAX`].
     pub(super) fn duplicates(
         &self,
         now: Now,
@@ -49,7 +54,7 @@ impl Recall {
         let mut seen = ShardState::of(shard);
         let end = memories.len().min(begin + asked.limit);
         let least_ms = (left_ms() - self.options.duplicates_ms as i64).max(0);
-        while next < end && pairs.len() + NEIGHBOURS <= self.options.duplicates_max {
+        while next < end && pairs.len() + NEIGHBOURS <= PAIRS_MAX {
             if next > begin && left_ms() <= least_ms {
                 seen.partial = true;
                 break;

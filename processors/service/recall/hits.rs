@@ -17,6 +17,11 @@ use std::sync::Arc;
 use storage::index::WordScores;
 use storage::shard::Shard;
 
+/// Different words of a question that are searched, the first ones. Each is looked up in the user's
+/// documents while the next request waits; real questions have under fifty. The whole question is
+/// still encoded, up to [`models::embedder::TOKENS_MAX`] tokens.
+const TERMS_MAX: usize = 256;
+
 /// A question, prepared for the text index and the vector index.
 pub struct PreparedQuestion {
     /// WordScores of the question in the original wording: names are good search terms.
@@ -26,8 +31,6 @@ pub struct PreparedQuestion {
     /// Vectors of the single words; empty if the profile does not use them.
     pub word_vectors: Vec<Vector>,
     pub spread: CosineScale,
-    /// The greatest number of different words that are searched.
-    pub terms_max: usize,
     /// The time that the answer is for. A memory that has expired by then is no hit of a recall.
     pub at: Time,
 }
@@ -38,11 +41,11 @@ impl PreparedQuestion {
         let mut terms = self.words.searched(|| shard.index.text.languages(key))?;
         let is_in_one_language = terms.len() == self.words.content().len();
         let mut known: HashSet<String, RandomState> = HashSet::default();
-        if terms.len() <= self.terms_max {
+        if terms.len() <= TERMS_MAX {
             return Ok((terms, is_in_one_language));
         }
         terms.retain(|term| {
-            known.contains(term) || (known.len() < self.terms_max && known.insert(term.clone()))
+            known.contains(term) || (known.len() < TERMS_MAX && known.insert(term.clone()))
         });
         Ok((terms, is_in_one_language))
     }

@@ -16,6 +16,12 @@ use policies::rank;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// Memories of each query, from the best one on, that the cross-encoder orders again. The time grows
+/// with the number.
+pub const TOP: usize = 50;
+/// Pairs in one call of the model. Larger batches share the work and are padded to their longest pair.
+pub const BATCH: usize = 8;
+
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// Memories of each query that are scored.

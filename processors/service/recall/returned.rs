@@ -9,18 +9,19 @@ use log::broker::OutgoingRecord;
 use log::reply::{self, Proposal};
 use std::collections::BTreeMap;
 
+/// Milliseconds that counts are collected, so that one event reports them for each user.
+const WAIT_MS: i64 = 1000;
+/// Returned memories after which the event is sent without waiting.
+const MEMORIES_MAX: usize = 1000;
+
 #[derive(Clone, Debug)]
 pub struct Options {
     pub events: String,
     /// The key of the signature by which ingest recognises these events as Keepsake's own.
     pub marks: SigningKey,
-    /// The longest time that a count waits for others.
-    pub wait_ms: i64,
-    /// From this many memories on, the counts are sent at once.
-    pub memories_max: usize,
 }
 
-/// The counts since the last report. Limit: about `memories_max` memories.
+/// The counts since the last report. Limit: about [`MEMORIES_MAX`] memories.
 #[derive(Debug, Default)]
 pub struct Returned {
     by_user: BTreeMap<UserKey, UserCounts>,
@@ -61,14 +62,14 @@ impl Returned {
         self.memories += counts.memories.len() - before;
     }
 
-    /// Returns one event for each user, once the first count has waited `wait_ms` or `memories_max`
+    /// Returns one event for each user, once the first count has waited [`WAIT_MS`] or [`MEMORIES_MAX`]
     /// is reached.
     pub fn due(&mut self, wall: Time, options: &Options) -> Vec<OutgoingRecord> {
         if self.memories == 0 {
             return Vec::new();
         }
         let since = *self.since.get_or_insert(wall);
-        if self.memories < options.memories_max && wall.ms_since(since) < options.wait_ms {
+        if self.memories < MEMORIES_MAX && wall.ms_since(since) < WAIT_MS {
             return Vec::new();
         }
         self.all(options)
@@ -99,12 +100,7 @@ mod tests {
     use domain::Position;
 
     fn options() -> Options {
-        Options {
-            events: "keepsake.events".into(),
-            marks: SigningKey::of("ours"),
-            wait_ms: 1000,
-            memories_max: 4,
-        }
+        Options { events: "keepsake.events".into(), marks: SigningKey::of("ours") }
     }
 
     fn id(n: i64) -> MemoryId {
@@ -143,8 +139,9 @@ mod tests {
     #[test]
     fn many_memories_are_reported_at_once() {
         let mut returned = Returned::default();
-        returned.count(&user("ada"), (0, 1), Time(5), [id(1), id(2)].into_iter());
-        returned.count(&user("bob"), (0, 2), Time(5), [id(3), id(4)].into_iter());
+        returned.count(&user("ada"), (0, 1), Time(5), (1..MEMORIES_MAX as i64).map(id));
+        assert!(returned.due(Time(5), &options()).is_empty());
+        returned.count(&user("bob"), (0, 2), Time(5), [id(3)].into_iter());
         assert_eq!(returned.due(Time(5), &options()).len(), 2, "one event for each user");
     }
 }

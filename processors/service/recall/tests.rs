@@ -232,22 +232,18 @@ fn a_tenant_over_its_quota_is_told_when_to_ask_again() {
 #[test]
 fn one_user_and_one_tenant_leave_places_to_wait_for_others() {
     let mut bench = Bench::new(10);
-    bench.recall.options.waiting_max = 6;
-    bench.recall.options.waiting_tenant_max = 4;
-    bench.recall.options.waiting_user_max = 2;
+    // One user may have two of them, and one tenant 16.
+    bench.recall.options.waiting_max = 20;
     let waits = |tenant: &str, user: &str, offset| {
         let mut record = with_id(stats_of(tenant, user, offset), user);
         record.headers.push(("keepsake-min-offset".into(), b"999999".to_vec()));
         record
     };
-    let records = [
-        ("flood", "a", 3),
-        ("flood", "b", 2),
-        ("flood", "c", 1),
-        ("calm", "d", 1),
-        ("calm", "e", 1),
-        ("calm", "f", 1),
-    ];
+    let of_flood = (1..8).map(|n| ("flood", format!("b{n}"), 2));
+    let records = [("flood", "a", 3)].map(|(tenant, user, count)| (tenant, user.to_owned(), count));
+    let rest = [("flood", "c", 1), ("calm", "d", 2), ("calm", "e", 2), ("calm", "f", 1)];
+    let rest = rest.map(|(tenant, user, count)| (tenant, user.to_owned(), count));
+    let records: Vec<_> = records.into_iter().chain(of_flood).chain(rest).collect();
     let records = records.iter().flat_map(|(tenant, user, count)| {
         (0..*count).map(|n| waits(tenant, user, n)).collect::<Vec<Record>>()
     });
@@ -260,12 +256,34 @@ fn one_user_and_one_tenant_leave_places_to_wait_for_others() {
         .collect();
     assert_eq!(refused.len(), 3, "{refused:#?}");
     for (reply, (user, option)) in refused.iter().zip([
-        ("a", "recall.waiting_user_max"),
-        ("c", "recall.waiting_tenant_max"),
-        ("f", "recall.waiting_max"),
+        (
+            "a",
+            "2 requests of this user already wait for their offset (a tenth of recall.waiting_max)",
+        ),
+        ("c", "16 requests of this tenant"),
+        ("f", "20 requests already"),
     ]) {
         assert!(reply.starts_with(&format!("\"{user}\"")) && reply.contains(option), "{reply}");
     }
+}
+
+/// A page that takes long ends, so that others need not wait for it, and the next one goes on.
+#[test]
+fn a_page_of_duplicates_ends_after_its_time() {
+    let mut bench = Bench::new(0);
+    bench.recall.options.duplicates_ms = 0;
+    bench.remember(1);
+    bench.remember(2);
+    let (mut pages, mut after) = (Vec::new(), Value::Null);
+    while pages.is_empty() || !after.is_null() {
+        let ask = json!({"type": "duplicates", "user": "mia", "after": after});
+        let page = bench.step(Some(record(3, &ask))).remove(0);
+        pages.push((page["compared"].clone(), page["partial"].clone()));
+        after = page["after"].clone();
+    }
+    let begun = (json!(1), json!(true));
+    assert_eq!(pages[..2], [begun.clone(), begun]);
+    assert_eq!((pages.len(), &pages[2].0), (3, &json!(1)));
 }
 
 #[test]

@@ -9,32 +9,27 @@ use models::embedder::Embedder;
 use std::num::NonZeroUsize;
 use text::Words;
 
-#[derive(Clone, Copy, Debug)]
-pub struct Options {
-    /// The number of words of a question that are encoded, from the first on.
-    pub words_max: usize,
-    /// The number of words in the cache.
-    pub kept_max: usize,
-}
+/// Words of a question that are encoded, the first ones. Real questions have three or four.
+const WORDS_MAX: usize = 8;
+/// Cached vectors of words, the most recently used: 1 KB each with MiniLM. Most questions consist of a
+/// few common words.
+const KEPT_MAX: NonZeroUsize = NonZeroUsize::new(4096).expect("not zero");
 
 /// An LRU cache of word vectors. Few different words make most questions, so most are found here.
 pub struct WordVectors {
-    options: Options,
     known: LruCache<String, Vector>,
 }
 
 impl WordVectors {
-    pub fn new(options: Options) -> WordVectors {
-        let kept_max =
-            NonZeroUsize::new(options.kept_max.max(options.words_max)).unwrap_or(NonZeroUsize::MIN);
-        WordVectors { options, known: LruCache::new(kept_max) }
+    pub fn new() -> WordVectors {
+        WordVectors { known: LruCache::new(KEPT_MAX) }
     }
 
     /// Returns the vectors of the question's different content words.
     pub fn of(&mut self, question: &Words, encoder: &mut dyn Embedder) -> Result<Vec<Vector>> {
         let mut words: Vec<&str> = Vec::new();
         for word in question.content() {
-            if words.len() < self.options.words_max && !words.contains(&word) {
+            if words.len() < WORDS_MAX && !words.contains(&word) {
                 words.push(word);
             }
         }
@@ -76,12 +71,12 @@ mod tests {
     #[test]
     fn each_word_is_encoded_once_up_to_the_limit_for_a_question() {
         let mut encoder = CountingEncoder(0);
-        let mut vectors = WordVectors::new(Options { words_max: 3, kept_max: 10 });
+        let mut vectors = WordVectors::new();
         for (question, count, encoded) in [
             ("Which cat likes the red cat?", 3, 3),
             ("Is the cat red?", 2, 3),
-            ("green dogs bark loudly outside", 3, 6),
-            ("who am I?", 0, 6),
+            ("green dogs bark loudly outside where seven brown goats graze quietly", WORDS_MAX, 11),
+            ("who am I?", 0, 11),
         ] {
             let found = vectors.of(&Words::of(question), &mut encoder).unwrap();
             assert_eq!((found.len(), encoder.0), (count, encoded), "{question}");

@@ -16,7 +16,7 @@ use super::reply_topics::ReplyTopics;
 use super::requests::{Delivered, RequestReader, Unanswered};
 use super::silences::Silences;
 use super::stalls::Stalls;
-use super::{Service, Shared, http, loops, marks, options, topics};
+use super::{Service, Shared, http, ingesting, loops, marks, options, topics};
 use crate::assembly::Assembly;
 use crate::compact::{Judging, Writer};
 use crate::ingest::sizes::RecordSizes;
@@ -36,7 +36,7 @@ use models::cross_encoder::{JudgeModel, RerankerModel};
 use models::embedder::Model;
 use models::embedder::pool::{self, Pool, Worker};
 use models::language::{self, ChatModel};
-use settings::{Config, Llm};
+use settings::Config;
 use spans::{Exporter, Tracer};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -47,6 +47,13 @@ use storage::restore::{self, TakeOver, TombstonesGone};
 
 /// Bytes of a batch that librdkafka fills if nobody says otherwise.
 const BATCH_BYTES: usize = 1_000_000;
+/// Shards restored at the same time: more would compete for the same disk and network.
+const RESTORE_THREADS: usize = 2;
+/// Questions asked of the language model at the same time. A model on the same machine answers one
+/// after the other.
+const LANGUAGE_THREADS: usize = 2;
+/// Questions that may wait for an answer. Further ones wait for the next round of compaction.
+const QUESTIONS_MAX: usize = 32;
 
 /// The opened parts from which the threads are made.
 struct Parts<'a> {
@@ -165,15 +172,15 @@ impl Service {
         let shards =
             Arc::new(Shards::new(place, shard_options, changelog, clock.clone(), metrics.clone()));
         metrics.started(clock.wall().0 / 1000);
-        let (encoder, worker) = pool::pool(config.embedder.queue);
+        let (encoder, worker) = pool::pool(pool::QUEUE);
         // A vector of the hash stand-in takes less time to make than to look up.
         let encoder = if models.encoder.is_stand_in() {
             encoder
         } else {
-            encoder.remembering(config.embedder.remembered)
+            encoder.remembering(pool::REMEMBERED)
         };
         let (compactor, compact_now) = crossbeam_channel::bounded(1);
-        let (http, page) = http::listen(options::http(config))?;
+        let (http, page) = http::listen(&config.http.listen)?;
         let mut service = Service {
             servers: connection.servers.clone(),
             http,
@@ -192,8 +199,7 @@ impl Service {
             let shared = service.shared.clone();
             embedded.on_fault(move |fault| shared.fail(fault));
         }
-        let (reply_topics, to_look_up) =
-            ReplyTopics::new(options::reply_topics(config), clock.clone());
+        let (reply_topics, to_look_up) = ReplyTopics::new(clock.clone());
         let member = member(config, &connection, &dir)?;
         let events = connection.impatient_log(&config.topics.events())?;
         let (tracer, exporter) = tracing(config)?;
@@ -244,7 +250,7 @@ impl Service {
 
     fn spawn_restore(&mut self, parts: &Parts<'_>, to_restore: &Receiver<i32>) -> Result<()> {
         let config = parts.config;
-        for _ in 0..config.store.restore_threads {
+        for _ in 0..RESTORE_THREADS {
             let shards = parts.shards.clone();
             let to_restore = to_restore.clone();
             self.spawn("restore", move |shared| loops::restore(&shards, &to_restore, &shared))?;
@@ -295,6 +301,7 @@ impl Service {
             ),
             compactor,
             limits: config.ingest.clone(),
+            batch_ms: ingesting::BATCH_MS,
             deletes_events: config.events.keep_ms > 0,
             pace: BatchSize::new(config.ingest.batch_work_ms, config.ingest.batch_records_max),
             behind: BTreeMap::new(),
@@ -355,8 +362,7 @@ impl Service {
                     parts.clock.clone(),
                     parts.metrics.clone(),
                 );
-                let Llm { concurrency, questions_max, .. } = config.llm;
-                Some(Writer::with_threads(Arc::new(language), concurrency, questions_max)?)
+                Some(Writer::with_threads(Arc::new(language), LANGUAGE_THREADS, QUESTIONS_MAX)?)
             }
             None => None,
         };
@@ -366,7 +372,7 @@ impl Service {
             producer: connection.producer("keepsake-compact")?,
             asked,
             every: Duration::from_millis(config.compact.every_ms),
-            acknowledge: Duration::from_millis(config.kafka.acknowledge_ms),
+            acknowledge: loops::ACKNOWLEDGE,
         };
         self.spawn("compact", move |shared| compact_loop.run(compact, &shared))
     }
@@ -375,7 +381,6 @@ impl Service {
         let flush_loop = loops::FlushLoop {
             shards: parts.shards.clone(),
             every: Duration::from_millis(parts.config.index.settle_ms),
-            pending_max: parts.config.index.settle_max,
         };
         self.spawn("index", move |shared| flush_loop.run(&shared))?;
         let shards = parts.shards.clone();

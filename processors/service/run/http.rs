@@ -20,26 +20,22 @@ use tokio::sync::Semaphore;
 const STUCK_MS: i64 = 120_000;
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
-#[derive(Clone, Debug)]
-pub struct Options {
-    pub listen: String,
-    /// Connections served at once; a further one waits.
-    pub connections_max: usize,
-    /// A connection is closed after this time.
-    pub connection_max: Duration,
-}
+/// Connections served at once; a further one waits until one ends. A scrape and two probes need three,
+/// and a process that accepts without limit has no files left for its index.
+const CONNECTIONS_MAX: usize = 64;
+/// Time after which a connection is closed, whatever it is doing: each answers one request, which takes
+/// some milliseconds. A caller that sends nothing holds its place no longer.
+const CONNECTION_MAX: Duration = Duration::from_secs(5);
 
 pub struct Page {
     listener: TcpListener,
-    options: Options,
 }
 
 /// Binds the address before the threads start, so that an address in use stops the process early.
-pub fn listen(options: Options) -> Result<(SocketAddr, Page)> {
-    let address = options.listen.clone();
-    let bound = TcpListener::bind(&address).and_then(|listener| {
+pub fn listen(address: &str) -> Result<(SocketAddr, Page)> {
+    let bound = TcpListener::bind(address).and_then(|listener| {
         listener.set_nonblocking(true)?;
-        Ok((listener.local_addr()?, Page { listener, options }))
+        Ok((listener.local_addr()?, Page { listener }))
     });
     bound.map_err(|error| {
         let what = format!(
@@ -78,7 +74,7 @@ impl Page {
             .route("/metrics", get(async move || measured.metrics.page()));
         // Open connections are dropped at the stop: a scrape is repeated anyway.
         tokio::select! {
-            () = serve_each(&listener, app, &self.options) => Ok(()),
+            () = serve_each(&listener, app) => Ok(()),
             () = shared.until_stopped() => Ok(()),
         }
     }
@@ -86,9 +82,8 @@ impl Page {
 
 /// Answers one request on each connection. A connection that cannot be accepted, for want of files
 /// for example, is tried again.
-async fn serve_each(listener: &tokio::net::TcpListener, app: Router, options: &Options) {
-    let places = Arc::new(Semaphore::new(options.connections_max));
-    let connection_max = options.connection_max;
+async fn serve_each(listener: &tokio::net::TcpListener, app: Router) {
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
         let place = places.clone().acquire_owned().await;
         let Ok((stream, _)) = listener.accept().await else {
@@ -101,7 +96,7 @@ async fn serve_each(listener: &tokio::net::TcpListener, app: Router, options: &O
             let mut http = http1::Builder::new();
             let connection = http.keep_alive(false).serve_connection(TokioIo::new(stream), answer);
             // An error is the caller's: it sent no HTTP, or went away.
-            let _ = tokio::time::timeout(connection_max, connection).await;
+            let _ = tokio::time::timeout(CONNECTION_MAX, connection).await;
         });
     }
 }
@@ -164,12 +159,7 @@ mod tests {
 
     #[test]
     fn law_bounded_for_connections_that_send_nothing() {
-        let options = Options {
-            listen: "127.0.0.1:0".to_owned(),
-            connections_max: 2,
-            connection_max: Duration::from_millis(300),
-        };
-        let (address, page) = listen(options).expect("a free port");
+        let (address, page) = listen("127.0.0.1:0").expect("a free port");
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
@@ -178,11 +168,11 @@ mod tests {
             runtime.block_on(async {
                 let listener = tokio::net::TcpListener::from_std(page.listener).expect("bound");
                 let app = Router::new().route("/", get_route());
-                serve_each(&listener, app, &page.options).await;
+                serve_each(&listener, app).await;
             });
         });
         assert!(get(address).ends_with("ok"));
-        let mut silent: Vec<TcpStream> = (0..6)
+        let mut silent: Vec<TcpStream> = (0..CONNECTIONS_MAX + 4)
             .map(|_| TcpStream::connect(address).expect("the system holds it in a queue"))
             .collect();
         assert!(get(address).ends_with("ok"), "answered after those that say nothing were closed");

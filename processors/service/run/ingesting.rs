@@ -39,6 +39,11 @@ use std::time::{Duration, Instant};
 use storage::shard::{Shard, Unread};
 use storage::store::ChangelogPosition;
 
+/// Bytes of the records in one batch: eight of the largest messages.
+const BATCH_BYTES_MAX: usize = 8 << 20;
+/// Milliseconds that a batch may grow while records keep coming; an idle input ends it at once.
+pub const BATCH_MS: u64 = 20;
+
 pub struct IngestLoop {
     pub consumer: Box<dyn Consumer>,
     pub transactor: Box<dyn Transactor>,
@@ -48,6 +53,7 @@ pub struct IngestLoop {
     pub replier: Replier,
     pub compactor: crossbeam_channel::Sender<Time>,
     pub limits: settings::Ingest,
+    pub batch_ms: u64,
     /// Old events are deleted, so a topic that does not begin at 0 had events that were applied.
     pub deletes_events: bool,
     pub pace: BatchSize,
@@ -341,7 +347,7 @@ impl IngestLoop {
         let mut records = Vec::new();
         let mut bytes = 0;
         let mut until = None;
-        while records.len() < self.pace.records() && bytes < self.limits.batch_bytes_max {
+        while records.len() < self.pace.records() && bytes < BATCH_BYTES_MAX {
             match self.consumer.poll(wait) {
                 Ok(Polled::Record(record)) => {
                     self.silences.heard(record.partition);
@@ -353,7 +359,7 @@ impl IngestLoop {
                     records.push(record);
                     wait = Duration::ZERO;
                     let until = *until.get_or_insert_with(|| {
-                        Instant::now() + Duration::from_millis(self.limits.batch_ms)
+                        Instant::now() + Duration::from_millis(self.batch_ms)
                     });
                     if Instant::now() >= until {
                         break;

@@ -231,6 +231,9 @@ impl RecallLoop {
     }
 }
 
+/// Time to wait for the acknowledgements of a round of proposals before the broker is asked again.
+pub const ACKNOWLEDGE: Duration = Duration::from_secs(30);
+
 pub struct CompactLoop {
     pub producer: Box<dyn Producer>,
     pub asked: crossbeam_channel::Receiver<Time>,
@@ -274,11 +277,13 @@ impl CompactLoop {
     }
 }
 
+/// Documents in the in-memory segment that trigger an early flush: about 15 MB.
+const PENDING_MAX: usize = 10_000;
+
 /// Flushes the text indexes in the background, and measures store and cache sizes.
 pub struct FlushLoop {
     pub shards: Arc<Shards>,
     pub every: Duration,
-    pub pending_max: usize,
 }
 
 impl FlushLoop {
@@ -295,7 +300,7 @@ impl FlushLoop {
             for partition in self.shards.all_partitions() {
                 let Some(shard) = self.shards.get(partition) else { continue };
                 let began = Instant::now();
-                if (is_due || shard.index.text.pending() >= self.pending_max) && shard.settle()? {
+                if (is_due || shard.index.text.pending() >= PENDING_MAX) && shard.settle()? {
                     shared.metrics.settled(began.elapsed());
                 }
                 is_pending |= shard.index.text.pending() > 0;

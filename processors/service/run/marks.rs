@@ -10,6 +10,7 @@
 //!
 //! Limit: the key is as safe as the memories topic, where only the service may write.
 
+use super::loops::ACKNOWLEDGE;
 use domain::fault::{Fault, Result, StopName};
 use domain::{KEY_BYTES_MIN, SigningKey};
 use log::broker::{Broker, Log, Producer};
@@ -31,7 +32,7 @@ pub fn kept(config: &Config, broker: &dyn Broker, dir: &Path, cluster: &str) -> 
     let topic = &config.topics.memories();
     let log = broker.log(topic)?;
     let mut producer = broker.producer("keepsake-marks")?;
-    let acknowledge = Duration::from_millis(config.kafka.acknowledge_ms);
+    let acknowledge = ACKNOWLEDGE;
     let creates = config.kafka.generation == 1;
     Keeper { log: &*log, producer: &mut *producer, topic, cluster, dir, acknowledge, creates }.key()
 }

@@ -1,14 +1,13 @@
 //! Maps the configuration to the options of each part. No other module reads [`Config`] for them.
 
-use super::{http, replier, reply_topics, topic_settings, topics};
+use super::{replier, topic_settings, topics};
 use crate::ingest::event_rate::EventRate;
 use crate::{compact, ingest, recall};
 use domain::fault::{Fault, Result, StopName};
 use kafka::ClusterFacts;
 use log::reply::DeadLetters;
-use memory::straggler::ForgetLimits;
 use models::cross_encoder;
-use models::embedder::{self, ModelChoice};
+use models::embedder::{self, ModelChoice, TOKENS_MAX};
 use models::language;
 use settings::quota::Quotas;
 use settings::{Config, model_places};
@@ -21,6 +20,12 @@ use storage::{index, shard, store};
 /// `index.document_cache_bytes`: the ids of one user with 18,000 memories.
 const DOCUMENT_CACHE_LEAST: usize = 1 << 19;
 
+/// Word pieces read of a pair that is reranked; the rest is cut off. Half of the usual 512, since nearly
+/// all memories are far shorter.
+const RERANKED_TOKENS_MAX: usize = 256;
+/// Word pieces read of a pair of statements that may contradict each other; the rest is cut off.
+const JUDGED_TOKENS_MAX: usize = 128;
+
 /// Options of the encoder. Fails if the configuration names none and none was found.
 pub fn embedder(config: &Config) -> Result<embedder::Options> {
     let model = match config.embedder.model.as_str() {
@@ -28,8 +33,7 @@ pub fn embedder(config: &Config) -> Result<embedder::Options> {
         "" => return Err(no_model(config)),
         directory => ModelChoice::Directory(directory.into()),
     };
-    let (library, tokens_max) = (library(config), config.embedder.tokens_max);
-    Ok(embedder::Options { model, library, tokens_max, threads: 1 })
+    Ok(embedder::Options { model, library: library(config), tokens_max: TOKENS_MAX, threads: 1 })
 }
 
 fn library(config: &Config) -> Option<PathBuf> {
@@ -52,12 +56,12 @@ fn no_model(config: &Config) -> Fault {
 
 /// Options of the model that reranks the best memories; `None` if `rerank.model` is empty.
 pub fn reranker(config: &Config) -> Option<cross_encoder::Options> {
-    cross_encoder(config, "rerank.model", &config.rerank.model, config.rerank.tokens_max)
+    cross_encoder(config, "rerank.model", &config.rerank.model, RERANKED_TOKENS_MAX)
 }
 
 /// Options of the model that finds contradictions; `None` if `conflict.model` is empty.
 pub fn judge(config: &Config) -> Option<cross_encoder::Options> {
-    cross_encoder(config, "conflict.model", &config.conflict.model, config.conflict.tokens_max)
+    cross_encoder(config, "conflict.model", &config.conflict.model, JUDGED_TOKENS_MAX)
 }
 
 fn cross_encoder(
@@ -76,15 +80,7 @@ fn cross_encoder(
 }
 
 pub fn judging(config: &Config) -> compact::ConflictOptions {
-    let conflict = &config.conflict;
-    compact::ConflictOptions {
-        probability: conflict.probability,
-        cosine: conflict.cosine,
-        earlier_max: conflict.earlier_max,
-        days: conflict.days,
-        budget_ms: i64::try_from(conflict.budget_ms).unwrap_or(i64::MAX),
-        compared_max: conflict.compared_max,
-    }
+    compact::ConflictOptions { probability: config.conflict.probability, ..Default::default() }
 }
 
 /// Options of the language model; `None` if `llm.url` is empty.
@@ -99,50 +95,39 @@ pub fn language_model(config: &Config) -> Result<Option<language::Options>> {
         key: llm.key().map_err(|why| Fault::stop(StopName::ConfigInvalid, why))?,
         timeout: Duration::from_millis(llm.timeout_ms),
         tokens_max: llm.tokens_max,
-        attempts: llm.attempts,
-        back_off: Duration::from_millis(llm.back_off_ms),
-        answer_bytes_max: llm.answer_bytes_max,
+        ..language::Options::default()
     }))
 }
 
 pub fn language(config: &Config) -> crate::language::Options {
-    let llm = &config.llm;
-    crate::language::Options {
-        calls_per_day: llm.calls_per_day,
-        question_bytes_max: llm.question_bytes_max,
-        breaker_failures: llm.breaker_failures,
-        breaker_ms: llm.breaker_ms,
-    }
+    crate::language::Options { calls_per_day: config.llm.calls_per_day, ..Default::default() }
 }
 
 pub fn rerank(config: &Config) -> recall::rerank::Options {
     let budget_ms = i64::try_from(config.rerank.budget_ms).unwrap_or(i64::MAX);
-    recall::rerank::Options { top: config.rerank.top, batch: config.rerank.batch, budget_ms }
+    recall::rerank::Options { top: recall::rerank::TOP, batch: recall::rerank::BATCH, budget_ms }
 }
 
 pub fn shard(config: &Config, partitions: i32) -> shard::Options {
     shard::Options {
         store: store::Options {
             cache_bytes: config.store.cache_bytes,
-            tails_max: config.store.tails_max,
             recalled_bytes_max: config.store.recalled_bytes_max / partitions.max(1) as usize,
-            flush_every_ms: Some(config.store.flush_ms),
+            ..store::Options::default()
         },
         index: index::Options {
-            writer_bytes: config.index.writer_bytes,
-            tail_max: config.index.tail_max,
             documents_bytes_max: (config.index.document_cache_bytes / partitions.max(1) as usize)
                 .max(DOCUMENT_CACHE_LEAST),
+            ..index::Options::default()
         },
         room: index::VectorBlocks::new(config.index.vector_cache_bytes),
-        decisions_recent_max: config.limits.decisions_recent_max,
         replay_max: config.store.replay_max,
     }
 }
 
 pub fn restore(config: &Config) -> restore::Options {
     restore::Options {
-        batch_max: config.store.restore_batch_max,
+        batch_max: restore::BATCH_MAX,
         away_ms_max: config.topics.tombstones_ms / 2,
         until: None,
         writers: Writers {
@@ -173,16 +158,10 @@ pub fn ingest(config: &Config) -> ingest::Options {
         dead_letters: dead_letters(config),
         decode: config.decoding(),
         with_text: config.decisions.text,
-        candidates_max: config.limits.candidates_max,
-        copied_bytes_max: config.ingest.copied_bytes_max,
-        forget_query_max: config.limits.forget_query_max,
-        forget_memories_max: config.limits.forget_memories_max,
-        history_max: config.limits.history_max,
+        candidates_max: ingest::CANDIDATES_MAX,
+        copied_bytes_max: ingest::COPIED_BYTES_MAX,
+        limits: memory::Limits::default(),
         skip: config.ingest.skipped().unwrap_or_default(),
-        forget: ForgetLimits {
-            remember_ms: i64::try_from(config.forget.remember_ms).unwrap_or(i64::MAX),
-            remembered_max: config.forget.remembered_max,
-        },
         memories_max: quotas(config).memories_per_partition,
         erasures: ingest::erasures::Options {
             topic: config.topics.erasures(),
@@ -205,7 +184,7 @@ pub fn breaker(config: &Config) -> ingest::breaker::Limits {
     ingest::breaker::Limits {
         in_a_row_max: config.ingest.dead_letters_in_a_row_max,
         share_max: config.ingest.dead_letters_share_max,
-        window: config.ingest.dead_letters_window,
+        window: ingest::breaker::WINDOW,
     }
 }
 
@@ -216,35 +195,15 @@ pub fn recall(config: &Config) -> recall::Options {
         dead_letters: dead_letters(config),
         decode: config.decoding(),
         candidates: config.recall.candidates,
-        terms_max: config.recall.terms_max,
-        duplicates_max: config.recall.duplicates_max,
-        duplicates_ms: config.recall.duplicates_ms,
-        token_budget_max: config.recall.token_budget_max,
+        duplicates_ms: recall::DUPLICATES_MS,
         min_offset_ms: config.recall.min_offset_ms,
         waiting_max: config.recall.waiting_max,
-        waiting_user_max: config.recall.waiting_user_max,
-        waiting_tenant_max: config.recall.waiting_tenant_max,
-        ready_max: config.recall.ready_max,
-        ready_bytes_max: config.recall.ready_bytes_max,
         rate: quotas(config).recalls_per_second,
-        silence_ms: config.ingest.silence_ms.min(config.kafka.session_ms()),
+        silence_ms: recall::SILENCE_MS_MAX.min(config.kafka.session_ms()),
         returned: recall::returned::Options {
             events: config.topics.events(),
             marks: config.signing_key(),
-            wait_ms: config.recall.returned_ms,
-            memories_max: config.recall.returned_max,
         },
-        word_vectors: recall::word_vectors::Options {
-            words_max: config.recall.words_encoded_max,
-            kept_max: config.recall.word_vectors_max,
-        },
-    }
-}
-
-pub fn reply_topics(config: &Config) -> reply_topics::Options {
-    reply_topics::Options {
-        known_max: config.topics.reply_known_max,
-        known_ms: config.topics.reply_known_ms,
     }
 }
 
@@ -254,16 +213,7 @@ pub fn replier(config: &Config, when_missing: replier::WhenMissing) -> replier::
         replies: topics.replies(),
         not_replies: vec![topics.events(), topics.recalls(), topics.dead_letters()],
         bytes_max: config.recall.reply_bytes_max,
-        waiting_bytes_max: topics.reply_waiting_bytes_max,
         when_missing,
-    }
-}
-
-pub fn http(config: &Config) -> http::Options {
-    http::Options {
-        listen: config.http.listen.clone(),
-        connections_max: config.http.connections_max,
-        connection_max: Duration::from_millis(config.http.connection_ms_max),
     }
 }
 
@@ -272,9 +222,8 @@ pub fn compact(config: &Config) -> compact::Options {
         events: config.topics.events(),
         message_bytes_max: config.limits.message_bytes_max,
         marks: config.signing_key(),
-        users_max: config.compact.users_max,
-        proposals_max: config.compact.proposals_max,
-        budget: Duration::from_millis(config.compact.budget_ms),
+        proposals_max: compact::PROPOSALS_MAX,
+        budget: compact::BUDGET,
         retain: config.retain.rules().expect("the configuration was checked"),
     }
 }
@@ -291,7 +240,6 @@ mod tests {
             (vec![], 6000),
             (vec![(session, "3000")], 3000),
             (vec![(session, "60000")], 45_000),
-            (vec![("KEEPSAKE__INGEST__SILENCE_MS", "500")], 500),
             (vec![("KEEPSAKE__KAFKA__STATIC_MEMBERSHIP", "true")], 45_000),
             (vec![("KEEPSAKE__KAFKA__LIBRDKAFKA__GROUP_INSTANCE_ID", "one")], 45_000),
         ] {

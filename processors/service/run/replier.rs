@@ -27,10 +27,13 @@ pub struct Options {
     /// Topics of other records than replies, which are written whatever the room.
     pub not_replies: Vec<String>,
     pub bytes_max: usize,
-    /// Bytes of replies to one topic that may wait for its broker.
-    pub waiting_bytes_max: usize,
     pub when_missing: WhenMissing,
 }
+
+/// Bytes of replies to one topic that may wait for its broker, and [`FULL_TOPICS`] times as many to
+/// all: of the 64 MiB that the client holds, a slow topic takes a quarter. Further replies are
+/// dropped, logged and counted, because waiting would stop the answers to everybody.
+const WAITING_BYTES_MAX: usize = 16 << 20;
 
 /// What happens to a reply whose topic or partition does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,7 +156,7 @@ impl Replier {
     fn park(&mut self, record: OutgoingRecord) {
         let bytes = record.bytes();
         let is_full = self.parked.len() >= PARKED_MAX
-            || self.parked_bytes + bytes > self.options.waiting_bytes_max && self.is_waiting();
+            || self.parked_bytes + bytes > WAITING_BYTES_MAX && self.is_waiting();
         if is_full {
             let message = format!("too many replies wait for the lookup of topic {}", record.topic);
             let reject = Reject::new(RejectCode::Overloaded, message);
@@ -216,7 +219,7 @@ impl Replier {
     }
 
     fn room(&self, more: usize) -> Room {
-        let a_topic = self.options.waiting_bytes_max;
+        let a_topic = WAITING_BYTES_MAX;
         Room { a_topic: a_topic + more, all_topics: FULL_TOPICS * a_topic + more }
     }
 
@@ -263,7 +266,6 @@ fn is_error(record: &OutgoingRecord) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::reply_topics;
     use log::broker::{Broker, Polled, Record, Start};
     use log::clock::ManualClock;
     use simulated::Cluster;
@@ -281,13 +283,11 @@ mod tests {
             cluster.create(topic, partitions);
         }
         cluster.limit_records("narrow", 600).expect("the topic was made above");
-        let limits = reply_topics::Options { known_max: 10, known_ms: 10_000 };
-        let (topics, asked) = ReplyTopics::new(limits, Arc::new(ManualClock::default()));
+        let (topics, asked) = ReplyTopics::new(Arc::new(ManualClock::default()));
         let options = Options {
             replies: "keepsake.replies".into(),
             not_replies: vec!["keepsake.events".into()],
             bytes_max: 1000,
-            waiting_bytes_max: 10_000,
             when_missing,
         };
         let producer = cluster.connect("test").producer("replies").expect("makes a producer");

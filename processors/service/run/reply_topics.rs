@@ -10,14 +10,12 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-#[derive(Clone, Copy, Debug)]
-pub struct Options {
-    /// Topics remembered at most.
-    pub known_max: usize,
-    /// Time in ms after which a topic is looked up again.
-    pub known_ms: i64,
-}
-
+/// Reply topics of which the service remembers whether they exist. Above, the one that was looked up
+/// longest ago is looked up again.
+const KNOWN_MAX: usize = 1000;
+/// Milliseconds for which this is remembered: an application whose reply topic is created late is
+/// answered on its topic after this time.
+const KNOWN_MS: i64 = 10_000;
 /// Milliseconds that a lookup may take, its place in the queue included.
 const LOOKED_UP_MS: i64 = 5_000;
 
@@ -37,7 +35,6 @@ pub struct ReplyTopics {
     known: Mutex<HashMap<String, KnownTopic>>,
     asked: Sender<String>,
     clock: Arc<dyn Clock>,
-    options: Options,
 }
 
 struct KnownTopic {
@@ -49,10 +46,10 @@ struct KnownTopic {
 
 impl ReplyTopics {
     /// Returns the topics and the queue of those to look up.
-    pub fn new(options: Options, clock: Arc<dyn Clock>) -> (Arc<ReplyTopics>, Receiver<String>) {
-        let (asked, to_look_up) = crossbeam_channel::bounded(options.known_max);
+    pub fn new(clock: Arc<dyn Clock>) -> (Arc<ReplyTopics>, Receiver<String>) {
+        let (asked, to_look_up) = crossbeam_channel::bounded(KNOWN_MAX);
         let known = Mutex::default();
-        (Arc::new(ReplyTopics { known, asked, clock, options }), to_look_up)
+        (Arc::new(ReplyTopics { known, asked, clock }), to_look_up)
     }
 
     /// Returns what is known of a topic, and has the topic looked up if that is too old. An old
@@ -60,13 +57,13 @@ impl ReplyTopics {
     pub fn place(&self, topic: &str) -> Place {
         let now = self.clock.steady_ms();
         let mut known = self.known.lock();
-        if !known.contains_key(topic) && known.len() >= self.options.known_max {
+        if !known.contains_key(topic) && known.len() >= KNOWN_MAX {
             forget_oldest(&mut known);
         }
         let entry =
             known.entry(topic.to_owned()).or_insert(KnownTopic { answer: None, asked_ms: None });
         match entry.answer {
-            Some((answer, at)) if now - at < self.options.known_ms => {
+            Some((answer, at)) if now - at < KNOWN_MS => {
                 return answer.map_or(Place::Missing, Place::There);
             }
             _ => {}
@@ -153,16 +150,15 @@ mod tests {
     use log::clock::ManualClock;
     use simulated::Cluster;
 
-    fn topics(known_max: usize) -> (Arc<ReplyTopics>, Receiver<String>, ManualClock) {
+    fn topics() -> (Arc<ReplyTopics>, Receiver<String>, ManualClock) {
         let clock = ManualClock::default();
-        let options = Options { known_max, known_ms: 10_000 };
-        let (topics, asked) = ReplyTopics::new(options, Arc::new(clock.clone()));
+        let (topics, asked) = ReplyTopics::new(Arc::new(clock.clone()));
         (topics, asked, clock)
     }
 
     #[test]
     fn a_topic_is_looked_up_once_and_again_after_a_while() {
-        let (topics, asked, clock) = topics(10);
+        let (topics, asked, clock) = topics();
         let cluster = Cluster::new();
         cluster.create("web.replies", 3);
         let broker = cluster.connect("test");
@@ -181,15 +177,15 @@ mod tests {
 
     #[test]
     fn a_lookup_that_takes_too_long_fails_and_the_number_of_topics_is_bounded() {
-        let (topics, asked, clock) = topics(2);
+        let (topics, asked, clock) = topics();
         assert_eq!(topics.place("slow"), Place::Asked);
         clock.advance(LOOKED_UP_MS);
         assert_eq!(topics.place("slow"), Place::Unknown);
-        for n in 0..100 {
+        for n in 0..2 * KNOWN_MAX {
             topics.place(&format!("t{n}"));
-            assert!(topics.known.lock().len() <= 2);
+            assert!(topics.known.lock().len() <= KNOWN_MAX);
         }
         assert_eq!(topics.place("one more"), Place::Unknown, "the queue of lookups is full");
-        assert_eq!(asked.len(), 2);
+        assert_eq!(asked.len(), KNOWN_MAX);
     }
 }

@@ -4,6 +4,7 @@ use super::topic_settings::{self, Finding, Verdict};
 use crate::ingest::sizes::RecordSizes;
 use domain::fault::{Fault, Result, StopName};
 use kafka::{ClusterFacts, Connection, TopicSpec};
+use log::decode::HEADERS_BYTES_MAX;
 use settings::{Config, Topics};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -84,7 +85,7 @@ pub fn topics(config: &Config) -> Vec<TopicSpec> {
 
 /// Longest record that is not refused for its length, in bytes.
 fn accepted_bytes_max(config: &Config) -> usize {
-    config.limits.message_bytes_max + config.limits.headers_bytes_max
+    config.limits.message_bytes_max + HEADERS_BYTES_MAX
 }
 
 /// Longest dead letter in bytes, which also holds the reason twice, and perhaps the stack of a

@@ -38,13 +38,21 @@ use std::sync::Arc;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Memory for the words of one flush, before `IndexWriter` cuts a segment of their own. At
-    /// least 15 MB, the minimum of tantivy, are used.
+    /// Bytes of the write buffer of one flush, released after it: 10,000 documents of 80 words fit
+    /// into the default. Documents beyond that become further segments, which are merged at once and
+    /// double the work. At least 15 MB, the minimum of tantivy, are used.
     pub writer_bytes: usize,
-    /// Number of changes in memory that make a flush due.
+    /// Documents in the in-memory segment at which ingest waits for the flush: twice those that
+    /// trigger it.
     pub tail_max: usize,
     /// Limit of the doc-id cache of one shard.
     pub documents_bytes_max: usize,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { writer_bytes: 64_000_000, tail_max: 20_000, documents_bytes_max: 1 << 19 }
+    }
 }
 
 /// The position of the store up to which an index has applied it. The event offset alone does not

@@ -191,8 +191,7 @@ fn open(
     }
     found.set_aside = opened.rebuilt;
     let index = home.index(options.index, options.room.clone(), identity)?;
-    let mut shard =
-        Shard::of(identity.partition, opened.store, index, options.decisions_recent_max)?;
+    let mut shard = Shard::of(identity.partition, opened.store, index)?;
     if shard.applied() < 0 {
         shard.lost_store = home.set_aside(identity);
     }

@@ -1,18 +1,20 @@
 //! Keeps the newest decisions of a shard in memory, for `explain` and `stats`.
 //!
-//! Limit: bounded by `limits.decisions_recent_max` and by [`BYTES_MAX`], and empty after a restart.
+//! Limit: bounded by [`DECISIONS_MAX`] and [`BYTES_MAX`], and empty after a restart.
 //! Older decisions are in the decisions topic.
 
 use domain::{Decision, MemoryId, Position, UserKey};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 
+/// Recent decisions that a shard keeps in memory for `explain` by event.
+const DECISIONS_MAX: usize = 10_000;
 /// 10,000 decisions on statements take 10 MB, on texts of 64 KiB they would take 640 MB.
 const BYTES_MAX: usize = 16 << 20;
 
+#[derive(Default)]
 pub struct RecentDecisions {
     decisions: Mutex<Recent>,
-    max: usize,
 }
 
 /// Invariant: `bytes` is the sum of [`bytes_of`] over the decisions.
@@ -23,17 +25,13 @@ struct Recent {
 }
 
 impl RecentDecisions {
-    pub fn new(max: usize) -> RecentDecisions {
-        RecentDecisions { decisions: Mutex::default(), max }
-    }
-
     /// Adds decisions and drops the oldest beyond the limits.
     pub fn add(&self, new: impl Iterator<Item = Decision>) {
         let mut recent = self.decisions.lock();
         for decision in new {
             recent.bytes += bytes_of(&decision);
             recent.decisions.push_back(decision);
-            while (recent.decisions.len() > self.max || recent.bytes > BYTES_MAX)
+            while (recent.decisions.len() > DECISIONS_MAX || recent.bytes > BYTES_MAX)
                 && let Some(oldest) = recent.decisions.pop_front()
             {
                 recent.bytes -= bytes_of(&oldest);
@@ -114,7 +112,7 @@ mod tests {
 
     #[test]
     fn law_bounded_recent_decisions_on_long_texts() {
-        let recent = RecentDecisions::new(10_000);
+        let recent = RecentDecisions::default();
         recent.add((0..1_000).map(|n| decision(n, "x".repeat(65_536))));
         let held = |recent: &RecentDecisions| {
             let recent = recent.decisions.lock();

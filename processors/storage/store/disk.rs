@@ -60,8 +60,9 @@ const COPIED_TOGETHER: usize = 64;
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     pub cache_bytes: u64,
-    /// Number of sessions whose context windows are cached, and of users whose gate state and slots
-    /// are.
+    /// Sessions and users whose records a shard caches in decoded form, the most recently active
+    /// ones: the last turns of a session (about 5 KB each), the gate state and the denials of a user
+    /// (about 2 KB each). A turn of any other user first reads eight records.
     pub tails_max: usize,
     /// Limit of the cache of decoded memories.
     pub recalled_bytes_max: usize,

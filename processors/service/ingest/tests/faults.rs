@@ -137,7 +137,7 @@ fn files_named(dir: &std::path::Path, end: &str) -> usize {
 
 #[test]
 fn a_rebuilt_index_goes_to_disk_while_it_is_read() {
-    let mut bench = Bench::of(&[("index.tail_max", "6")]);
+    let mut bench = Bench::with_shards(&[], |shard| shard.index.tail_max = 6);
     for n in 0..10 {
         bench.outcomes(&[remember(&format!("Pebble {n} lies in box {n}."))]);
     }

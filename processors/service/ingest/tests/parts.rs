@@ -13,8 +13,8 @@ fn name(n: usize) -> String {
 
 /// A user with memories that hold a slot each, and with a session for each of them.
 fn crowded() -> Bench {
-    let together = TOGETHER.to_string();
-    let mut bench = Bench::of(&[("limits.forget_memories_max", &together)]);
+    let mut bench = Bench::new();
+    bench.ingest.options.limits.forget_memories_max = TOGETHER;
     bench.ingest.profiles = bench.ingest.profiles.clone().with_open_gate();
     for n in 0..MEMORIES {
         let mut said = turn(&format!("My zanzibar{} is {n}.", name(n)));

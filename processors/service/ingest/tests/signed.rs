@@ -12,7 +12,7 @@ use std::time::Duration;
 const SECOND: i64 = 1000;
 const AUTH: [(&str, &str); 1] =
     [("auth.tenants.default.secret", "a key of at least thirty-two bytes")];
-/// The default of `auth.age_ms_max` in seconds.
+/// [`domain::AGE_MS_MAX`] in seconds.
 const AGE_MAX: i64 = 300;
 
 impl Bench {
@@ -147,8 +147,9 @@ fn law_forgotten_survives_copies_of_signed_records() {
 /// Only the last `forget`s of a user are remembered.
 #[test]
 fn a_copy_from_before_a_forget_that_is_no_longer_remembered_is_forbidden() {
-    let options = [AUTH[0], ("forget.remember_ms", "0"), ("forget.remembered_max", "1")];
-    let mut bench = Bench::of(&options);
+    let mut bench = Bench::of(&AUTH);
+    let limits = &mut bench.ingest.options.limits;
+    (limits.remember_ms, limits.remembered_max) = (0, 1);
     let first = bench.signed(0, &remember("My doctor is called Zanzibar."));
     let forget = bench.signed(10, &forget_everything());
     // The mark of another `forget` takes the place of the first one's.

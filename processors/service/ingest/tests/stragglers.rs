@@ -169,7 +169,8 @@ fn what_reaches_the_user_directly_after_a_forget_is_never_refused() {
 
 #[test]
 fn forgets_are_remembered_within_limits_and_without_words() {
-    let mut bench = Bench::of(&[("forget.remembered_max", "3")]);
+    let mut bench = Bench::new();
+    bench.ingest.options.limits.remembered_max = 3;
     bench.forget_at(1, json!({"everything": true}));
     for n in 0..5 {
         bench.forget_at(10 + n, json!({"query": format!("zanzibar number {n}")}));
@@ -199,7 +200,8 @@ fn receipts(outputs: &[OutgoingRecord]) -> Vec<Value> {
 
 #[test]
 fn each_forget_has_one_receipt_without_a_word_of_what_it_erased() {
-    let mut bench = Bench::of(&[("limits.forget_query_max", "2")]);
+    let mut bench = Bench::new();
+    bench.ingest.options.limits.forget_query_max = 2;
     for content in [SECRET, "Zanzibar is on Friday.", "Zanzibar has a new door."] {
         let record = bench.record(&remember(content));
         bench.step(vec![record]);

@@ -324,7 +324,8 @@ proptest! {
 /// A transaction has three seconds, and each of these events is written to every partition.
 #[test]
 fn many_large_tenant_events_are_cut_into_several_transactions() {
-    let mut bench = Bench::of(&[("ingest.copied_bytes_max", "400000")]);
+    let mut bench = Bench::new();
+    bench.ingest.options.copied_bytes_max = 400_000;
     let everyone = UserKey::of_tenant(TENANT).expect("a name").partition(PARTITIONS);
     let user = user_on(everyone);
     let long = "the gate opens at nine. ".repeat(2700);
@@ -349,7 +350,8 @@ fn many_large_tenant_events_are_cut_into_several_transactions() {
 /// Unknown fields, the key and the headers are copied with the rest of a record.
 #[test]
 fn a_padded_event_about_a_tenants_memory_is_refused_and_one_about_an_own_memory_is_not() {
-    let mut bench = Bench::of(&[("ingest.copied_bytes_max", "90000")]);
+    let mut bench = Bench::new();
+    bench.ingest.options.copied_bytes_max = 90_000;
     let user = user_on(0);
     fn of(decided: &[Decision]) -> String {
         decided[0].memory.expect("a memory").to_string()

@@ -350,7 +350,6 @@ fn a_store_that_differs_is_set_aside_and_restored_from_the_beginning() {
             store: store::Options::default(),
             index: index::Options { writer_bytes: 0, tail_max: 100, documents_bytes_max: 1 << 20 },
             room: VectorBlocks::new(0),
-            decisions_recent_max: 0,
             replay_max: 100,
         };
         Shard::open(&home, &options, &identity(), SystemClock.wall(), Some(&from))
@@ -490,7 +489,6 @@ fn an_index_has_what_a_restore_wrote_while_no_event_was_applied() {
             store: store::Options::default(),
             index: index::Options { writer_bytes: 0, tail_max: 100, documents_bytes_max: 1 << 20 },
             room: VectorBlocks::new(0),
-            decisions_recent_max: 0,
             replay_max: 100,
         };
         Shard::open(&home, &options, &identity(), SystemClock.wall(), Some(&from)).unwrap()
