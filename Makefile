@@ -78,10 +78,17 @@ ifeq ($(KEEPSAKE_TEST_KAFKA),skip)
 	@$(skipped)
 endif
 
-test-all: check-build check-kafka ## what `make test` leaves out: the scenarios that take minutes, more kills and seeds; the multilingual encoder, after its set-up (91 MB more); the deployment; the book; the dashboards; the clients, those of mem0, and those of the embedded log; growing to 24 partitions; the explorer
+# A build without the parts that it may leave out, its stand-ins, and each part alone.
+PARTS := lab llm mem0 registry spans
+parts = cargo clippy --locked --no-default-features -- -D warnings; \
+	cargo test --locked --no-default-features --lib -- lack; \
+	for part in $(PARTS); do cargo check --locked --no-default-features --features $$part; done
+
+test-all: check-build check-kafka ## what `make test` leaves out: the scenarios that take minutes, more kills and seeds; the multilingual encoder, after its set-up (91 MB more); each part left out; the deployment; the book; the dashboards; the clients, those of mem0, and those of the embedded log; growing to 24 partitions; the explorer
 	$(call step,model,deploy/model/setup.sh)
 	$(call step,Apache Kafka,deploy/kafka/kafka.sh jars)
 	$(call step,long scenarios,KEEPSAKE_TEST_MODEL='$(MODEL)' $(MANY) cargo test --locked --test integration -- $(LONG) $(OFTEN))
+	$(call step,parts left out,$(parts))
 	$(call step,multilingual model,deploy/model/setup.sh --multilingual)
 	$(call step,multilingual tests,KEEPSAKE_TEST_MODEL='$(MODEL)' KEEPSAKE_TEST_MULTILINGUAL='$(MODEL)-multilingual' cargo test --locked multilingual -- --nocapture)
 	$(call step,build,cargo test --locked --test integration --no-run)

@@ -6,7 +6,7 @@ use crate::support::language_server::{LanguageServer, Shape, Step};
 use crate::support::talk::{Talk, body, profile_with};
 use crate::support::validator;
 use crate::support::{Broker, Running, eventually};
-use models::language::{Refusal, Scripted};
+use llm::{Refusal, Scripted};
 use serde_json::{Value, json};
 use service::compact::Compact;
 use service::language::Options;

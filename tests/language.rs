@@ -4,9 +4,7 @@
 use crate::support::language_server::{LanguageServer, Shape as ServerShape, Step};
 use crate::support::program::{self, bare_command};
 use crate::support::scratch;
-use models::language::{
-    ChatModel, Cost, LanguageModel, Options, Prompt, Refusal, Reply, Scripted, Shape,
-};
+use llm::{ChatModel, Cost, LanguageModel, Options, Prompt, Refusal, Reply, Scripted, Shape};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 

@@ -15,10 +15,19 @@ const LIBRARIES: [(&str, &[&str]); 9] = [
     ("sled", &["keepsake-storage"]),
     ("tantivy", &["keepsake-storage"]),
     ("ort", &["keepsake-models"]),
-    ("ureq", &["keepsake-models", "keepsake-spans", "keepsake-registry"]),
+    ("ureq", &["keepsake-llm", "keepsake-spans", "keepsake-registry"]),
     ("prost-reflect", &["keepsake-registry"]),
     ("protox", &["keepsake-registry"]),
-    ("tokio", &["keepsake-kafka", "keepsake-service", "keepsake-gateway", "keepsake-cli"]),
+    (
+        "tokio",
+        &[
+            "keepsake-kafka",
+            "keepsake-service",
+            "keepsake-gateway",
+            "keepsake-mem0",
+            "keepsake-cli",
+        ],
+    ),
     ("keepsake-simulated", &[]),
 ];
 
@@ -33,7 +42,8 @@ const PURE: [&str; 5] = [
 
 /// Crates that know the service by its topics only: nothing that stores, indexes or encodes may be
 /// anywhere in their trees.
-const CLIENTS: [&str; 3] = ["keepsake-settings", "keepsake-client", "keepsake-gateway"];
+const CLIENTS: [&str; 4] =
+    ["keepsake-settings", "keepsake-client", "keepsake-gateway", "keepsake-mem0"];
 const OF_THE_SERVICE: [&str; 6] =
     ["sled", "tantivy", "ort", "keepsake-storage", "keepsake-models", "keepsake-service"];
 
@@ -90,16 +100,16 @@ const WALLS: &[Wall] = &[
         why: "ONNX Runtime is used through models/onnx.rs only",
     },
     Wall {
-        of: &["models/"],
-        but: &["models/language/post.rs"],
+        of: &["llm/"],
+        but: &["llm/post.rs"],
         never: &["ureq::"],
-        why: "HTTP is used through models/language/post.rs only",
+        why: "HTTP is used through llm/post.rs only",
     },
     Wall {
         of: &["spans/"],
-        but: &["spans/post.rs"],
+        but: &["spans/recording/post.rs"],
         never: &["ureq::"],
-        why: "HTTP is used through spans/post.rs only",
+        why: "HTTP is used through spans/recording/post.rs only",
     },
     Wall {
         of: &["registry/"],
@@ -374,6 +384,43 @@ fn clients_are_built_without_stores_indexes_and_models() {
         assert!(tree.contains("keepsake-kafka"), "the tree of {name} was read: {tree:?}");
         for library in OF_THE_SERVICE {
             assert!(!tree.contains(library), "{name} is built from {library}");
+        }
+    }
+}
+
+/// The parts that a build may leave out, and what it is built from only for their sake.
+const PARTS: [(&str, &[&str]); 5] = [
+    ("lab", &["keepsake-lab"]),
+    ("llm", &["keepsake-llm", "ureq"]),
+    ("mem0", &["keepsake-mem0"]),
+    ("registry", &["keepsake-registry", "prost-reflect", "protox", "ureq"]),
+    ("spans", &["ureq"]),
+];
+
+/// Names of everything that the program is built from with these options of Cargo.
+fn built_from(options: &[&str]) -> BTreeSet<String> {
+    let output = std::process::Command::new(env!("CARGO"))
+        .args(["tree", "--locked", "--offline", "--package", "keepsake", "--edges", "normal"])
+        .args(["--prefix", "none", "--format", "{p}"])
+        .args(options)
+        .current_dir(root())
+        .output()
+        .expect("cargo runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let lines = String::from_utf8(output.stdout).expect("cargo writes UTF-8");
+    lines.lines().filter_map(|line| Some(line.split_once(' ')?.0.to_owned())).collect()
+}
+
+#[test]
+fn a_build_without_a_part_has_nothing_of_it_and_each_part_comes_alone() {
+    let (all, none) = (built_from(&[]), built_from(&["--no-default-features"]));
+    assert!(none.contains("keepsake-gateway"), "the tree was read: {none:?}");
+    for (part, libraries) in PARTS {
+        let alone = built_from(&["--no-default-features", "--features", part]);
+        for library in libraries {
+            assert!(all.contains(*library), "the shipped build has {library}");
+            assert!(alone.contains(*library), "{part} brings {library}");
+            assert!(!none.contains(*library), "a build without {part} has {library}");
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::support::language_server::{LanguageServer, Shape, Step};
 use crate::support::talk::{Talk, profile_with};
 use crate::support::{Broker, Running, eventually};
 use domain::{Decision, Now};
-use models::language::{Refusal, Scripted};
+use llm::{Refusal, Scripted};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use service::compact::Compact;

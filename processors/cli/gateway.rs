@@ -3,11 +3,14 @@
 
 use ::gateway::Options;
 use ::gateway::calls::{Calls, TopicNames};
+#[cfg(not(feature = "mem0"))]
+use ::gateway::dialect::LACKING_MEM0 as DIALECT;
 use ::gateway::serve::Bound;
 use client::letter::SourceTopics;
 use client::rules::Rules;
 use domain::fault::{Fault, Result, Stop, StopName};
-use lab::demo::OpenDoor;
+#[cfg(feature = "mem0")]
+use mem0::DIALECT;
 use service::run::growth::check_not_retired;
 use settings::Config;
 use std::collections::BTreeSet;
@@ -112,38 +115,6 @@ pub fn beside(config: &Config, bound: Bound) -> Result<Beside> {
     Ok(Beside { address, calls: asked, stop, thread })
 }
 
-/// Starts the gateway of a demo, on another port if the one of the configuration is in use.
-pub fn of_demo(config: &Config) -> Result<OpenDoor> {
-    let bound = bind(config).or_else(|fault| match fault {
-        Fault::Stop(stop) if stop.name == StopName::AddressTaken => {
-            let mut config = config.clone();
-            config.gateway.listen = "127.0.0.1:0".to_owned();
-            bind(&config)
-        }
-        other => Err(other),
-    })?;
-    let running = beside(config, bound)?;
-    Ok(OpenDoor {
-        address: running.address,
-        wait: Box::new(signalled),
-        stop: Box::new(move || running.stop()),
-    })
-}
-
-/// Returns with SIGTERM or SIGINT.
-fn signalled() -> Result<()> {
-    let signals = async {
-        let (mut terminate, mut interrupt) =
-            (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-        std::io::Result::Ok(())
-    };
-    runtime()?.block_on(signals).map_err(|e| Fault::retry(format!("listen for signals: {e}")))
-}
-
 /// Waits until the next generation of shards has taken the events. A gateway that went on would look for
 /// memories, and erase them, in a topic that nobody writes any more.
 pub async fn retired(config: &Config, connected: impl Fn() -> Option<Arc<Calls>>) -> Fault {
@@ -211,6 +182,7 @@ pub fn options(config: &Config) -> Options {
     let gateway = &config.gateway;
     Options {
         listen: gateway.listen.clone(),
+        dialect: &DIALECT,
         keys: Some(&gateway.keys).filter(|keys| !keys.is_empty()).map(PathBuf::from),
         tenant: gateway.tenant.clone(),
         profiles: profiles(config),

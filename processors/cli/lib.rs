@@ -1,6 +1,5 @@
 //! Command line: parses the arguments, loads the configuration, runs one command and returns its
-//! exit code. Each command is a file of this folder; `demo`, `bench`, `eval` and `whatif` are the
-//! crate `lab`.
+//! exit code. Each command is a file of this folder; those of the crate `lab` are in `laboratory.rs`.
 
 mod backup;
 mod bring;
@@ -16,6 +15,8 @@ mod generation;
 mod help;
 mod import;
 mod keys;
+#[cfg_attr(not(feature = "lab"), path = "lacking/laboratory.rs")]
+mod laboratory;
 mod mcp;
 mod model;
 mod requests;
@@ -29,7 +30,7 @@ mod verify;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use client::show::{self, Output};
 use domain::fault::{Fault, Result, StopName};
-use lab::{bench, demo, eval, whatif};
+use laboratory::LabCommand;
 use service::run;
 use settings::{Config, Layers};
 use std::io::Write;
@@ -142,8 +143,6 @@ enum Command {
     /// Make, list and revoke keys of the gateway
     #[command(subcommand)]
     Keys(keys::KeysCommand),
-    /// Show all features with a scripted conversation, and keep nothing
-    Demo(demo::DemoCommand),
     /// Publish one conversation turn and print the decision
     Publish(events::PublishCommand),
     /// Store a memory, however small its surprise
@@ -194,14 +193,8 @@ enum Command {
     /// Measure an encoder of your own, so that the rules fit it
     #[command(subcommand)]
     Model(model::ModelCommand),
-    /// Measure quality on conversations whose questions have known answers
-    Eval(eval::EvalCommand),
-    /// Try another profile on the same turns: which memories would be gained and lost
-    #[command(after_help = whatif::EXAMPLES)]
-    Whatif(whatif::WhatIfCommand),
-    /// Measure speed, as ratios to the bare parts measured in the same run
-    #[command(subcommand)]
-    Bench(bench::BenchCommand),
+    #[command(flatten)]
+    Lab(LabCommand),
 }
 
 pub fn main() -> ExitCode {
@@ -299,7 +292,6 @@ fn run(typed: CommandLine) -> Result<ExitCode> {
         Command::Connect(connect) => connect.run(&typed.common.repeated(&config), output),
         Command::Service(service) => service.run(&config, &typed.common.repeated(&config), output),
         Command::Keys(keys) => keys.run(&config, output),
-        Command::Demo(demo) => demo.run(&config, output, gateway::of_demo),
         Command::Publish(publish) => publish.run(&config, output),
         Command::Remember(remember) => remember.run(&config, output),
         Command::Update(update) => update.run(&config, output),
@@ -324,17 +316,14 @@ fn run(typed: CommandLine) -> Result<ExitCode> {
             unreachable!("`config` has returned above, before the configuration had to be valid")
         }
         Command::Model(model) => model.run(&config, output),
-        Command::Eval(eval) => eval.run(&config, output),
-        Command::Whatif(whatif) => whatif.run(&config, output),
-        Command::Bench(bench) => bench.run(&config, output),
+        Command::Lab(lab) => lab.run(&config, output),
     }
 }
 
 fn layers(CommandLine { common, command }: &CommandLine) -> Result<Layers> {
     let mut layers = Layers::load(common.config.as_deref(), std::env::vars())?;
-    // These two have a --data of their own, the file to read.
     if let Some(dir) = &common.data
-        && !matches!(command, Command::Eval(_) | Command::Whatif(_))
+        && !matches!(command, Command::Lab(lab) if lab.reads_data())
     {
         layers.set("data.dir", &dir.to_string_lossy(), "--data")?;
     }

@@ -1,39 +1,18 @@
 //! `GET /docs`: the calls of the OpenAPI document as one page to read, without scripts.
 
-use crate::explorer;
-use crate::openapi;
-use axum::response::{Html, IntoResponse, Response};
+use crate::dialect::{Dialect, Heading};
 use serde_json::{Map, Value};
 use std::fmt::Write;
-use std::sync::LazyLock;
 
-static PAGE: LazyLock<String> = LazyLock::new(|| page(&openapi::DOCUMENT));
-
-/// Headings with the beginnings of the paths below them; a path stands under the first that fits.
-const PARTS: [(&str, &str, &[&str]); 3] = [
-    (
-        "Keepsake's own calls",
-        "The body of a POST is a message of the contract without its type; the key decides the tenant.",
-        &["/v1/keepsake/"],
-    ),
-    (
-        "Paths of mem0's server",
-        "The paths and fields of mem0's open-source server.",
-        &["/memories", "/search"],
-    ),
-    (
-        "Paths of mem0's hosted service",
-        "The clients of the hosted service call these, with this gateway as their host.",
-        &["/"],
-    ),
-];
-
-pub async fn docs() -> Response {
-    explorer::guarded(Html(PAGE.as_str()).into_response())
-}
+/// The first heading. Those of the dialect follow; a path stands under the first that fits.
+const OWN: Heading = (
+    "Keepsake's own calls",
+    "The body of a POST is a message of the contract without its type; the key decides the tenant.",
+    &["/v1/keepsake/"],
+);
 
 /// Writes the page. Whatever comes from the document is escaped.
-fn page(document: &Value) -> String {
+pub fn page(document: &Value, dialect: &Dialect) -> String {
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
@@ -49,9 +28,10 @@ fn page(document: &Value) -> String {
     );
     let none = Map::new();
     let paths = document["paths"].as_object().unwrap_or(&none);
-    for (n, (title, about, _)) in PARTS.iter().enumerate() {
+    let headings: Vec<&Heading> = std::iter::once(&OWN).chain(dialect.headings).collect();
+    for (n, (title, about, _)) in headings.iter().enumerate() {
         let _ = write!(page, "<section>\n<h2>{title}</h2>\n<p>{about}</p>\n");
-        for (path, calls) in paths.iter().filter(|(path, _)| part(path) == n) {
+        for (path, calls) in paths.iter().filter(|(path, _)| part(&headings, path) == n) {
             for (method, call) in calls.as_object().unwrap_or(&none) {
                 add_call(&mut page, document, method, path, call);
             }
@@ -62,10 +42,9 @@ fn page(document: &Value) -> String {
     page
 }
 
-fn part(path: &str) -> usize {
-    let fits =
-        |(_, _, begins): &(&str, &str, &[&str])| begins.iter().any(|it| path.starts_with(it));
-    PARTS.iter().position(fits).unwrap_or(PARTS.len() - 1)
+fn part(headings: &[&Heading], path: &str) -> usize {
+    let fits = |(_, _, begins): &&Heading| begins.iter().any(|it| path.starts_with(it));
+    headings.iter().position(fits).unwrap_or(headings.len() - 1)
 }
 
 fn add_call(page: &mut String, document: &Value, method: &str, path: &str, call: &Value) {
@@ -160,12 +139,14 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dialect::LACKING_MEM0;
+    use crate::openapi;
     use serde_json::json;
 
     #[test]
     fn the_page_has_every_call_with_its_right_and_its_fields() {
-        let document = &*openapi::DOCUMENT;
-        let page = page(document);
+        let document = &openapi::document(&LACKING_MEM0);
+        let page = page(document, &LACKING_MEM0);
         for (path, calls) in document["paths"].as_object().expect("paths") {
             for method in calls.as_object().expect("methods").keys() {
                 let name = format!("<code>{} {path}</code>", method.to_uppercase());
@@ -183,7 +164,7 @@ mod tests {
     #[test]
     fn a_description_is_no_markup() {
         let call = json!({"get": {"summary": "<script>\"&\"</script>"}});
-        let page = page(&json!({"paths": {"/search": call}}));
+        let page = page(&json!({"paths": {"/search": call}}), &LACKING_MEM0);
         assert!(page.contains("&lt;script&gt;&quot;&amp;&quot;&lt;/script&gt;"), "{page}");
     }
 }

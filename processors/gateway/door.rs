@@ -8,7 +8,7 @@ use crate::hidden::Hidden;
 use crate::import::Imports;
 use crate::keys::{Caller, Keys, Right};
 use crate::letters::LetterCount;
-use crate::owners::Owners;
+use crate::pages::Pages;
 use crate::refusal::{Refusal, Result};
 use crate::routes::{self, Answer, Needs, Route};
 use crate::serve::IsShort;
@@ -18,7 +18,7 @@ use crate::{Options, bodies, mcp, own};
 use axum::body::{Body, Bytes, HttpBody, to_bytes};
 use axum::extract::{DefaultBodyLimit, MatchedPath, Path, Request, State};
 use axum::http::response::Parts;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use axum::http::{Extensions, HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::{Json, Router};
@@ -55,7 +55,9 @@ type Mcp = StreamableHttpService<mcp::Server, NeverSessionManager>;
 
 pub struct Gateway {
     pub calls: Arc<Calls>,
-    pub owners: Arc<Owners>,
+    /// What the handlers of the dialect keep.
+    pub beside: Extensions,
+    pub pages: Pages,
     pub registry: Registry,
     pub options: Options,
     /// The gateway listens on loopback, where the pages of a browser on this machine can reach it.
@@ -106,7 +108,8 @@ impl Gateway {
         let budgets = Budgets::new(options);
         Ok(Arc::new(Gateway {
             calls,
-            owners: Arc::new(Owners::new(budgets.lookups.clone())),
+            beside: (options.dialect.beside)(&budgets),
+            pages: Pages::new(options.dialect),
             registry,
             is_local: address.ip().is_loopback(),
             keys,
@@ -321,7 +324,7 @@ fn check_path(path: &str) -> Result<()> {
 
 /// All paths behind the door.
 pub fn app(gateway: Arc<Gateway>) -> Router {
-    routes::router()
+    routes::router(gateway.options.dialect)
         .fallback(async || Refusal::not_found("no such path: GET /docs lists all calls"))
         .method_not_allowed_fallback(async || {
             let status = StatusCode::METHOD_NOT_ALLOWED;
@@ -336,7 +339,8 @@ pub fn app(gateway: Arc<Gateway>) -> Router {
 async fn enter(State(gateway): State<Arc<Gateway>>, request: Request, next: Next) -> Response {
     let began = Instant::now();
     let path = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
-    let route = routes::find(request.method().as_str(), path).unwrap_or(&routes::UNKNOWN);
+    let route = routes::find(gateway.options.dialect, request.method().as_str(), path)
+        .unwrap_or(&routes::UNKNOWN);
     let door = match request.uri().path() {
         path if path.starts_with("/mcp") => "mcp",
         path if path.starts_with("/v1/keepsake/") => "keepsake",

@@ -1,40 +1,37 @@
 //! The gateway: HTTP and MCP for programs that do not speak Kafka. Publishes events and sends
 //! requests like any other client, and holds no state that a restart would lose.
 //!
-//! `calls.rs` is the Kafka client, `door.rs` admits or refuses an HTTP request, `mem0.rs`, `hosted.rs`,
-//! `own.rs`, `streams.rs` and `mcp.rs` translate, `explorer.rs` and `docs.rs` have the web pages, `budget.rs` hands out
+//! `calls.rs` is the Kafka client, `door.rs` admits or refuses an HTTP request, `own.rs`, `streams.rs`,
+//! `mcp.rs` and the crate of a [`dialect`] translate, `explorer.rs` and `docs.rs` have the web pages, `budget.rs` hands out
 //! places, `serve.rs` listens. No module here opens a shard or applies a policy.
+
+#[macro_use]
+pub mod routes;
 
 mod backwards;
 mod bodies;
-mod budget;
+pub mod budget;
 pub mod calls;
-mod docs;
-mod door;
-mod entities;
+pub mod dialect;
+pub mod docs;
+pub mod door;
 mod explorer;
-mod filters;
 mod hidden;
-mod hosted;
 mod import;
 pub mod keys;
 mod letters;
-mod listing;
 pub mod mcp;
-mod mem0;
-mod openapi;
+pub mod openapi;
 mod outcome;
-mod own;
-mod owners;
+pub mod own;
 mod pages;
 mod past;
 mod plain;
-mod refusal;
-pub mod routes;
+pub mod refusal;
 pub mod serve;
 mod shards;
-mod streams;
-mod tools;
+pub mod streams;
+pub mod tools;
 mod users;
 
 use client::letter::SourceTopics;
@@ -46,10 +43,10 @@ use std::time::Duration;
 /// Users of whom the gateway remembers the offset it wrote last, so that they read their own writes; and
 /// ids of memories of which it remembers the user. 100,000 of both take 30 MB. Also the most memories of a
 /// tenant that a list or an erasure of agents, apps and runs holds while it reads the topic: 30 MB more.
-const REMEMBERED_MAX: NonZeroUsize = NonZeroUsize::new(100_000).expect("not zero");
+pub const REMEMBERED_MAX: NonZeroUsize = NonZeroUsize::new(100_000).expect("not zero");
 /// Memories of one user that one call reads to list them on a page, or to erase them by agent or app: a
 /// hundred requests, one after another, in which the caller waits.
-const LISTED_MAX: usize = 10_000;
+pub const LISTED_MAX: usize = 10_000;
 /// Records that one page of past decisions or of dead letters reads, over all partitions. A page may have
 /// fewer rows than were asked for, and a cursor. 5,000 of 1 KiB are 5 MiB, some 100 ms; of long records a
 /// page reads some 64 MB and keeps 8.
@@ -64,6 +61,7 @@ const IMPORT_BYTES_MAX: usize = 8 << 20;
 #[derive(Clone, Debug)]
 pub struct Options {
     pub listen: String,
+    pub dialect: &'static dialect::Dialect,
     pub keys: Option<PathBuf>,
     pub tenant: String,
     /// Names of profiles that a recall may ask for.

@@ -1,11 +1,9 @@
 //! The OpenAPI 3.1 document of the gateway, made from the schemas of the contract: they are JSON
 //! Schema already, so the bodies of Keepsake's own calls are the messages themselves.
 
-use crate::routes::{Answer, Needs, ROUTES, Route};
+use crate::dialect::Dialect;
+use crate::routes::{self, Answer, Needs, Route};
 use serde_json::{Map, Value, json};
-use std::sync::LazyLock;
-
-pub static DOCUMENT: LazyLock<Value> = LazyLock::new(document);
 
 macro_rules! schemas {
     ($($name:literal)*) => {
@@ -93,114 +91,8 @@ const EXPLORER: [(&str, &str, Names); 8] = [
     ),
 ];
 
-/// Method, path and purpose of each path of mem0's server, and the names that it takes: those of a
-/// body for POST and PUT, of the query otherwise; an asterisk marks the required ones.
-const MEM0: [(&str, &str, &str, &[&str]); 8] = [
-    (
-        "post",
-        "/memories",
-        "Add messages, or store them as they are with infer: false",
-        &["messages*", "user_id", "agent_id", "run_id", "metadata", "infer"],
-    ),
-    (
-        "get",
-        "/memories",
-        "List a user's memories",
-        &["user_id", "agent_id", "app_id", "run_id", "top_k"],
-    ),
-    ("delete", "/memories", "Erase a user's memories", &["user_id", "run_id"]),
-    (
-        "post",
-        "/search",
-        "Find the memories that answer a question; filters as in /v3/memories/",
-        &["query*", "user_id", "agent_id", "run_id", "filters", "top_k", "threshold"],
-    ),
-    ("get", "/memories/{id}", "Read one memory", &["user_id"]),
-    ("put", "/memories/{id}", "Change one memory", &["text", "metadata"]),
-    ("delete", "/memories/{id}", "Erase one memory", &["user_id"]),
-    ("get", "/memories/{id}/history", "Read the changes of one memory", &["user_id"]),
-];
-
-/// The paths of the clients of mem0's hosted service, in the same form.
-const HOSTED: [(&str, &str, &str, &[&str]); 17] = [
-    ("get", "/v1/ping/", "Check the key; organization and project are the tenant", &[]),
-    (
-        "post",
-        "/v3/memories/add/",
-        "Add messages, or store them as they are with infer: false, as only then with expiration_date",
-        &[
-            "messages*",
-            "user_id",
-            "agent_id",
-            "app_id",
-            "run_id",
-            "metadata",
-            "infer",
-            "filters",
-            "timestamp",
-            "expiration_date",
-        ],
-    ),
-    (
-        "post",
-        "/v3/memories/",
-        "List a user's memories. filters have AND, OR, NOT, all operators and created_at; user_id stands \
-         at the top or inside AND. The private memories of a session are listed where run_id names one \
-         session there. page and page_size are in the query",
-        &["filters*", "start_date", "end_date"],
-    ),
-    (
-        "post",
-        "/v3/memories/search/",
-        "Find the memories that answer a question; filters as in the list. rerank and keyword_search \
-         change nothing: each search ranks by meaning and by words, and by the cross-encoder if the \
-         operator has one. latest_only false also finds replaced and archived memories",
-        &["query*", "filters*", "metadata", "top_k", "threshold", "fields", "latest_only"],
-    ),
-    (
-        "delete",
-        "/v1/memories/",
-        "Erase what the given names have in common",
-        &["user_id", "agent_id", "app_id", "run_id"],
-    ),
-    ("get", "/v1/memories/{id}/", "Read one memory", &["user_id"]),
-    ("put", "/v1/memories/{id}/", "Change one memory", &["text", "metadata"]),
-    (
-        "delete",
-        "/v1/memories/{id}/",
-        "Erase one memory, with delete_linked also those that it replaced",
-        &["user_id", "delete_linked"],
-    ),
-    ("get", "/v1/memories/{id}/history/", "Read the changes of one memory", &["user_id"]),
-    ("put", "/v1/batch/", "Change up to 1,000 memories, one after another", &["memories*"]),
-    ("delete", "/v1/batch/", "Erase the memories of the body, one after another", &[]),
-    (
-        "post",
-        "/v1/feedback/",
-        "POSITIVE confirms a memory, NEGATIVE is irrelevant, VERY_NEGATIVE wrong",
-        &["memory_id*", "feedback*", "feedback_reason"],
-    ),
-    (
-        "get",
-        "/v1/entities/",
-        "List the users, agents, apps and runs that have active memories. Reads the whole memories \
-         topic, which takes seconds at a million memories; too_large if the tenant has more than \
-         100,000",
-        &["page", "page_size"],
-    ),
-    (
-        "delete",
-        "/v2/entities/{kind}/{name}/",
-        "Erase a user, or all memories of an agent, an app or a run; also at /v1/entities/. An agent, an \
-         app or a run of all users needs the right admin, also where DELETE /v1/memories/ names no user",
-        &[],
-    ),
-    ("post", "/v1/exports/", "501 no_language_model, as /v1/summary/ and /v2/profiles/", &[]),
-    ("get", "/api/v1/orgs/{rest}", "501 no_platform: a key has a tenant", &[]),
-    ("get", "/api/v1/webhooks/{rest}", "501 no_webhooks: read the memories topic", &[]),
-];
-
-fn document() -> Value {
+/// Writes the document of the gateway's own calls and of those of the dialect.
+pub fn document(dialect: &Dialect) -> Value {
     let mut schemas = Map::new();
     for (name, text) in SCHEMAS {
         let mut schema: Value = serde_json::from_str(text).unwrap_or_default();
@@ -211,11 +103,11 @@ fn document() -> Value {
         schemas.insert(name.to_owned(), linked(schema, name));
     }
     let mut paths = own_paths(&schemas);
-    for (method, path, summary, names) in MEM0.into_iter().chain(HOSTED) {
-        let paths = paths.entry(path).or_insert_with(|| json!({}));
-        paths[method] = mem0(method, path, summary, names);
+    for (method, path, summary, names) in dialect.calls {
+        let paths = paths.entry(*path).or_insert_with(|| json!({}));
+        paths[*method] = of_dialect(method, path, summary, names);
     }
-    describe_needs(&mut paths);
+    describe_needs(dialect, &mut paths);
     json!({
         "openapi": "3.1.0",
         "info": {"title": "Keepsake gateway", "version": env!("CARGO_PKG_VERSION"),
@@ -267,8 +159,8 @@ fn own_paths(schemas: &Map<String, Value>) -> Map<String, Value> {
 }
 
 /// Adds the right that each route needs, and how a call without effect is answered.
-fn describe_needs(paths: &mut Map<String, Value>) {
-    for route in ROUTES {
+fn describe_needs(dialect: &Dialect, paths: &mut Map<String, Value>) {
+    for route in routes::all(dialect) {
         let Some(call) = paths.get_mut(&named(route)).and_then(|path| path.get_mut(route.method))
         else {
             continue;
@@ -285,7 +177,7 @@ fn describe_needs(paths: &mut Map<String, Value>) {
 }
 
 /// The path of a route as the document writes it.
-fn named(route: &Route) -> String {
+pub fn named(route: &Route) -> String {
     route.path.replace("{*", "{")
 }
 
@@ -342,7 +234,7 @@ fn responses(good: Value) -> Value {
     })
 }
 
-fn mem0(method: &str, path: &str, summary: &str, names: &[&str]) -> Value {
+fn of_dialect(method: &str, path: &str, summary: &str, names: &[&str]) -> Value {
     let plain = names.iter().map(|name| name.trim_end_matches('*'));
     let mut parameters = Vec::new();
     for name in ["id", "kind", "name", "rest"] {
@@ -396,6 +288,7 @@ fn linked(value: Value, own: &str) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dialect::LACKING_MEM0;
 
     fn references(value: &Value, found: &mut Vec<String>) {
         match value {
@@ -410,38 +303,9 @@ mod tests {
         }
     }
 
-    /// A path with and without a slash at its end is one; so is the older path of an entity.
-    fn is_another_spelling(route: &Route) -> bool {
-        let plain = route.path.trim_end_matches('/');
-        plain != route.path && ROUTES.iter().any(|other| other.path == plain)
-            || route.path.starts_with("/v1/entities/{kind}")
-    }
-
-    #[test]
-    fn the_document_has_the_calls_of_the_table() {
-        let document = document();
-        let of = |route: &Route| &document["paths"][named(route)];
-        for route in ROUTES {
-            let is_told = route.needs != Needs::Nothing
-                && route.answer != Answer::Unsupported
-                && !route.path.starts_with("/mcp")
-                && !is_another_spelling(route);
-            let call = &of(route)[route.method];
-            assert!(!is_told || call["description"].is_string(), "{} {}", route.method, route.path);
-        }
-        for (path, calls) in document["paths"].as_object().expect("paths") {
-            for method in calls.as_object().expect("methods").keys() {
-                let is_there = ROUTES.iter().any(|route| {
-                    named(route) == *path && (route.method == method || route.method == "any")
-                });
-                assert!(is_there, "{method} {path}");
-            }
-        }
-    }
-
     #[test]
     fn every_reference_of_the_document_leads_to_something() {
-        let document = document();
+        let document = document(&LACKING_MEM0);
         let mut found = Vec::new();
         references(&document, &mut found);
         assert!(found.len() > 50, "{}", found.len());

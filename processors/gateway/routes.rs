@@ -4,13 +4,12 @@
 //! The router is built from it, `door.rs` reads rights and body size from it before it reads a byte of
 //! the body, and the tests walk it with every kind of key.
 
+use crate::dialect::Dialect;
 use crate::door::{self, Gateway};
 use crate::keys::Right;
-use crate::{
-    Options, docs, entities, explorer, hosted, import, letters, mem0, own, pages, past, shards,
-    streams, users,
-};
+use crate::{Options, explorer, import, letters, own, pages, past, shards, streams, users};
 use axum::Router;
+pub use axum::routing;
 use std::sync::Arc;
 
 /// The right that a key needs, before what its body or query names is looked at.
@@ -67,6 +66,7 @@ pub enum Answer {
     Unsupported,
 }
 
+#[derive(Debug)]
 pub struct Route {
     /// In lower case; `any` for all methods.
     pub method: &'static str,
@@ -75,28 +75,31 @@ pub struct Route {
     pub size: Size,
     pub budget: Budget,
     pub answer: Answer,
-    add: fn(Router<Arc<Gateway>>) -> Router<Arc<Gateway>>,
+    pub add: fn(Router<Arc<Gateway>>) -> Router<Arc<Gateway>>,
 }
 
+/// Writes a table of routes: method, path, right, body, budget, answer and handler of each.
+#[macro_export]
 macro_rules! routes {
     ($($method:ident $path:literal $needs:ident $size:ident $budget:ident $answer:ident $to:path;)*) => {
-        &[$(Route {
+        &[$($crate::routes::Route {
             method: stringify!($method),
             path: $path,
-            needs: Needs::$needs,
-            size: Size::$size,
-            budget: Budget::$budget,
-            answer: Answer::$answer,
-            add: |router| router.route($path, axum::routing::$method($to)),
+            needs: $crate::routes::Needs::$needs,
+            size: $crate::routes::Size::$size,
+            budget: $crate::routes::Budget::$budget,
+            answer: $crate::routes::Answer::$answer,
+            add: |router| router.route($path, $crate::routes::routing::$method($to)),
         }),*]
     };
 }
 
+/// Paths of the gateway itself. A [`Dialect`] has further ones.
 pub static ROUTES: &[Route] = routes! {
     get    "/"                                Nothing None    Nothing Found       explorer::root;
     get    "/explorer/{*path}"                Nothing None    Nothing Found       explorer::below;
     get    "/openapi.json"                    Nothing None    Nothing Found       pages::openapi;
-    get    "/docs"                            Nothing None    Nothing Found       docs::docs;
+    get    "/docs"                            Nothing None    Nothing Found       pages::docs;
     get    "/livez"                           Nothing None    Nothing Found       pages::livez;
     get    "/readyz"                          Nothing None    Nothing Found       pages::readyz;
     get    "/health"                          Nothing None    Nothing Found       pages::livez;
@@ -132,45 +135,6 @@ pub static ROUTES: &[Route] = routes! {
     get    "/v1/keepsake/shards/answers"      Admin   None    Reading Found       shards::answers;
     get    "/v1/keepsake/dead-letters"        Admin   None    Reading Found       letters::list;
     post   "/v1/keepsake/dead-letters/redrive" Admin  Message Reading Report      letters::redrive;
-
-    post   "/memories"                        Write   Message Call    Receipt     mem0::add;
-    get    "/memories"                        Read    None    Call    Found       mem0::list;
-    delete "/memories"                        Forget  None    Call    Receipt     mem0::delete_all;
-    post   "/memories/"                       Write   Message Call    Receipt     mem0::add;
-    get    "/memories/"                       Read    None    Call    Found       mem0::list;
-    delete "/memories/"                       Forget  None    Call    Receipt     mem0::delete_all;
-    post   "/search"                          Read    Message Call    Found       mem0::search;
-    get    "/memories/{id}"                   Read    None    Reading Found       mem0::read;
-    put    "/memories/{id}"                   Write   Message Reading Receipt     mem0::update;
-    delete "/memories/{id}"                   Forget  None    Reading Receipt     mem0::delete;
-    get    "/memories/{id}/"                  Read    None    Reading Found       mem0::read;
-    put    "/memories/{id}/"                  Write   Message Reading Receipt     mem0::update;
-    delete "/memories/{id}/"                  Forget  None    Reading Receipt     mem0::delete;
-    get    "/memories/{id}/history"           Read    None    Reading Found       mem0::history;
-    get    "/memories/{id}/history/"          Read    None    Reading Found       mem0::history;
-
-    get    "/v1/ping/"                        Key     None    Nothing Found       hosted::ping;
-    post   "/v3/memories/add/"                Write   Message Call    Receipt     hosted::add;
-    post   "/v3/memories/"                    Read    Message Call    Found       hosted::list;
-    post   "/v3/memories/search/"             Read    Message Call    Found       hosted::search;
-    delete "/v1/memories/"                    Forget  None    Call    Receipt     hosted::delete_all;
-    get    "/v1/memories/{id}/"               Read    None    Reading Found       hosted::read;
-    put    "/v1/memories/{id}/"               Write   Message Reading Receipt     hosted::update;
-    delete "/v1/memories/{id}/"               Forget  None    Reading Receipt     hosted::delete_one;
-    get    "/v1/memories/{id}/history/"       Read    None    Reading Found       hosted::history;
-    put    "/v1/batch/"                       Write   Message Reading Receipt     hosted::update_batch;
-    delete "/v1/batch/"                       Forget  Message Reading Receipt     hosted::delete_batch;
-    post   "/v1/feedback/"                    Write   Message Reading Receipt     hosted::feedback;
-    get    "/v1/entities/"                    Read    None    Reading Found       entities::list;
-    delete "/v1/entities/{kind}/{name}/"      Forget  None    Reading Receipt     entities::erase;
-    delete "/v2/entities/{kind}/{name}/"      Forget  None    Reading Receipt     entities::erase;
-    any    "/v1/exports/"                     Key     None    Nothing Unsupported hosted::no_model;
-    any    "/v1/exports/get/"                 Key     None    Nothing Unsupported hosted::no_model;
-    any    "/v1/summary/"                     Key     None    Nothing Unsupported hosted::no_model;
-    any    "/v2/entities/user/{name}/profile/" Key    None    Nothing Unsupported hosted::no_model;
-    any    "/v2/profiles/{*rest}"             Key     None    Nothing Unsupported hosted::no_model;
-    any    "/api/v1/orgs/{*rest}"             Key     None    Nothing Unsupported hosted::no_platform;
-    any    "/api/v1/webhooks/{*rest}"         Key     None    Nothing Unsupported hosted::no_webhooks;
 };
 
 /// For a path that is not in the table: a key without knowledge of the paths learns none.
@@ -185,17 +149,22 @@ pub static UNKNOWN: Route = Route {
 };
 
 /// Finds the route of a method and of the path as the router matched it. HEAD is answered as GET.
-pub fn find(method: &str, path: &str) -> Option<&'static Route> {
+pub fn find(dialect: &Dialect, method: &str, path: &str) -> Option<&'static Route> {
     let is_of = |route: &&Route| {
         let is_head = route.method == "get" && method == "HEAD";
         route.path == path
             && (route.method == "any" || is_head || route.method.eq_ignore_ascii_case(method))
     };
-    ROUTES.iter().find(is_of)
+    all(dialect).find(is_of)
 }
 
-pub fn router() -> Router<Arc<Gateway>> {
-    ROUTES.iter().fold(Router::new(), |router, route| (route.add)(router))
+/// Returns the routes of the gateway and of the dialect.
+pub fn all(dialect: &Dialect) -> impl Iterator<Item = &'static Route> {
+    ROUTES.iter().chain(dialect.routes)
+}
+
+pub fn router(dialect: &Dialect) -> Router<Arc<Gateway>> {
+    all(dialect).fold(Router::new(), |router, route| (route.add)(router))
 }
 
 impl Route {

@@ -7,33 +7,29 @@
 //! 3. Plan erasures, prunes and summaries from the snapshot (`compact/plan.rs`), and revisions with a
 //!    model ([`contradictions`]). Where the profile says so, ask the language model for the
 //!    summaries, and for facts of sessions that have paused. Propose both when the answers come
-//!    ([`asking`]).
+//!    ([`Asking`]).
 //! 4. Publish the plan as events ([`Compact::step`] returns them).
 //!
 //! Compaction changes no shard. Ingest applies a proposal like any other event, and only if the
 //! versions named in the proposal still hold. So compaction may run at any time, twice, or not at
 //! all.
 
-mod asking;
 mod contradictions;
-mod extracting;
-mod plan;
-mod writing;
+pub(crate) mod plan;
 
-pub use asking::Writer;
 pub use contradictions::{Judging, Options as ConflictOptions};
 
+use crate::language::{Asking, NO_MODEL, Writer};
 use crate::metrics::Metrics;
 use crate::ownership::Shards;
 use crate::profile::{Author, Profiles};
-use asking::{Answered, Asking};
 use contradictions::Contradictions;
 use domain::fault::Result;
-use domain::{IdleSession, MemoryVersion, Now, SigningKey, UserKey};
+use domain::{Extracted, IdleSession, MemoryVersion, Now, SigningKey, Time, UserKey};
 use log::broker::OutgoingRecord;
 use log::reply::{self, NewSummary, Proposal};
 use memory::Reads;
-use plan::{Plan, PlannedPrune, PlannedSummary, Snapshot, erasures, idle_sessions, plan};
+use plan::{Plan, PlannedPrune, PlannedSummary, Snapshot, erasures, idle_sessions, plan, quoting};
 use settings::retain;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -65,6 +61,12 @@ pub struct Options {
     pub budget: Duration,
     /// How long memories are kept.
     pub retain: retain::Rules,
+}
+
+/// The outcome of a question to the language model.
+pub enum Answered {
+    Summary { partition: i32, key: UserKey, summary: PlannedSummary },
+    Facts { partition: i32, key: UserKey, id: String, session: String, at: Time, found: Extracted },
 }
 
 pub struct Compact {
@@ -259,10 +261,7 @@ impl Compact {
                 let profile = self.profiles.of(key);
                 asking.summaries((partition, key), profile, &snapshot.memories, planned)
             }
-            None => {
-                let quoting = |one| writing::quoting(one, "llm.url names no endpoint");
-                planned.into_iter().map(quoting).collect()
-            }
+            None => planned.into_iter().map(|one| quoting(one, NO_MODEL)).collect(),
         };
         for summary in &by_rules {
             self.metrics.language.wrote(summary.made.as_ref());
@@ -280,10 +279,10 @@ impl Compact {
     ) -> Result<()> {
         let Some(asking) = &mut self.asking else { return Ok(()) };
         let profile = self.profiles.of(key);
-        let windows = shard.store.windows(key)?;
-        let planned = extracting::plan(snapshot, &windows, profile, round.now.events);
+        let (windows, now) = (shard.store.windows(key)?, round.now.events);
         let is_applied = |id: &str| Ok(shard.store.seen(key, id)?.is_some());
-        let left = asking.facts((shard.partition, key), profile, planned, is_applied)?;
+        let of_user = (shard.partition, key);
+        let left = asking.facts(of_user, profile, (snapshot, &windows), now, is_applied)?;
         for answered in left {
             self.propose_answered(answered, round.now, &mut round.events);
         }
@@ -394,7 +393,7 @@ impl Compact {
 
 /// Derives the id of a proposal from its memories and their versions. A worker that is interrupted
 /// and repeats a proposal gives it the same id, so ingest applies the proposal once.
-fn id_of(kind: &str, seen: &[MemoryVersion]) -> String {
+pub(crate) fn id_of(kind: &str, seen: &[MemoryVersion]) -> String {
     let name: String = seen.iter().map(|one| format!("{}@{} ", one.id, one.version)).collect();
     format!("{kind}-{}", Uuid::new_v5(&Uuid::NAMESPACE_OID, name.as_bytes()))
 }

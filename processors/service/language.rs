@@ -14,19 +14,58 @@
 //! through an [`Asker`], which has threads of its own.
 
 mod asker;
+mod asking;
+mod extracting;
+mod writing;
 
-pub use asker::Asker;
+pub use asking::{Asking, Writer};
+
+use asker::Asker;
 
 use crate::metrics::Metrics;
 use crate::profile::Profile;
+use domain::fault::{self, Fault, StopName};
 use domain::{Memory, UserKey};
+use llm::{Breaker, Budget, ChatModel, Cost, LanguageModel, Prompt, Refusal, Shape};
 use log::clock::Clock;
-use models::language::{Breaker, Budget, LanguageModel, Prompt, Refusal, Shape};
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
+use settings::Config;
 use std::sync::Arc;
 use std::time::Duration;
 use text::redact::{self, Rule};
+
+/// The reason why the rules write a summary that the profile leaves to the model.
+pub const NO_MODEL: &str = "llm.url names no endpoint";
+
+/// Questions asked of the language model at the same time. A model on the same machine answers one
+/// after the other.
+const THREADS: usize = 2;
+/// Questions that may wait for an answer. Further ones wait for the next round of compaction.
+const QUESTIONS_MAX: usize = 32;
+
+/// Returns the writer of the configuration; `None` if `llm.url` is empty.
+pub fn writer(
+    config: &Config,
+    clock: &Arc<dyn Clock>,
+    metrics: &Arc<Metrics>,
+) -> fault::Result<Option<Writer>> {
+    let llm = &config.llm;
+    if !llm.is_on() {
+        return Ok(None);
+    }
+    let model = ChatModel::new(llm::Options {
+        url: llm.url.clone(),
+        model: llm.model.clone(),
+        key: llm.key().map_err(|why| Fault::stop(StopName::ConfigInvalid, why))?,
+        timeout: Duration::from_millis(llm.timeout_ms),
+        tokens_max: llm.tokens_max,
+        ..llm::Options::default()
+    });
+    let options = Options { calls_per_day: llm.calls_per_day, ..Options::default() };
+    let language = Language::new(Box::new(model), options, clock.clone(), metrics.clone());
+    Writer::with_threads(Arc::new(language), THREADS, QUESTIONS_MAX).map(Some)
+}
 
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
@@ -200,7 +239,8 @@ impl Language {
             );
         }
         let outcome = reply.answer.as_ref().map_or_else(|refusal| refusal.as_str(), |_| "answered");
-        self.metrics.language.asked(outcome, took, reply.cost);
+        let Cost { requests, tokens_in, tokens_out } = reply.cost;
+        self.metrics.language.asked(outcome, took, requests, [tokens_in, tokens_out]);
         reply.answer
     }
 }

@@ -4,6 +4,7 @@
 pub mod assembly;
 pub mod compact;
 pub mod ingest;
+#[cfg_attr(not(feature = "llm"), path = "lacking/language.rs")]
 pub mod language;
 pub mod recall;
 

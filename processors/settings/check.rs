@@ -1,6 +1,6 @@
 //! Checks values that types alone cannot check: ranges, and options that depend on each other.
 
-use super::Config;
+use super::{Config, parts};
 use domain::KEY_BYTES_MIN;
 use std::net::SocketAddr;
 
@@ -26,6 +26,7 @@ pub fn check(config: &Config) -> Result<(), String> {
              events_per_second or memories_per_partition = a number"
         ));
     }
+    parts::check(config, parts::is_built)?;
     config.auth.keys()?;
     config.retain.rules()?;
     config.llm.checked()?;

@@ -4,9 +4,7 @@
 use crate::Config;
 use domain::{KEY_BYTES_MIN, SigningKey};
 use log::decode;
-use registry::Registry;
-use std::sync::{Arc, LazyLock};
-use std::time::Duration;
+use std::sync::LazyLock;
 
 /// A sender's clock may be wrong by a time zone. A day is more than any.
 const AT_AHEAD_MS_MAX: i64 = 86_400_000;
@@ -40,27 +38,8 @@ impl Config {
             limit_max: self.recall.limit_max,
             token_budget: self.recall.token_budget,
             at_ahead_ms_max: if self.clock.from_events { i64::MAX } else { AT_AHEAD_MS_MAX },
-            schemas: self.schema_reader(),
+            schemas: self.schemas.reader(self.limits.message_bytes_max),
         }
-    }
-
-    /// The reader of values with a schema; `None` if `schemas.registry` is empty. Each thread that
-    /// decodes has its own, so that none waits for the lookup of another.
-    fn schema_reader(&self) -> Option<Arc<dyn decode::Schemas>> {
-        let schemas = &self.schemas;
-        if !schemas.is_on() {
-            return None;
-        }
-        Some(Arc::new(Registry::new(registry::Options {
-            url: schemas.registry.clone(),
-            login: schemas.login().expect("the log-in was checked at start"),
-            timeout: Duration::from_millis(schemas.timeout_ms),
-            lookups: registry::Bounds::default(),
-            limits: registry::Limits {
-                json_bytes_max: self.limits.message_bytes_max,
-                ..registry::Limits::default()
-            },
-        })))
     }
 }
 

@@ -12,8 +12,11 @@ mod embedded;
 mod endpoint;
 mod gateway;
 mod layers;
+mod parts;
 pub mod quota;
 mod ranges;
+#[cfg_attr(not(feature = "registry"), path = "lacking/reader.rs")]
+mod reader;
 pub mod retain;
 mod schemas;
 mod sections;

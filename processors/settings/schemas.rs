@@ -2,7 +2,6 @@
 
 use super::endpoint;
 use super::ranges::at_least_1;
-use registry::Login;
 use serde::Deserialize;
 
 #[derive(Clone, Debug, Deserialize)]
@@ -19,14 +18,9 @@ impl Schemas {
         !self.registry.is_empty()
     }
 
-    /// Reads the log-in from its file or its variable.
-    pub fn login(&self) -> Result<Option<Login>, String> {
-        endpoint::secret("schemas.login", &self.login, "the log-in", Login::of)
-    }
-
     /// Checks all that needs no registry.
     pub fn checked(&self) -> Result<(), String> {
-        self.login()?;
+        self.check_login()?;
         if !self.is_on() {
             return Ok(());
         }

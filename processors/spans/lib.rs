@@ -3,15 +3,12 @@
 //! and `client` decide which spans there are.
 
 mod context;
-mod export;
-mod headers;
-mod otlp;
-mod post;
+mod options;
+#[cfg_attr(not(feature = "recording"), path = "lacking.rs")]
+mod recording;
 mod span;
-mod tracer;
 
 pub use context::{Context, SpanId, TRACEPARENT, TRACESTATE, TraceId};
-pub use export::{Counts, Exporter, Options, start};
-pub use headers::Headers;
+pub use options::{Counts, Options};
+pub use recording::{Exporter, Headers, Trace, Tracer, start};
 pub use span::{Attribute, Kind, Span, Value};
-pub use tracer::{Trace, Tracer};

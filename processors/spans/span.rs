@@ -51,6 +51,16 @@ impl Span {
         self.links.extend(sender);
         self
     }
+
+    /// Makes this span a child of another one of this process.
+    pub fn child_of(self, parent: Context) -> Span {
+        Span { parent: Some(parent.span), ..self }
+    }
+
+    pub fn with_all(mut self, attributes: impl IntoIterator<Item = Attribute>) -> Span {
+        self.attributes.extend(attributes);
+        self
+    }
 }
 
 impl From<&'static str> for Value {

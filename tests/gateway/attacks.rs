@@ -4,7 +4,8 @@
 use super::{Gateway, keys, keys_of, name_of, new_key};
 use crate::support::{Broker, PATIENCE, Running, eventually, scratch};
 use gateway::keys::Right;
-use gateway::routes::{Needs, ROUTES, Route, Size};
+use gateway::routes::{self, Needs, ROUTES, Route, Size};
+use mem0::DIALECT;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
@@ -84,7 +85,7 @@ fn every_route_asks_every_kind_of_key_for_its_right_before_it_reads_a_body() {
         callers.push((made(all), user.is_some(), RIGHTS.map(|it| it.1).to_vec()));
     }
     let gateway = Gateway::start(place, &[("gateway.keys", &keys_of(place))]);
-    for route in ROUTES {
+    for route in routes::all(&DIALECT) {
         for (key, is_bound, rights) in &callers {
             let right = route.right(*is_bound);
             let is_known = !rights.is_empty();

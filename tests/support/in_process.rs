@@ -5,15 +5,15 @@
 
 use super::changelog::Changelog;
 use domain::{Decision, Now, Time};
+use llm::LanguageModel;
 use log::broker::{OutgoingRecord, Record};
 use log::clock::ManualClock;
 use models::embedder::{self, Embedder, Model, ModelChoice, TokenCounter, pool};
-use models::language::LanguageModel;
 use serde_json::Value;
 use service::assembly::Assembly;
-use service::compact::{Compact, Judging, Writer};
+use service::compact::{Compact, Judging};
 use service::ingest::Ingest;
-use service::language::{self, Language};
+use service::language::{self, Language, Writer};
 use service::metrics::Metrics;
 use service::ownership::{Deployment, Shards};
 use service::profile::Profiles;

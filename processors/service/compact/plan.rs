@@ -7,7 +7,9 @@
 //!    too many, from memories that hold and are neither erased nor pruned in this round.
 
 use crate::profile::{Profile, PruneAction, SummaryTrigger};
-use domain::{IdleSession, Made, Memory, MemoryId, MemoryVersion, Revise, Scope, Time, Vector};
+use domain::{
+    IdleSession, Made, Maker, Memory, MemoryId, MemoryVersion, Revise, Scope, Time, Vector,
+};
 use memory::Session;
 use policies::rank;
 use settings::retain;
@@ -62,6 +64,12 @@ pub struct PlannedSummary {
     pub left_out: usize,
     /// Set where the profile asks the language model.
     pub made: Option<Made>,
+}
+
+/// The summary of the rules, with the reason why the model did not write it.
+pub fn quoting(summary: PlannedSummary, why: &str) -> PlannedSummary {
+    let made = Made { by: Maker::Rules, reason: why.to_owned() };
+    PlannedSummary { made: Some(made), ..summary }
 }
 
 /// Plans the erasure of memories whose time is over. The reason names the rule.

@@ -8,7 +8,7 @@
 use super::{Language, Question};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use domain::fault::{Fault, Result, StopName};
-use models::language::Refusal;
+use llm::Refusal;
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -3,8 +3,8 @@
 use super::*;
 use crate::profile::Profiles;
 use domain::{Kind, MemoryId, Metadata, NeighbourTurns, Position, Role, Scope, Time};
+use llm::Scripted;
 use log::clock::ManualClock;
-use models::language::Scripted;
 
 const LIMITS: Options = Options {
     calls_per_day: 3,

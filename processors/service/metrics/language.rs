@@ -2,7 +2,6 @@
 
 use super::registered::{CALLS, Registered};
 use domain::Made;
-use models::language::Cost;
 use prometheus::{Histogram, IntCounter, IntCounterVec};
 use std::time::Duration;
 
@@ -48,11 +47,11 @@ impl LanguageMetrics {
     }
 
     /// A question that was sent.
-    pub fn asked(&self, outcome: &str, took: Duration, cost: Cost) {
+    pub fn asked(&self, outcome: &str, took: Duration, requests: u32, tokens: [u64; 2]) {
         self.calls.with_label_values(&[outcome]).inc();
         self.seconds.observe(took.as_secs_f64());
-        self.requests.inc_by(u64::from(cost.requests));
-        for (direction, tokens) in [("in", cost.tokens_in), ("out", cost.tokens_out)] {
+        self.requests.inc_by(u64::from(requests));
+        for (direction, tokens) in ["in", "out"].into_iter().zip(tokens) {
             self.tokens.with_label_values(&[direction]).inc_by(tokens);
         }
     }

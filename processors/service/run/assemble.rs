@@ -18,9 +18,9 @@ use super::silences::Silences;
 use super::stalls::Stalls;
 use super::{Service, Shared, http, ingesting, loops, marks, options, topics};
 use crate::assembly::Assembly;
-use crate::compact::{Judging, Writer};
+use crate::compact::Judging;
 use crate::ingest::sizes::RecordSizes;
-use crate::language::Language;
+use crate::language;
 use crate::metrics::Metrics;
 use crate::ownership::{Changelog, Deployment, Shards};
 use crate::profile::Profiles;
@@ -35,7 +35,6 @@ use log::clock::{Clock, SystemClock};
 use models::cross_encoder::{JudgeModel, RerankerModel};
 use models::embedder::Model;
 use models::embedder::pool::{self, Pool, Worker};
-use models::language::{self, ChatModel};
 use settings::Config;
 use spans::{Exporter, Tracer};
 use std::collections::BTreeMap;
@@ -49,11 +48,6 @@ use storage::restore::{self, TakeOver, TombstonesGone};
 const BATCH_BYTES: usize = 1_000_000;
 /// Shards restored at the same time: more would compete for the same disk and network.
 const RESTORE_THREADS: usize = 2;
-/// Questions asked of the language model at the same time. A model on the same machine answers one
-/// after the other.
-const LANGUAGE_THREADS: usize = 2;
-/// Questions that may wait for an answer. Further ones wait for the next round of compaction.
-const QUESTIONS_MAX: usize = 32;
 
 /// The opened parts from which the threads are made.
 struct Parts<'a> {
@@ -79,7 +73,6 @@ struct Models {
     encoder: Model,
     reranker: Option<RerankerModel>,
     judge: Option<JudgeModel>,
-    language: Option<language::Options>,
 }
 
 impl Models {
@@ -90,7 +83,6 @@ impl Models {
                 .map(|options| RerankerModel::open(&options))
                 .transpose()?,
             judge: options::judge(config).map(|options| JudgeModel::open(&options)).transpose()?,
-            language: options::language_model(config)?,
         })
     }
 }
@@ -354,18 +346,7 @@ impl Service {
             }),
             None => None,
         };
-        let writer = match &models.language {
-            Some(options) => {
-                let language = Language::new(
-                    Box::new(ChatModel::new(options.clone())),
-                    options::language(config),
-                    parts.clock.clone(),
-                    parts.metrics.clone(),
-                );
-                Some(Writer::with_threads(Arc::new(language), LANGUAGE_THREADS, QUESTIONS_MAX)?)
-            }
-            None => None,
-        };
+        let writer = language::writer(config, &parts.clock, &parts.metrics)?;
         let assembly = parts.assembly();
         let compact = assembly.compact().with_conflict_model(judging).with_language(writer);
         let compact_loop = loops::CompactLoop {

@@ -8,11 +8,9 @@ use kafka::ClusterFacts;
 use log::reply::DeadLetters;
 use models::cross_encoder;
 use models::embedder::{self, ModelChoice, TOKENS_MAX};
-use models::language;
 use settings::quota::Quotas;
 use settings::{Config, model_places};
 use std::path::PathBuf;
-use std::time::Duration;
 use storage::restore::{self, Writers};
 use storage::{index, shard, store};
 
@@ -81,26 +79,6 @@ fn cross_encoder(
 
 pub fn judging(config: &Config) -> compact::ConflictOptions {
     compact::ConflictOptions { probability: config.conflict.probability, ..Default::default() }
-}
-
-/// Options of the language model; `None` if `llm.url` is empty.
-pub fn language_model(config: &Config) -> Result<Option<language::Options>> {
-    let llm = &config.llm;
-    if !llm.is_on() {
-        return Ok(None);
-    }
-    Ok(Some(language::Options {
-        url: llm.url.clone(),
-        model: llm.model.clone(),
-        key: llm.key().map_err(|why| Fault::stop(StopName::ConfigInvalid, why))?,
-        timeout: Duration::from_millis(llm.timeout_ms),
-        tokens_max: llm.tokens_max,
-        ..language::Options::default()
-    }))
-}
-
-pub fn language(config: &Config) -> crate::language::Options {
-    crate::language::Options { calls_per_day: config.llm.calls_per_day, ..Default::default() }
 }
 
 pub fn rerank(config: &Config) -> recall::rerank::Options {

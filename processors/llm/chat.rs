@@ -4,10 +4,10 @@
 //! question. Faults that pass are tried again after a pause that doubles, or after the time that
 //! the endpoint names.
 
-use super::conversation::{Message, Said, converse};
-use super::dialect::{self, Dialect};
-use super::post::{Answered, Post};
-use super::{Cost, LanguageModel, Prompt, Refusal, Reply, Shape, completion};
+use crate::conversation::{Message, Said, converse};
+use crate::dialect::{self, Dialect};
+use crate::post::{Answered, Post};
+use crate::{Cost, LanguageModel, Prompt, Refusal, Reply, Shape, completion};
 use domain::BearerKey;
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};

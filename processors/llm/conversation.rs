@@ -5,7 +5,7 @@
 //! 2. Read the JSON of the answer, without the fences and thoughts that some models add.
 //! 3. Check the form. If the check fails, name the fault and ask once more.
 
-use super::{Cost, Prompt, Refusal, Reply, Shape};
+use crate::{Cost, Prompt, Refusal, Reply, Shape};
 use serde::Serialize;
 use serde_json::Value;
 

@@ -3,11 +3,13 @@
 //! recorded answer and asks nobody.
 
 use super::extracting::{self, AskedFacts, PlannedExtraction};
-use super::plan::PlannedSummary;
-use super::writing::{self, SummaryDraft, quoting};
-use crate::language::{Asker, Language, Question, Task};
+use super::writing::{self, SummaryDraft};
+use super::{Asker, Language, Question, Task};
+use crate::compact::Answered;
+use crate::compact::plan::{PlannedSummary, Snapshot, quoting};
 use crate::profile::Profile;
 use domain::{Extracted, Memory, Time, UserKey, fault};
+use memory::reads::ContextWindow;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -36,12 +38,6 @@ impl Writer {
 enum Asked {
     Summary { partition: i32, key: UserKey, draft: SummaryDraft },
     Facts(AskedFacts),
-}
-
-/// The outcome of a question.
-pub enum Answered {
-    Summary { partition: i32, key: UserKey, summary: PlannedSummary },
-    Facts { partition: i32, key: UserKey, id: String, session: String, at: Time, found: Extracted },
 }
 
 pub struct Asking {
@@ -88,7 +84,7 @@ impl Asking {
     ) -> Vec<PlannedSummary> {
         let mut by_rules = Vec::new();
         for summary in planned {
-            let id = super::id_of("summary", &summary.covers);
+            let id = crate::compact::id_of("summary", &summary.covers);
             if self.asked.contains(&id) {
                 continue;
             }
@@ -112,17 +108,18 @@ impl Asking {
         by_rules
     }
 
-    /// Asks for the facts of sessions. `is_applied` finds out whether an answer about the same turns
+    /// Asks for the facts of the user's sessions that have paused. `is_applied` finds out whether an answer about the same turns
     /// was applied before, perhaps of another process.
     pub fn facts(
         &mut self,
         (partition, key): (i32, &UserKey),
         profile: &Profile,
-        planned: Vec<PlannedExtraction>,
+        (snapshot, windows): (&Snapshot, &[(String, Arc<ContextWindow>)]),
+        now: Time,
         is_applied: impl Fn(&str) -> fault::Result<bool>,
     ) -> fault::Result<Vec<Answered>> {
         let mut by_rules = Vec::new();
-        for planned in planned {
+        for planned in extracting::plan(snapshot, windows, profile, now) {
             if self.asked.contains(&planned.id) || is_applied(&planned.id)? {
                 continue;
             }

@@ -1,12 +1,12 @@
 //! Reads a user's list of memories in as many requests as needed: one page by its number, or all
 //! memories that meet conditions.
 
-use crate::LISTED_MAX;
-use crate::door::Gateway;
-use crate::refusal::{Refusal, Result};
-use crate::tools::of;
 use axum::http::StatusCode;
 use domain::UserKey;
+use gateway::LISTED_MAX;
+use gateway::door::Gateway;
+use gateway::refusal::{Refusal, Result};
+use gateway::tools::of;
 use serde::Deserialize;
 use serde_json::{Value, json};
 

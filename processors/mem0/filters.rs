@@ -1,6 +1,6 @@
 //! Translates the filters of mem0's calls into the service's `where`, and reads their other options.
 
-use crate::refusal::{Refusal, Result};
+use gateway::refusal::{Refusal, Result};
 use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;

@@ -4,7 +4,7 @@
 //! that its error names is changed, or else the format of the answer is asked for less strictly.
 //! The dialect that a server accepted is kept for the next requests.
 
-use super::Shape;
+use crate::Shape;
 use serde_json::{Map, Value, json};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 //! Redirects are not followed and no proxy of the environment is used: texts and key go to the
 //! configured host and to no other.
 
-use super::Refusal;
+use crate::Refusal;
 use domain::BearerKey;
 use std::time::Duration;
 use ureq::tls::{RootCerts, TlsConfig, TlsProvider};

@@ -9,15 +9,15 @@
 //! An answer becomes an `extracted` event, also one without facts, so that a session is asked about
 //! once. Where the endpoint failed there is no event, and a later round asks again.
 
-use super::plan::{Snapshot, seen};
-use crate::language::Task;
+use super::Task;
+use crate::compact::plan::{Snapshot, seen};
 use crate::profile::{Extract, Profile};
 use domain::{
     Extracted, Fact, Kind, Made, Maker, Memory, MemoryVersion, Position, Role, Scope, Time, UserKey,
 };
+use llm::{Refusal, Shape};
 use memory::reads::ContextWindow;
 use memory::rules::Treatment;
-use models::language::{Refusal, Shape};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Decides which records are traced, makes ids, and puts finished spans into the queue of the exporter. No
 //! method waits: a full queue drops the span and counts it.
 
-use crate::{Attribute, Context, Kind, Span, SpanId, TraceId};
+use crate::{Context, Kind, Span, SpanId, TraceId};
 use crossbeam_channel::{Sender, TrySendError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use uuid::Uuid;
 #[derive(Clone, Default)]
 pub struct Tracer(Option<Arc<Recorder>>);
 
-pub(crate) struct Recorder {
+pub(super) struct Recorder {
     pub queue: Sender<Span>,
     /// Spans that found the queue full. The exporter reports them.
     pub dropped: Arc<AtomicU64>,
@@ -39,7 +39,7 @@ impl Tracer {
         Tracer(None)
     }
 
-    pub(crate) fn of(recorder: Recorder) -> Tracer {
+    pub(super) fn of(recorder: Recorder) -> Tracer {
         Tracer(Some(Arc::new(recorder)))
     }
 
@@ -104,7 +104,7 @@ impl Recorder {
 }
 
 /// A seed that no other process has.
-pub(crate) fn seed() -> AtomicU64 {
+pub(super) fn seed() -> AtomicU64 {
     let (high, low) = Uuid::new_v4().as_u64_pair();
     AtomicU64::new(high ^ low.rotate_left(32))
 }
@@ -150,18 +150,6 @@ impl Trace {
         let after = at.saturating_duration_since(self.at).as_nanos() as u64;
         let before = self.at.saturating_duration_since(at).as_nanos() as u64;
         self.at_ns.saturating_add(after).saturating_sub(before)
-    }
-}
-
-impl Span {
-    /// Makes this span a child of another one of this process.
-    pub fn child_of(self, parent: Context) -> Span {
-        Span { parent: Some(parent.span), ..self }
-    }
-
-    pub fn with_all(mut self, attributes: impl IntoIterator<Item = Attribute>) -> Span {
-        self.attributes.extend(attributes);
-        self
     }
 }
 

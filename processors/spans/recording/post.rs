@@ -3,7 +3,7 @@
 //! Redirects are not followed and no proxy of the environment is used: spans and headers go to the
 //! configured host and to no other.
 
-use crate::{Headers, otlp};
+use super::{Headers, otlp};
 use std::time::Duration;
 use ureq::Agent;
 use ureq::tls::{RootCerts, TlsConfig, TlsProvider};

@@ -6,16 +6,17 @@
 //! gateway rests as long as it read. Limit: a reading takes seconds at a million memories; callers that
 //! know the user give the name as `?user_id=`.
 
-use crate::REMEMBERED_MAX;
-use crate::budget::Budget;
-use crate::calls::Calls;
-use crate::keys::Caller;
-use crate::refusal::{Refusal, Result};
-use crate::streams::ranges;
 use axum::http::StatusCode;
 use client::reading;
 use domain::UserKey;
 use domain::fault;
+use gateway::REMEMBERED_MAX;
+use gateway::budget::Budget;
+use gateway::calls::Calls;
+use gateway::door::Gateway;
+use gateway::keys::Caller;
+use gateway::refusal::{Refusal, Result};
+use gateway::streams::ranges;
 use lru::LruCache;
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -26,6 +27,11 @@ use tokio::sync::oneshot;
 
 /// Longest rest between two readings.
 const REST_MAX: Duration = Duration::from_secs(1);
+
+/// Returns the owners that this gateway has found, which `DIALECT.beside` puts there.
+pub fn owners(gateway: &Gateway) -> &Owners {
+    gateway.beside.get::<Arc<Owners>>().expect("a gateway with this dialect has them")
+}
 
 pub struct Owners {
     /// User by tenant and id.

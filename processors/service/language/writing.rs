@@ -1,11 +1,11 @@
 //! Asks the language model for the summary of a session, and takes the quotes of the rules where its
 //! answer is missing or unfaithful. Pure.
 
-use super::plan::PlannedSummary;
-use crate::language::{Question, Task, cleaned};
+use super::{Question, Task, cleaned};
+use crate::compact::plan::{PlannedSummary, quoting};
 use crate::profile::Profile;
 use domain::{Made, Maker, Memory, UserKey};
-use models::language::{Refusal, Shape};
+use llm::{Refusal, Shape};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -60,12 +60,6 @@ impl SummaryDraft {
     pub fn quoting(self, why: &str) -> PlannedSummary {
         quoting(self.summary, why)
     }
-}
-
-/// The summary of the rules, with the reason why the model did not write it.
-pub fn quoting(summary: PlannedSummary, why: &str) -> PlannedSummary {
-    let made = Made { by: Maker::Rules, reason: why.to_owned() };
-    PlannedSummary { made: Some(made), ..summary }
 }
 
 fn faithful(

@@ -1,54 +1,15 @@
 //! Takes spans from the queue and posts them, several together. Runs on a thread of its own, so that
 //! a collector that hangs or refuses delays nobody: spans are dropped and counted instead.
 
-use crate::post::{Post, Posted};
-use crate::tracer::{Recorder, seed};
-use crate::{Attribute, Headers, Span, Tracer, otlp};
+use super::otlp;
+use super::post::{Post, Posted};
+use super::tracer::{Recorder, Tracer, seed};
+use crate::{Attribute, Counts, Options, Span};
 use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use uuid::Uuid;
-
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// The whole address, such as `http://localhost:4318/v1/traces`.
-    pub endpoint: String,
-    pub headers: Headers,
-    /// The name of the service in its spans.
-    pub service: String,
-    pub ratio: f64,
-    /// Names users in attributes.
-    pub users: bool,
-    /// Links of one span. The span of a batch has one for each traced event.
-    pub links_max: usize,
-    /// Spans that wait for the exporter.
-    pub queue_max: usize,
-    /// Spans of one request: about 300 KB by default.
-    pub batch_max: usize,
-    /// Longest time that a span waits for others.
-    pub every: Duration,
-    /// Time of one request to the collector, and of the last ones when the process stops.
-    pub timeout: Duration,
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            endpoint: String::new(),
-            headers: Headers::default(),
-            service: String::new(),
-            ratio: 0.0,
-            users: false,
-            // OpenTelemetry's own limit.
-            links_max: 128,
-            queue_max: 4096,
-            batch_max: 512,
-            every: Duration::from_secs(1),
-            timeout: Duration::from_secs(3),
-        }
-    }
-}
 
 /// Requests with the same spans while the collector is away or busy. Meanwhile the queue fills, so
 /// more of them would only drop newer spans.
@@ -59,19 +20,6 @@ const BACK_OFF: Duration = Duration::from_millis(500);
 const LOOK_UP: Duration = Duration::from_millis(50);
 /// Time during which undelivered spans are logged once.
 const QUIET: Duration = Duration::from_secs(60);
-
-/// Spans by their end, since the last report.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// The collector accepted them.
-    pub sent: u64,
-    /// The queue was full.
-    pub queue_full: u64,
-    /// The collector refused them.
-    pub refused: u64,
-    /// The collector did not answer in time, or asked to come again too often.
-    pub unreachable: u64,
-}
 
 pub struct Exporter {
     queue: Receiver<Span>,

@@ -4,7 +4,7 @@
 //! OpenAI, Ollama, vLLM and llama.cpp write the same fields; some leave `usage`, `refusal` or
 //! `finish_reason` out.
 
-use super::Refusal;
+use crate::Refusal;
 use serde::Deserialize;
 
 /// The answer as a text.

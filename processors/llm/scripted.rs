@@ -1,8 +1,8 @@
 //! A stand-in for a language model that gives written answers, for tests. It holds the same
-//! conversation as [`super::ChatModel`], and one suite tests both (`tests/language.rs`).
+//! conversation as [`crate::ChatModel`], and one suite tests both (`tests/language.rs`).
 
-use super::conversation::{Message, Said, converse};
-use super::{Cost, LanguageModel, Prompt, Refusal, Reply};
+use crate::conversation::{Message, Said, converse};
+use crate::{Cost, LanguageModel, Prompt, Refusal, Reply};
 use parking_lot::Mutex;
 use std::sync::Arc;
 

@@ -2,18 +2,18 @@
 //!
 //! The service has no list of users, so each list reads the memories topic once (`owners.rs`).
 
-use crate::door::Gateway;
 use crate::hosted::check_no_key;
-use crate::keys::{Caller, Right};
 use crate::listing::Page;
-use crate::mem0::{Answer, Shared};
-use crate::own::idempotency_key;
-use crate::owners::HeldMemory;
-use crate::refusal::{Refusal, Result};
-use crate::tools::{By, of};
+use crate::owners::{HeldMemory, owners};
+use crate::server::{Answer, Shared};
 use axum::extract::{Path, Query, State};
 use axum::http::HeaderMap;
 use axum::{Extension, Json};
+use gateway::door::Gateway;
+use gateway::keys::{Caller, Right};
+use gateway::own::idempotency_key;
+use gateway::refusal::{Refusal, Result};
+use gateway::tools::{By, of};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,7 +28,7 @@ pub(crate) async fn list(
     Extension(caller): Extension<Caller>,
     Query(page): Query<Page>,
 ) -> Answer {
-    let memories = gateway.owners.held(&gateway.calls, &caller).await?;
+    let memories = owners(&gateway).held(&gateway.calls, &caller).await?;
     let mut found: BTreeMap<(&str, &str), (usize, &str, &str)> = BTreeMap::new();
     for memory in memories.iter().filter(|memory| memory.is_active) {
         let (made, changed) = (memory.created_at.as_str(), memory.changed_at.as_str());
@@ -86,7 +86,7 @@ pub(crate) async fn erase_everywhere(
         caller.may(Right::Admin)?;
     }
     check_no_key(key)?;
-    let memories = gateway.owners.held(calls, caller).await?;
+    let memories = owners(gateway).held(calls, caller).await?;
     let mut erased = BTreeSet::new();
     for memory in memories.iter().filter(|memory| names(memory).any(|it| it == (kind, name))) {
         let value = if kind == "run" { name } else { memory.id.as_str() };

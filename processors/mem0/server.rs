@@ -1,17 +1,18 @@
 //! The paths of mem0's open-source server, so that its clients work against Keepsake. `run_id` is
 //! the session, `agent_id` a metadata field, `score` the relevance.
 
-use crate::door::Gateway;
 use crate::filters::{Filters, texts};
-use crate::keys::Caller;
 use crate::listing;
-use crate::own::idempotency_key;
-use crate::refusal::{Refusal, Result};
-use crate::tools::{By, Tool, of};
+use crate::owners::owners;
 use axum::extract::{Path, Query, State};
 use axum::http::HeaderMap;
 use axum::{Extension, Json};
 use domain::UserKey;
+use gateway::door::Gateway;
+use gateway::keys::Caller;
+use gateway::own::idempotency_key;
+use gateway::refusal::{Refusal, Result};
+use gateway::tools::{By, Tool, of};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -146,7 +147,7 @@ fn added(gateway: &Gateway, user: &UserKey, decision: &Value, content: &Value) -
         _ => return None,
     };
     let id = decision["memory"].as_str()?;
-    gateway.owners.note(user, id);
+    owners(gateway).note(user, id);
     // The operator may have switched the texts of decisions off.
     let memory = decision["candidate"].as_str().map_or(content.clone(), Into::into);
     Some(json!({"id": id, "memory": memory, "event": event}))
@@ -248,7 +249,7 @@ pub(crate) async fn listed(
 
 /// A memory in the form of mem0.
 pub(crate) fn row(gateway: &Gateway, user: &UserKey, memory: &Value) -> Value {
-    gateway.owners.note(user, memory["id"].as_str().unwrap_or_default());
+    owners(gateway).note(user, memory["id"].as_str().unwrap_or_default());
     let metadata = memory["metadata"].as_object().cloned().unwrap_or_default();
     let updated = &memory["updated_at"];
     let mut row = json!({
@@ -304,7 +305,7 @@ pub(crate) async fn on(
     caller.may(tool.right)?;
     let id = arguments["id"].as_str().unwrap_or_default();
     let (key, named) = (named.key.as_deref(), named.user_id.as_deref());
-    let user = gateway.owners.of(&gateway.calls, caller, named, id).await?;
+    let user = owners(gateway).of(&gateway.calls, caller, named, id).await?;
     let by = By { calls: &gateway.calls, caller, user: &user, key };
     let result = tool.call(&by, &arguments).await?;
     Ok((user, result))

@@ -3,18 +3,19 @@
 //!
 //! Calls that need mem0's language model or its platform are refused with 501 and a name.
 
-use crate::door::Gateway;
 use crate::entities;
 use crate::filters::{Filters, check_unsupported, flatten, moment, taken};
-use crate::keys::{Caller, Right};
 use crate::listing::{self, Page};
-use crate::mem0::{self, Answer, Named, Shared};
-use crate::own::idempotency_key;
-use crate::refusal::{Refusal, Result};
-use crate::tools::{By, of};
+use crate::owners::owners;
+use crate::server::{self, Answer, Named, Shared};
 use axum::extract::{Path, Query, State};
 use axum::http::HeaderMap;
 use axum::{Extension, Json};
+use gateway::door::Gateway;
+use gateway::keys::{Caller, Right};
+use gateway::own::idempotency_key;
+use gateway::refusal::{Refusal, Result};
+use gateway::tools::{By, of};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -111,7 +112,7 @@ pub(crate) async fn add(
         let what = "only a memory that is stored as it is expires by a date: add infer: false";
         return Err(Refusal::invalid("expiration_date", what));
     }
-    let added = mem0::Added {
+    let added = server::Added {
         messages: body.messages,
         user_id,
         agent_id,
@@ -122,7 +123,7 @@ pub(crate) async fn add(
         at: json!(at.map(|at| at.to_string())),
         expires_at: json!(expires_at.map(|at| at.to_string())),
     };
-    let mut results = mem0::store(&gateway, &caller, added).await?;
+    let mut results = server::store(&gateway, &caller, added).await?;
     for row in &mut results {
         row["data"] = json!({"memory": row["memory"]});
     }
@@ -159,14 +160,14 @@ pub(crate) async fn search(
     if let Some(metadata) = body.metadata {
         filters.add(Map::from_iter([("metadata".to_owned(), Value::Object(metadata))]))?;
     }
-    let searched = mem0::Searched {
+    let searched = server::Searched {
         query: body.query,
         top_k: Some(body.top_k.unwrap_or(FOUND)),
         threshold: body.threshold,
         include_archived: body.latest_only == Some(false),
-        ..mem0::Searched::default()
+        ..server::Searched::default()
     };
-    let rows = mem0::find(&gateway, &caller, &filters, searched).await?;
+    let rows = server::find(&gateway, &caller, &filters, searched).await?;
     let rows: Vec<Value> =
         rows.into_iter().map(|row| chosen(row, body.fields.as_deref())).collect();
     Ok(Json(json!({"results": rows})))
@@ -212,7 +213,7 @@ pub(crate) async fn list(
     }
     let user = caller.user(filters.user.as_deref())?;
     let (rows, count) =
-        mem0::listed(&gateway, &user, &filters, page.skipped(), page.size()).await?;
+        server::listed(&gateway, &user, &filters, page.skipped(), page.size()).await?;
     let rows = rows.into_iter().map(|row| chosen(row, None)).collect();
     Ok(Json(page.of("/v3/memories/", count, rows)))
 }
@@ -227,9 +228,9 @@ pub(crate) async fn read(
 }
 
 async fn one(gateway: &Arc<Gateway>, caller: &Caller, named: &Named, id: &str) -> Result<Value> {
-    let (user, reply) = mem0::on(gateway, caller, named, "get_memory", json!({"id": id})).await?;
+    let (user, reply) = server::on(gateway, caller, named, "get_memory", json!({"id": id})).await?;
     let memory = &reply["memory"];
-    let mut row = chosen(mem0::row(gateway, &user, memory), None);
+    let mut row = chosen(server::row(gateway, &user, memory), None);
     row["expiration_date"] = memory["expires_at"].clone();
     Ok(row)
 }
@@ -248,7 +249,7 @@ async fn change(
             return Err(Refusal { field: Some(name.to_owned()), ..refusal });
         }
     }
-    mem0::change(gateway, caller, named, id, body).await
+    server::change(gateway, caller, named, id, body).await
 }
 
 pub(crate) async fn update(
@@ -297,13 +298,13 @@ pub(crate) async fn delete_one(
     for id in versions.drain(1..).rev() {
         let mut unkeyed = named.clone();
         unkeyed.key = None;
-        match mem0::on(&gateway, &caller, &unkeyed, "delete_memory", json!({"id": id})).await {
+        match server::on(&gateway, &caller, &unkeyed, "delete_memory", json!({"id": id})).await {
             // An older version may be erased already.
             Err(refusal) if refusal.code != "not_found" => return Err(refusal),
             _ => {}
         }
     }
-    mem0::on(&gateway, &caller, &named, "delete_memory", json!({"id": versions[0]})).await?;
+    server::on(&gateway, &caller, &named, "delete_memory", json!({"id": versions[0]})).await?;
     Ok(Json(json!({"message": "Memory deleted successfully!"})))
 }
 
@@ -314,7 +315,7 @@ async fn replaced(
     named: &Named,
     id: &str,
 ) -> Result<Vec<String>> {
-    let memory = match mem0::on(gateway, caller, named, "get_memory", json!({"id": id})).await {
+    let memory = match server::on(gateway, caller, named, "get_memory", json!({"id": id})).await {
         Ok((_, mut reply)) => reply["memory"].take(),
         Err(refusal) if refusal.code == "not_found" => Value::Null,
         Err(refusal) => return Err(refusal),
@@ -397,7 +398,7 @@ pub(crate) async fn history(
     Path(id): Path<String>,
     Query(named): Query<Named>,
 ) -> Answer {
-    let (user, mut rows) = mem0::changes(&gateway, &caller, &named, &id).await?;
+    let (user, mut rows) = server::changes(&gateway, &caller, &named, &id).await?;
     for row in &mut rows {
         row["user_id"] = user.user().into();
         row["input"] = json!([]);
@@ -461,7 +462,7 @@ pub(crate) async fn delete_batch(
     for (done, (id, _)) in memories.iter().enumerate() {
         let by_id = json!({"id": id});
         let named = named.of_entry(done);
-        let deleted = mem0::on(&gateway, &caller, &named, "delete_memory", by_id).await;
+        let deleted = server::on(&gateway, &caller, &named, "delete_memory", by_id).await;
         deleted.map_err(|refusal| in_batch(done, refusal))?;
     }
     Ok(Json(json!({"message": format!("Successfully deleted {} memories", memories.len())})))
@@ -495,7 +496,7 @@ pub(crate) async fn feedback(
         }
     };
     let id = &body.memory_id;
-    let user = gateway.owners.of(&gateway.calls, &caller, named.user_id.as_deref(), id).await?;
+    let user = owners(&gateway).of(&gateway.calls, &caller, named.user_id.as_deref(), id).await?;
     let reason = body.feedback_reason.as_ref();
     let metadata = reason.map_or(Value::Null, |reason| json!({"reason": reason}));
     let fields = [("memory", &json!(id)), ("signal", &signal.into()), ("metadata", &metadata)];
