@@ -79,14 +79,16 @@ ifeq ($(KEEPSAKE_TEST_KAFKA),skip)
 endif
 
 # A build without the parts that it may leave out, its stand-ins, and each part alone.
-PARTS := lab llm mem0 registry spans
+PARTS := lab llm mem0 published-policies registry spans
 parts = cargo clippy --locked --no-default-features -- -D warnings; \
 	cargo test --locked --no-default-features --lib -- lack; \
 	for part in $(PARTS); do cargo check --locked --no-default-features --features $$part; done
 
-test-all: check-build check-kafka ## what `make test` leaves out: the scenarios that take minutes, more kills and seeds; the multilingual encoder, after its set-up (91 MB more); each part left out; the deployment; the book; the dashboards; the clients, those of mem0, and those of the embedded log; growing to 24 partitions; the explorer
+test-all: check-build check-kafka ## what `make test` leaves out: the scenarios that take minutes, more kills and seeds; the multilingual encoder, after its set-up (91 MB more); each part left out; the deployment; the book; the dashboards; the clients, those of mem0, and those of the embedded log; growing to 24 partitions; the explorer (KEEPSAKE_TEST_KAFKA=skip leaves out the tests that need Java, all clients but mem0's among them)
 	$(call step,model,deploy/model/setup.sh)
+ifneq ($(KEEPSAKE_TEST_KAFKA),skip)
 	$(call step,Apache Kafka,deploy/kafka/kafka.sh jars)
+endif
 	$(call step,long scenarios,KEEPSAKE_TEST_MODEL='$(MODEL)' $(MANY) cargo test --locked --test integration -- $(LONG) $(OFTEN))
 	$(call step,parts left out,$(parts))
 	$(call step,multilingual model,deploy/model/setup.sh --multilingual)
@@ -94,11 +96,16 @@ test-all: check-build check-kafka ## what `make test` leaves out: the scenarios 
 	$(call step,build,cargo test --locked --test integration --no-run)
 	$(call step,deployment,tests/deploy/run.sh)
 	$(call step,dashboards,deploy/grafana/check.sh)
-	$(call step,clients,tests/clients/run.sh)
 	$(call step,clients of mem0,tests/mem0/run.sh || (($$? == 4)))
+ifneq ($(KEEPSAKE_TEST_KAFKA),skip)
+	$(call step,clients,tests/clients/run.sh)
 	$(call step,clients of the embedded log,tests/embedded/run.sh)
+endif
 	$(call step,6 to 24 partitions,KEEPSAKE_GENERATION_FROM=6 KEEPSAKE_GENERATION_TO=24 cargo test --locked --test integration a_service_grows_while_it_serves::on_embedded)
 	$(call step,explorer,tests/explorer/run.sh || (($$? == 4)))
+ifeq ($(KEEPSAKE_TEST_KAFKA),skip)
+	@$(skipped)
+endif
 
 packages: check-build ## wheel, npm package, .deb and archive for any Linux in target/packages, each installed and tried
 	$(call step,model,deploy/model/setup.sh)
@@ -200,6 +207,7 @@ define skipped
 printf '%s\n' \
 	'****************************************************************************' \
 	'**  KEEPSAKE_TEST_KAFKA=skip: NO TEST RUNS AGAINST A REAL KAFKA.          **' \
+	'**  Of make test-all, the clients are left out as well.                   **' \
 	'**  This is not a full pass.                                              **' \
 	'****************************************************************************'
 endef

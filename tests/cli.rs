@@ -3,6 +3,7 @@
 use crate::support::program::{bare_command, command, parsed, run, run_bare};
 use crate::support::service::Place;
 use crate::support::skips::skipped;
+use crate::support::stdio::Mcp;
 use crate::support::{Broker, Child, on_both_brokers, scratch, validator};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
@@ -684,6 +685,18 @@ fn a_second_service_on_the_same_store_is_refused() {
 }
 
 #[test]
+fn a_clean_stop_of_service_gateway_and_log_warns_of_nothing() {
+    let place = Place::new(Broker::Embedded, &[]);
+    let mut child = Child::start(&place);
+    child.wait_until_ready();
+    child.signal("-TERM");
+    child.must_succeed();
+    let log = child.log();
+    let (_, stop) = log.split_once("stopping: draining").expect("it says so");
+    assert!(stop.contains("stopped") && !stop.contains("WARN"), "{stop}");
+}
+
+#[test]
 fn an_unreachable_broker_or_model_stops_the_start_by_name() {
     let (code, _, stderr) = run_bare(&[
         "serve",
@@ -736,10 +749,13 @@ fn the_demo_runs_to_its_end() {
 }
 
 #[test]
-fn an_empty_question_and_a_wrong_form_of_backup_say_the_cure() {
+fn a_wrong_command_line_says_the_cure() {
     for (arguments, word) in [
         (&["recall", "--user", "ada", " "][..], "keepsake list"),
         (&["backup", "one", "two"], "--check"),
+        (&["recall", "--user", "ada", "--where", "work", "Where?"], "project=atlas"),
+        (&["remember", "--user", "ada", "--metadata", "=work", "Here."], "project=atlas"),
+        (&["export"], "--user <USER>|--tenant <TENANT>|--all"),
     ] {
         let (code, _, stderr) = run_bare(arguments);
         assert!(code == Some(2) && stderr.contains(word), "{code:?} {stderr}");
@@ -753,4 +769,26 @@ fn an_empty_question_and_a_wrong_form_of_backup_say_the_cure() {
     let shown = |name| stdout.lines().find(|line| line.starts_with(name)).unwrap_or_default();
     assert!(shown("recall.limit").contains('7'), "{stdout}");
     assert!(shown("log.level").contains("warn"), "{stdout}");
+}
+
+#[test]
+fn texts_name_the_runbook_of_the_package() {
+    let dir = scratch::dir("package");
+    let (program, runbook) = (dir.join("bin/keepsake"), dir.join("share/keepsake/RUNBOOK.md"));
+    for file in [&program, &runbook] {
+        std::fs::create_dir_all(file.parent().expect("a folder")).expect("a disk");
+    }
+    std::fs::copy(env!("CARGO_BIN_EXE_keepsake"), &program).expect("a disk");
+    std::fs::write(&runbook, "# Runbook").expect("a disk");
+    let runbook = runbook.canonicalize().expect("it is there").display().to_string();
+    let answers =
+        |arguments: &[&str]| run(Command::new(&program).current_dir(&dir).args(arguments));
+    let (_, stdout, _) = answers(&["dlq", "list", "--help"]);
+    let stdout = stdout.split_whitespace().collect::<String>();
+    assert!(stdout.contains(&runbook) && !stdout.contains("deploy/RUNBOOK.md"), "{stdout}");
+    let mut mcp = Command::new(&program);
+    mcp.current_dir(&dir).args(["mcp", "--user", "ada", "--set", "recall.limits=3"]);
+    let mut mcp = Mcp::start(mcp.stderr(Stdio::null()));
+    let (said, _, is_error) = mcp.tool("add_memory", json!({"text": "I sail."}));
+    assert!(is_error && said.contains(&format!("[config-invalid, see {runbook}]")), "{said}");
 }

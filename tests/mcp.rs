@@ -5,8 +5,10 @@ use crate::support::program::{bare_command, command, parsed, run};
 use crate::support::stdio::Mcp;
 use crate::support::{Broker, Running, eventually, scratch};
 use serde_json::{Value, json};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// Options of a test without a model and with few partitions.
 const OPTIONS: [&str; 4] = [
@@ -118,6 +120,21 @@ fn a_sentence_is_there_after_kill_9_and_a_start_from_another_directory() {
 }
 
 #[test]
+fn resources_and_prompts_are_there_after_kill_9() {
+    let dir = scratch::dir("mcp");
+    let mut mcp = Mcp::start(&mut client(&dir));
+    mcp.adds("I am allergic to peanuts.");
+    let about = json!({"name": "memories", "arguments": {"query": "What am I allergic to?"}});
+    for (method, params) in [("resources/list", json!({})), ("prompts/get", about)] {
+        killed(&service(&dir)["pid"].to_string());
+        let answer = mcp.ask(method, params).to_string();
+        assert!(answer.contains("peanuts"), "{method}: {answer}");
+    }
+    mcp.end();
+    await_end(&dir);
+}
+
+#[test]
 fn a_hundred_clients_that_open_close_and_are_killed_leave_no_process() {
     let dir = scratch::dir("mcp");
     for round in 0..20 {
@@ -217,6 +234,33 @@ fn a_failure_is_the_answer_of_a_tool_with_the_cure() {
         mcp.end();
     }
     assert_eq!(services(&dir), [] as [u32; 0]);
+}
+
+#[test]
+fn brokers_that_are_away_are_told_at_once_and_slow_ones_have_their_time() {
+    let dir = scratch::dir("mcp");
+    let slow = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let slow = slow.local_addr().expect("bound").to_string();
+    let answer = |brokers: &str, within: &str| {
+        let mut command = bare_command(&dir);
+        command.current_dir("/").args(["mcp", "--user", "ada", "--brokers", brokers]);
+        command.args(["--set", &format!("kafka.connect_ms={within}")]).stderr(Stdio::null());
+        let began = Instant::now();
+        let mut mcp = Mcp::start(&mut command);
+        let (said, _, is_error) = mcp.tool("add_memory", json!({"text": "I sail."}));
+        assert!(is_error && said.contains(brokers), "{said}");
+        (began.elapsed(), said)
+    };
+    // Alone it takes less than two seconds.
+    let (took, said) = answer("127.0.0.1:9", "30000");
+    assert!(
+        took < Duration::from_secs(6) && said.contains("Connection refused"),
+        "{took:?}: {said}"
+    );
+    for brokers in [&slow, &format!("127.0.0.1:9,{slow}")] {
+        let (took, said) = answer(brokers, "4000");
+        assert!(took >= Duration::from_secs(4), "{took:?}: {said}");
+    }
 }
 
 #[test]

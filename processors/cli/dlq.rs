@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use client::letter::{DeadLetter, SourceTopics};
 use client::reading;
 use client::show::{self, Output};
-use domain::fault::Result;
+use domain::fault::{Result, runbook};
 use jiff::Timestamp;
 use reasons::Reasons;
 use serde_json::Value;
@@ -16,21 +16,26 @@ use settings::Config;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-const LIST_EXAMPLES: &str = "\
+fn list_examples() -> String {
+    format!(
+        "\
 Each row shows the position of the dead letter (partition:offset on the dead-letters topic) and \
-the position of the original record. Each code has a section in deploy/RUNBOOK.md. With --json: \
+the position of the original record. Each code has a section in {}. With --json: \
 one object per line, with the whole value if it is text, and no summary.
 
 Examples:
   keepsake dlq list                                        the latest, with counts by reason
   keepsake dlq list --reason too-large --since 2h
   keepsake dlq list --topic recalls --limit 10
-  keepsake dlq list --json | jq -r 'select(.redriven > 2).value'";
+  keepsake dlq list --json | jq -r 'select(.redriven > 2).value'",
+        runbook()
+    )
+}
 
 #[derive(Subcommand)]
 pub enum DlqCommand {
     /// List dead letters, oldest first, and count them by reason
-    #[command(after_help = LIST_EXAMPLES)]
+    #[command(after_help = list_examples())]
     List(DlqList),
     /// Send dead letters back to their original topic; a dry run unless --yes is given
     #[command(after_help = redrive::EXAMPLES)]

@@ -90,17 +90,25 @@ pub struct EventArgs {
     #[arg(long, value_name = "TIME", value_parser = time)]
     at: Option<String>,
     /// Metadata stored with the memory; may be repeated
-    #[arg(long, value_name = "KEY=VALUE")]
+    #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
     #[serde(serialize_with = "key_values", skip_serializing_if = "Vec::is_empty")]
-    metadata: Vec<String>,
+    metadata: Vec<(String, String)>,
 }
 
 /// Writes arguments of the form `key=value` as an object.
 pub fn key_values<S: Serializer>(
-    pairs: &[String],
+    pairs: &[(String, String)],
     serializer: S,
 ) -> std::result::Result<S::Ok, S::Error> {
-    serializer.collect_map(pairs.iter().map(|pair| pair.split_once('=').unwrap_or((pair, ""))))
+    serializer.collect_map(pairs.iter().map(|(key, value)| (key, value)))
+}
+
+/// Reads an argument of the form `key=value`. Without a value it would match nothing.
+pub fn pair(text: &str) -> std::result::Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err("is not KEY=VALUE, such as project=atlas".to_owned()),
+    }
 }
 
 /// Checks an argument that is a share. Sent unchecked, a wrong value would become a dead letter.

@@ -5,7 +5,7 @@
 //! bounded by one page and by the names of the users; nothing is sorted or collected.
 
 use super::events::UserArgs;
-use clap::Args;
+use clap::{ArgGroup, Args};
 use client::erased::{Erasures, leave_out_words, redact_event};
 use client::reading::{self, OffsetRange};
 use client::{Client, parse_user};
@@ -52,16 +52,16 @@ const PAGE: usize = 100;
 const PROGRESS_EVERY: u64 = 100_000;
 
 #[derive(Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, group = ArgGroup::new("whose").required(true).multiple(true))]
 pub struct ExportCommand {
     /// user, or tenant/user
-    #[arg(long, short, value_name = "USER", required_unless_present_any = ["tenant", "all"])]
+    #[arg(long, short, value_name = "USER", group = "whose")]
     user: Option<String>,
     /// Tenant of the user, instead of tenant/user in --user; alone, all users of the tenant
-    #[arg(long, value_name = "TENANT")]
+    #[arg(long, value_name = "TENANT", group = "whose")]
     tenant: Option<String>,
     /// Every user
-    #[arg(long, conflicts_with_all = ["user", "tenant"])]
+    #[arg(long, conflicts_with_all = ["user", "tenant"], group = "whose")]
     all: bool,
     /// Only memories, without decisions and events
     #[arg(long)]

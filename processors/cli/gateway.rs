@@ -27,6 +27,9 @@ use tokio::sync::oneshot;
 /// Pause between two looks whether the generation is retired.
 const RETIRED_LOOK: Duration = Duration::from_secs(10);
 
+/// Longest wait for the brokers at a start.
+const CONNECT_MAX: Duration = Duration::from_secs(10);
+
 pub const WHERE: &str = "\
 Listens at gateway.listen, 127.0.0.1:8765 unless set. It asks for keys if gateway.keys names a file of \
 them, which `keepsake keys new` makes; without one every caller has all rights.
@@ -43,7 +46,7 @@ pub fn run(config: &Config) -> Result<ExitCode> {
     });
     let (mut terminate, mut interrupt) =
         signals.map_err(|e| Fault::retry(format!("listen for signals: {e}")))?;
-    let calls = connect(config, &options)?;
+    let calls = connect(config, &options, CONNECT_MAX)?;
     let watched = calls.clone();
     tracing::info!(http = %bound.address, "the gateway serves");
     announce(bound.address);
@@ -93,7 +96,7 @@ pub fn bind(config: &Config) -> Result<Bound> {
 pub fn beside(config: &Config, bound: Bound) -> Result<Beside> {
     let options = options(config);
     let runtime = runtime()?;
-    let calls = connect(config, &options)?;
+    let calls = connect(config, &options, CONNECT_MAX)?;
     let (address, asked) = (bound.address, calls.clone());
     tracing::info!(http = %address, "the gateway serves");
     let (stop, stopped) = oneshot::channel();
@@ -146,7 +149,8 @@ pub fn runtime() -> Result<Runtime> {
         .map_err(|e| Fault::retry(format!("start the runtime: {e}")))
 }
 
-pub fn connect(config: &Config, options: &Options) -> Result<Arc<Calls>> {
+/// Connects, and gives up after `away_max` if no broker can be connected to.
+pub fn connect(config: &Config, options: &Options, away_max: Duration) -> Result<Arc<Calls>> {
     let topics = TopicNames {
         events: config.topics.events(),
         recalls: config.topics.recalls(),
@@ -159,7 +163,8 @@ pub fn connect(config: &Config, options: &Options) -> Result<Arc<Calls>> {
     let tenants = config.auth.keys().expect("the keys were checked at start");
     let connection = client::connection(config)?;
     // Names the address and the section of the runbook where nothing answers.
-    connection.cluster_id(Duration::from_millis(config.kafka.connect_ms.min(10_000)))?;
+    let within = Duration::from_millis(config.kafka.connect_ms).min(CONNECT_MAX);
+    connection.cluster_id_unless_away(within, away_max)?;
     let has_login = connection.options.iter().any(|(name, _)| name == "sasl.password");
     if options.keys.is_some() && config.kafka.is_embedded() && !has_login {
         tracing::warn!(

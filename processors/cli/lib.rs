@@ -29,7 +29,7 @@ mod verify;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use client::show::{self, Output};
-use domain::fault::{Fault, Result, StopName};
+use domain::fault::{Fault, Result, StopName, set_runbook};
 use laboratory::LabCommand;
 use service::run;
 use settings::{Config, Layers};
@@ -201,6 +201,7 @@ pub fn main() -> ExitCode {
     exit_quietly_on_a_closed_pipe();
     // Order matters: before the first file.
     run::keep_private();
+    installed_runbook().into_iter().for_each(set_runbook);
     // `exit` ends with 0 after --help and --version, with 2 on invalid arguments.
     let command = help::grouped(CommandLine::command());
     let typed =
@@ -223,8 +224,7 @@ pub fn main() -> ExitCode {
             {
                 return code;
             }
-            let what = with_runbook(&fault);
-            anstream::eprintln!("{}error:{} {what}", show::BAD, show::PLAIN);
+            anstream::eprintln!("{}error:{} {fault}", show::BAD, show::PLAIN);
             ExitCode::from(fault.exit_code())
         }
     }
@@ -244,15 +244,11 @@ fn sets(mut arguments: impl Iterator<Item = String>) -> Vec<String> {
     found
 }
 
-/// Names the runbook where the package of this program has put it. A checkout has it in `deploy`.
-fn with_runbook(fault: &Fault) -> String {
-    let program = std::env::current_exe().and_then(std::fs::canonicalize).ok();
-    let prefix = program.as_deref().and_then(|program| program.parent()?.parent());
-    let installed = prefix.map(|prefix| prefix.join("share/keepsake/RUNBOOK.md"));
-    match installed.filter(|file| file.is_file()) {
-        Some(file) => fault.to_string().replace("deploy/RUNBOOK.md", &file.to_string_lossy()),
-        None => fault.to_string(),
-    }
+/// Returns the runbook that the package of this program has put beside it.
+fn installed_runbook() -> Option<String> {
+    let program = std::env::current_exe().and_then(std::fs::canonicalize).ok()?;
+    let file = program.parent()?.parent()?.join("share/keepsake/RUNBOOK.md");
+    file.is_file().then(|| file.to_string_lossy().into_owned())
 }
 
 /// Ends the process without the exit handlers of the C library. Threads of the Kafka client go on to

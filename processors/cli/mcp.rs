@@ -17,7 +17,11 @@ use settings::Config;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// Time after which a call answers that no broker can be connected to. A person waits for the answer, and
+/// the next call tries again. With a look each half second, the answer comes within two.
+const AWAY_MAX: Duration = Duration::from_secs(1);
 
 #[derive(Args)]
 pub struct McpCommand {
@@ -69,7 +73,7 @@ impl McpCommand {
 
 async fn serve(connect: Connect, user: UserKey) -> Result<()> {
     let bound = Some(Bound { caller: Caller::local(user.tenant()), user });
-    mcp::stdio(Server { client: Client::OnDemand(connect), bound }).await
+    mcp::stdio(Server { client: Arc::new(Client::OnDemand(connect)), bound }).await
 }
 
 /// The name under which this account remembers.
@@ -131,7 +135,7 @@ impl Link {
             }
             calls.stop();
         }
-        let calls = connect(config, &options(config))?;
+        let calls = connect(config, &options(config), AWAY_MAX)?;
         self.calls = Some((calls.clone(), service));
         Ok(calls)
     }

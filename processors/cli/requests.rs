@@ -1,6 +1,6 @@
 //! Commands that send one request and print its reply: `recall`, `list`, `get`, `explain`, `stats`.
 
-use super::events::{UserArgs, key_values, print, share, time};
+use super::events::{UserArgs, key_values, pair, print, share, time};
 use clap::Args;
 use client::describe;
 use client::show::{self, Output};
@@ -29,9 +29,9 @@ pub struct RecallCommand {
     #[serde(rename = "kinds")]
     kind: Vec<String>,
     /// Only memories with this metadata, key=value; may be repeated
-    #[arg(long = "where", value_name = "KEY=VALUE")]
+    #[arg(long = "where", value_name = "KEY=VALUE", value_parser = pair)]
     #[serde(rename = "where", serialize_with = "key_values")]
-    metadata: Vec<String>,
+    metadata: Vec<(String, String)>,
     /// Memories as they were at this time, RFC 3339
     #[arg(long, value_name = "TIME", value_parser = time)]
     as_of: Option<String>,

@@ -14,7 +14,7 @@ mod online;
 
 use clap::Args;
 use client::show::{self, Output};
-use domain::fault::{Fault, Result, StopName};
+use domain::fault::{Fault, Result, StopName, runbook};
 use index::IndexState;
 use log::broker::{Broker, Log};
 use log::clock::SystemClock;
@@ -349,8 +349,8 @@ fn print(reports: &[ShardReport]) {
     let plain = show::PLAIN;
     if different > 0 {
         anstream::println!(
-            "{bad}{different} of {all} shards differ{plain}: see deploy/RUNBOOK.md, Verifying a \
-             shard"
+            "{bad}{different} of {all} shards differ{plain}: see {}, Verifying a shard",
+            runbook()
         );
     } else if unfinished > 0 {
         anstream::println!(

@@ -10,6 +10,7 @@
 //! To add one, add the variant, its exit code or status, and the heading.
 
 use std::fmt;
+use std::sync::OnceLock;
 use strum::{EnumCount, IntoStaticStr, VariantArray};
 
 /// Result of an operation that touches disk, network or a model.
@@ -62,13 +63,25 @@ impl fmt::Display for Fault {
         match self {
             Fault::Retry(retry) => f.write_str(&retry.what),
             Fault::Stop(stop) => {
-                write!(f, "{} [{}, see deploy/RUNBOOK.md]", stop.what, stop.name.as_str())
+                write!(f, "{} [{}, see {}]", stop.what, stop.name.as_str(), runbook())
             }
         }
     }
 }
 
 impl std::error::Error for Fault {}
+
+static RUNBOOK: OnceLock<String> = OnceLock::new();
+
+/// Sets the file that errors and help texts name as the runbook. Only the first call has an effect.
+pub fn set_runbook(file: String) {
+    let _ = RUNBOOK.set(file);
+}
+
+/// The file of the runbook: where a package has put it, else its place in a checkout.
+pub fn runbook() -> &'static str {
+    RUNBOOK.get().map_or("deploy/RUNBOOK.md", String::as_str)
+}
 
 #[derive(Clone, Debug)]
 pub struct Retry {

@@ -3,9 +3,16 @@
 
 use crate::budget::Place;
 use crate::refusal::{Refusal, Result};
-use axum::body::{Body, Bytes, HttpBody};
+use axum::Json;
+use axum::body::{Body, Bytes, HttpBody, to_bytes};
+use axum::extract::{FromRequest, Request};
 use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt;
+use log::decode::{names, unknown_fields};
+use serde::de::{DeserializeOwned, IgnoredAny};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
@@ -59,6 +66,34 @@ fn too_slow() -> Refusal {
     let seconds = PROGRESS_WITHIN.as_secs();
     let what = format!("less than {PROGRESS} bytes of the body arrived in {seconds} s");
     Refusal::new(StatusCode::REQUEST_TIMEOUT, "too_slow", what)
+}
+
+/// A body as `T`, which flattens nothing, and a warning for each field that `T` does not have.
+pub struct Noted<T>(pub T, pub Vec<String>);
+
+impl<T: DeserializeOwned + 'static, S: Send + Sync> FromRequest<S> for Noted<T> {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, state: &S) -> std::result::Result<Self, Response> {
+        let (parts, body) = request.into_parts();
+        // The door has bounded the body.
+        let bytes = to_bytes(body, usize::MAX).await.unwrap_or_default();
+        let request = Request::from_parts(parts, bytes.clone().into());
+        let read = Json::from_request(request, state).await;
+        let Json(body) = read.map_err(IntoResponse::into_response)?;
+        let given: BTreeMap<String, IgnoredAny> =
+            serde_json::from_slice(&bytes).unwrap_or_default();
+        let given = given.into_keys().map(|name| (name, Value::Null)).collect();
+        Ok(Noted(body, unknown_fields(&Value::Object(given), &[names::<T>()])))
+    }
+}
+
+/// Adds the warnings to an answer that has some.
+pub fn warned(mut answer: Value, warnings: Vec<String>) -> Json<Value> {
+    if !warnings.is_empty() {
+        answer["warnings"] = json!(warnings);
+    }
+    Json(answer)
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, oneshot};
 use uuid::Uuid;
@@ -74,6 +75,7 @@ pub struct Calls {
     /// includes that event, whichever process gives the answer.
     written: Mutex<LruCache<UserKey, i64>>,
     stopping: AtomicBool,
+    readers: Mutex<Vec<JoinHandle<()>>>,
     /// Calls since the start.
     made: AtomicU64,
     /// Calls that have had no reply since the last one that came.
@@ -114,20 +116,42 @@ impl Calls {
             tenants,
             written: Mutex::new(LruCache::new(crate::REMEMBERED_MAX)),
             stopping: AtomicBool::new(false),
+            readers: Mutex::default(),
             made: AtomicU64::new(0),
             unanswered: AtomicUsize::new(0),
             alive: Mutex::new(Instant::now()),
         });
         let receiving = calls.clone();
-        std::thread::Builder::new()
-            .name("gateway-replies".into())
-            .spawn(move || receiving.receive(consumer))
-            .map_err(|e| Fault::retry(format!("start a thread: {e}")))?;
+        calls.start_reader("gateway-replies", move || receiving.receive(consumer))?;
         Ok(calls)
     }
 
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::Relaxed);
+    }
+
+    /// Starts a thread that reads a topic until the stop.
+    pub fn start_reader(
+        &self,
+        name: &str,
+        read: impl FnOnce() + Send + 'static,
+    ) -> fault::Result<()> {
+        let thread = std::thread::Builder::new().name(name.into()).spawn(read);
+        let thread = thread.map_err(|e| Fault::retry(format!("start a thread: {e}")))?;
+        let mut readers = self.readers.lock();
+        readers.retain(|reader| !reader.is_finished());
+        readers.push(thread);
+        Ok(())
+    }
+
+    /// Stops, and waits for the readers, each at most for its poll. An embedded broker that stopped
+    /// before them would be reported as lost.
+    pub fn end(&self) {
+        self.stop();
+        for reader in std::mem::take(&mut *self.readers.lock()) {
+            // The hook of panics has logged it.
+            let _ = reader.join();
+        }
     }
 
     pub fn is_stopping(&self) -> bool {

@@ -98,7 +98,8 @@ impl Gateway {
         .map_err(about)?;
         registry.register(Box::new(requests.clone())).map_err(about)?;
         registry.register(Box::new(seconds.clone())).map_err(about)?;
-        let server = mcp::Server { client: mcp::Client::Connected(calls.clone()), bound: None };
+        let server =
+            mcp::Server { client: Arc::new(mcp::Client::Connected(calls.clone())), bound: None };
         // Without sessions, any gateway answers any request. The door has checked the host.
         let config = StreamableHttpServerConfig::default()
             .with_legacy_session_mode(false)

@@ -9,7 +9,7 @@
 pub mod routes;
 
 mod backwards;
-mod bodies;
+pub mod bodies;
 pub mod budget;
 pub mod calls;
 pub mod dialect;

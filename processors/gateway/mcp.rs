@@ -4,6 +4,7 @@
 
 use crate::calls::Calls;
 use crate::keys::{Caller, Right};
+use crate::own::idempotency_key;
 use crate::plain;
 use crate::refusal::{self, Refusal};
 use crate::tools::{By, TOOLS, Tool, of};
@@ -24,41 +25,50 @@ const MEMORY: &str = "memory://";
 const SUCCESSOR_LOOK: Duration = Duration::from_millis(500);
 
 /// The Kafka client of a server.
-#[derive(Clone)]
-pub enum Client {
-    Connected(Arc<Calls>),
+pub enum Client<C = Calls> {
+    Connected(Arc<C>),
     /// Connected when a call needs it, by a function that may wait for a service.
-    OnDemand(Connect),
+    OnDemand(Connect<C>),
 }
 
-pub type Connect = Arc<dyn Fn() -> fault::Result<Arc<Calls>> + Send + Sync>;
+pub type Connect<C = Calls> = Arc<dyn Fn() -> fault::Result<Arc<C>> + Send + Sync>;
 
-impl Client {
-    async fn calls(&self) -> refusal::Result<Arc<Calls>> {
+impl<C: Send + Sync + 'static> Client<C> {
+    async fn calls(&self) -> refusal::Result<Arc<C>> {
         match self {
             Client::Connected(calls) => Ok(calls.clone()),
             Client::OnDemand(connect) => connected_by(connect.clone()).await,
         }
     }
 
+    /// Calls the service, and calls its successor if one takes its place before it answers.
+    async fn call<T, F>(&self, call: impl Fn(Arc<C>) -> F) -> refusal::Result<T>
+    where
+        F: Future<Output = refusal::Result<T>>,
+    {
+        let calls = self.calls().await?;
+        tokio::select! {
+            done = call(calls.clone()) => done,
+            successor = self.successor(&calls) => call(successor).await,
+        }
+    }
+
     /// Returns once another service has taken the place of the one that these calls ask, such as after
-    /// its death. Looking for it starts it.
-    async fn successor(&self, of: &Arc<Calls>) -> refusal::Result<Arc<Calls>> {
+    /// its death. Looking for it starts it. A look that fails proves nothing about the first service.
+    async fn successor(&self, of: &Arc<C>) -> Arc<C> {
+        let Client::OnDemand(connect) = self else { return std::future::pending().await };
         loop {
             tokio::time::sleep(SUCCESSOR_LOOK).await;
-            match self {
-                Client::Connected(_) => std::future::pending().await,
-                Client::OnDemand(connect) => match connected_by(connect.clone()).await? {
-                    same if Arc::ptr_eq(&same, of) => {}
-                    other => return Ok(other),
-                },
+            match connected_by(connect.clone()).await {
+                Ok(other) if !Arc::ptr_eq(&other, of) => return other,
+                _ => {}
             }
         }
     }
 }
 
 /// Connects on another thread: pings and the list of tools are answered meanwhile.
-async fn connected_by(connect: Connect) -> refusal::Result<Arc<Calls>> {
+async fn connected_by<C: Send + Sync + 'static>(connect: Connect<C>) -> refusal::Result<Arc<C>> {
     let unavailable = |why| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", why);
     let connected = tokio::task::spawn_blocking(move || connect()).await;
     connected
@@ -69,7 +79,7 @@ async fn connected_by(connect: Connect) -> refusal::Result<Arc<Calls>> {
 /// One user's memories, as an MCP server.
 #[derive(Clone)]
 pub struct Server {
-    pub client: Client,
+    pub client: Arc<Client>,
     /// The caller and the user of a server on standard input. Over HTTP each request has its own.
     pub bound: Option<Bound>,
 }
@@ -90,8 +100,9 @@ impl Server {
     }
 
     async fn ask(&self, user: &UserKey, request: Value) -> Result<Value, ErrorData> {
-        let calls = self.client.calls().await.map_err(failed)?;
-        calls.ask(user, request).await.map_err(failed)
+        let request = &request;
+        let asked = self.client.call(|calls| async move { calls.ask(user, request.clone()).await });
+        asked.await.map_err(failed)
     }
 }
 
@@ -134,20 +145,17 @@ async fn called(
     bound: &Bound,
     tool: &Tool,
     arguments: &Value,
+    key: Option<&str>,
 ) -> refusal::Result<Value> {
     bound.caller.may(tool.right)?;
-    let calls = server.client.calls().await?;
-    // Adding has an id, so that a second attempt adds nothing twice; the rest may be done again.
-    let id = (!tool.idempotent).then(|| Uuid::new_v4().to_string());
-    let attempt = |calls: Arc<Calls>| {
-        let (caller, user, key) = (&bound.caller, &bound.user, id.as_deref());
-        async move { tool.call(&By { calls: &calls, caller, user, key }, arguments).await }
+    // The event has an id, so that a second attempt changes nothing twice.
+    let id = (tool.right != Right::Read)
+        .then(|| key.map_or_else(|| Uuid::new_v4().to_string(), str::to_owned));
+    let (caller, user, key) = (&bound.caller, &bound.user, id.as_deref());
+    let attempt = |calls: Arc<Calls>| async move {
+        tool.call(&By { calls: &calls, caller, user, key }, arguments).await
     };
-    let successor = tokio::select! {
-        done = attempt(calls.clone()) => return done,
-        successor = server.client.successor(&calls) => successor?,
-    };
-    attempt(successor).await
+    server.client.call(attempt).await
 }
 
 impl ServerHandler for Server {
@@ -182,7 +190,9 @@ impl ServerHandler for Server {
         };
         let arguments = Value::Object(request.arguments.unwrap_or_default());
         // A refusal is a result that the model can read and act on, not an error of the protocol.
-        let (text, mut result) = match called(self, &bound, tool, &arguments).await {
+        let parts = context.extensions.get::<axum::http::request::Parts>();
+        let key = parts.and_then(|parts| idempotency_key(&parts.headers));
+        let (text, mut result) = match called(self, &bound, tool, &arguments, key).await {
             Ok(mut value) => (plain::take(&mut value), CallToolResult::structured(value)),
             Err(refusal) => {
                 (refusal.message.clone(), CallToolResult::structured_error(refusal.body()))
@@ -283,4 +293,48 @@ fn described(tool: &Tool) -> rmcp::model::Tool {
     rmcp::model::Tool::new(tool.name, tool.description, Arc::new(tool.schema()))
         .with_annotations(annotations)
         .with_raw_output_schema(Arc::new(output))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use tokio::sync::Notify;
+
+    /// Answers a call to service 1, with the number of the service. The first look for a successor fails,
+    /// the second finds service `second`. Service 1 answers after that.
+    fn answer(second: u32) -> u32 {
+        let (first, other) = (Arc::new(1), Arc::new(second));
+        let (looks, looked) = (AtomicU32::new(0), Arc::new(Notify::new()));
+        let notify = looked.clone();
+        let connect: Connect<u32> = Arc::new(move || match looks.fetch_add(1, Ordering::Relaxed) {
+            0 => Ok(first.clone()),
+            1 => Err(Fault::retry("no service")),
+            _ if second == 1 => {
+                notify.notify_one();
+                Ok(first.clone())
+            }
+            _ => Ok(other.clone()),
+        });
+        let call = |service: Arc<u32>| {
+            let looked = looked.clone();
+            async move {
+                if *service == 1 {
+                    looked.notified().await;
+                }
+                Ok(*service)
+            }
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+        let client = Client::OnDemand(connect);
+        let answer = async { tokio::time::timeout(10 * SUCCESSOR_LOOK, client.call(call)).await };
+        let answer = runtime.expect("a runtime").block_on(answer);
+        answer.expect("it is in time").expect("an answer")
+    }
+
+    #[test]
+    fn a_failed_look_for_a_successor_ends_no_call() {
+        assert_eq!(answer(1), 1);
+        assert_eq!(answer(2), 2);
+    }
 }

@@ -135,7 +135,7 @@ pub async fn run(
     // The last of them is gone when nobody listens any more.
     drop(draining);
     let _ = tokio::time::timeout(options.drain_within, drain.closed()).await;
-    calls.stop();
+    calls.end();
     ended
 }
 

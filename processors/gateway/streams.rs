@@ -70,11 +70,9 @@ impl Decisions {
         }
         let (new, receiver) = broadcast::channel(BEHIND_MAX);
         let reader = at_the_end(calls)?;
-        let (calls, hidden, sending) = (calls.clone(), hidden.clone(), new.clone());
-        std::thread::Builder::new()
-            .name("gateway-decisions".into())
-            .spawn(move || send_on((&calls, &hidden), reader, &sending))
-            .map_err(|e| Fault::retry(format!("start a thread: {e}")))?;
+        let (its, hidden, sending) = (calls.clone(), hidden.clone(), new.clone());
+        let send = move || send_on((&its, &hidden), reader, &sending);
+        calls.start_reader("gateway-decisions", send)?;
         *sender = Some(new);
         Ok(receiver)
     }

@@ -154,11 +154,8 @@ impl Users {
         let starts: Vec<(i32, Start)> =
             ranges.iter().map(|range| (range.partition, Start::Beginning)).collect();
         reader.assign(&starts)?;
-        let (follow, calls) = (following.clone(), calls.clone());
-        std::thread::Builder::new()
-            .name("gateway-users".into())
-            .spawn(move || follow.run(&calls, reader, memories_max))
-            .map_err(|e| Fault::retry(format!("start a thread: {e}")))?;
+        let (follow, its) = (following.clone(), calls.clone());
+        calls.start_reader("gateway-users", move || follow.run(&its, reader, memories_max))?;
         *begun = Some(following.clone());
         Ok(following)
     }

@@ -23,7 +23,7 @@ use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use rdkafka::types::RDKafkaRespErr;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Time to fetch the group's offsets. The rebalance waits for them, and the group for the
@@ -44,6 +44,8 @@ pub struct ConsumerCallbacks {
     assigned: Mutex<BTreeSet<i32>>,
     /// The last report of the client on a connection.
     reported: Mutex<Option<Reported>>,
+    /// The client has found no broker that it could connect to.
+    all_down: AtomicBool,
 }
 
 impl ConsumerCallbacks {
@@ -56,6 +58,7 @@ impl ConsumerCallbacks {
             assignments: AtomicU64::default(),
             assigned: Mutex::default(),
             reported: Mutex::default(),
+            all_down: AtomicBool::default(),
         }
     }
 
@@ -73,6 +76,7 @@ impl ConsumerCallbacks {
             assignments: AtomicU64::default(),
             assigned: Mutex::default(),
             reported: Mutex::default(),
+            all_down: AtomicBool::default(),
         }
     }
 
@@ -83,6 +87,10 @@ impl ConsumerCallbacks {
 
     pub fn reported(&self) -> Option<Reported> {
         self.reported.lock().clone()
+    }
+
+    pub fn all_down(&self) -> bool {
+        self.all_down.load(Ordering::Relaxed)
     }
 
     /// Calls the owner for those of these partitions that this member still has.
@@ -111,6 +119,9 @@ impl ClientContext for ConsumerCallbacks {
             return;
         }
         // That all brokers are down follows the reason.
+        if error.rdkafka_error_code() == Some(RDKafkaErrorCode::AllBrokersDown) {
+            self.all_down.store(true, Ordering::Relaxed);
+        }
         if let Some(code) = error.rdkafka_error_code()
             && !matches!(code, RDKafkaErrorCode::PartitionEOF | RDKafkaErrorCode::AllBrokersDown)
         {

@@ -91,8 +91,15 @@ const CLIENT_CERTIFICATE: &str = "the brokers require a certificate of the clien
 impl Connection {
     /// Returns the id of the cluster as soon as a broker answers.
     pub fn cluster_id(&self, within: Duration) -> Result<String> {
+        self.cluster_id_unless_away(within, within)
+    }
+
+    /// The same, and gives up after `away_max` if each broker refuses the connection or has no address. A
+    /// connection that is slow has `within`.
+    pub fn cluster_id_unless_away(&self, within: Duration, away_max: Duration) -> Result<String> {
         let probe = self.probe(UNDECIDED)?;
-        let give_up = Instant::now() + within;
+        let began = Instant::now();
+        let give_up = began + within;
         let mut refused: Option<Refused> = None;
         loop {
             if let Some(id) = probe.client().fetch_cluster_id(LOOK) {
@@ -104,17 +111,19 @@ impl Connection {
                 refused = reported.refused(refused);
             }
             let now = Instant::now();
+            let is_away =
+                probe.context().all_down() && reported.as_ref().is_some_and(Reported::is_away);
             if let Some(Refused { since, name, what }) = &refused
                 && (now >= *since + CONFIRMED || now >= give_up)
             {
                 return Err(Fault::stop(*name, format!("no log-in at {}: {what}", self.servers)));
             }
-            if now >= give_up {
+            if now >= give_up || is_away && now >= began + away_max {
                 let reason = reported.map_or_else(|| SILENCE.to_owned(), |found| found.reason);
                 let what = format!(
                     "no broker answers at {} within {} s: is it running? ({reason})",
                     self.servers,
-                    within.as_secs()
+                    (now - began).as_secs()
                 );
                 return Err(Fault::stop(StopName::BrokerUnreachable, what));
             }

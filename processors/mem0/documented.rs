@@ -102,7 +102,7 @@ pub const CALLS: &[Call] = &[
         "/v1/entities/",
         "List the users, agents, apps and runs that have active memories. Reads the whole memories \
          topic, which takes seconds at a million memories; too_large if the tenant has more than \
-         gateway.remembered_max",
+         100,000",
         &["page", "page_size"],
     ),
     (

@@ -4,6 +4,7 @@ use gateway::refusal::{Refusal, Result};
 use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
+use log::decode::unknown_fields;
 use serde_json::{Map, Value, json};
 
 /// Names of the service's `where` that are no metadata.
@@ -314,8 +315,9 @@ pub fn moment(name: &str, value: &Value, is_end: bool) -> Result<Timestamp> {
     })
 }
 
-/// Refuses the options that are given and that Keepsake has no part for.
-pub fn check_unsupported(given: &Map<String, Value>, names: &[(&str, &str)]) -> Result<()> {
+/// Refuses the options that are given and that Keepsake has no part for. Returns a warning for each
+/// field that is none of them.
+pub fn check_unsupported(given: Map<String, Value>, names: &[(&str, &str)]) -> Result<Vec<String>> {
     for (name, why) in names {
         let is_given = given.get(*name).is_some_and(|it| !it.is_null() && *it != json!(false));
         if is_given {
@@ -323,7 +325,8 @@ pub fn check_unsupported(given: &Map<String, Value>, names: &[(&str, &str)]) -> 
             return Err(Refusal { field: Some((*name).to_owned()), ..refusal });
         }
     }
-    Ok(())
+    let known: Vec<&str> = names.iter().map(|(name, _)| *name).collect();
+    Ok(unknown_fields(&Value::Object(given), &[&known]))
 }
 
 #[cfg(test)]

@@ -11,11 +11,13 @@ use crate::server::{self, Answer, Named, Shared};
 use axum::extract::{Path, Query, State};
 use axum::http::HeaderMap;
 use axum::{Extension, Json};
+use gateway::bodies::{Noted, warned};
 use gateway::door::Gateway;
 use gateway::keys::{Caller, Right};
 use gateway::own::idempotency_key;
 use gateway::refusal::{Refusal, Result};
 use gateway::tools::{By, of};
+use log::decode::unknown_fields;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -88,7 +90,7 @@ pub(crate) async fn add(
         ("excludes", MODEL),
         ("immutable", "every memory can be changed"),
     ];
-    check_unsupported(&body.others, &without)?;
+    let warnings = check_unsupported(body.others, &without)?;
     let mut names = Map::new();
     flatten(body.filters, &mut names)?;
     let user_id = taken(&mut names, "user_id", body.user_id);
@@ -128,7 +130,8 @@ pub(crate) async fn add(
         row["data"] = json!({"memory": row["memory"]});
     }
     let message = "the memories are stored and can be read";
-    Ok(Json(json!({"message": message, "status": "SUCCEEDED", "results": results})))
+    let answer = json!({"message": message, "status": "SUCCEEDED", "results": results});
+    Ok(warned(answer, warnings))
 }
 
 #[derive(Deserialize)]
@@ -155,7 +158,7 @@ pub(crate) async fn search(
         ("show_expired", "an expired memory is erased"),
         ("reference_date", "a question is read at the time it comes"),
     ];
-    check_unsupported(&body.others, &without)?;
+    let warnings = check_unsupported(body.others, &without)?;
     let mut filters = Filters::read(body.filters)?;
     if let Some(metadata) = body.metadata {
         filters.add(Map::from_iter([("metadata".to_owned(), Value::Object(metadata))]))?;
@@ -170,7 +173,7 @@ pub(crate) async fn search(
     let rows = server::find(&gateway, &caller, &filters, searched).await?;
     let rows: Vec<Value> =
         rows.into_iter().map(|row| chosen(row, body.fields.as_deref())).collect();
-    Ok(Json(json!({"results": rows})))
+    Ok(warned(json!({"results": rows}), warnings))
 }
 
 fn chosen(mut row: Value, fields: Option<&[String]>) -> Value {
@@ -202,7 +205,7 @@ pub(crate) async fn list(
         ("show_expired", "an expired memory is erased"),
         ("latest_only", "the list has every version of a memory, a search the latest"),
     ];
-    check_unsupported(&body.others, &without)?;
+    let warnings = check_unsupported(body.others, &without)?;
     let mut filters = Filters::read(body.filters)?;
     for (name, test, value) in
         [("start_date", "$gte", body.start_date), ("end_date", "$lte", body.end_date)]
@@ -215,7 +218,7 @@ pub(crate) async fn list(
     let (rows, count) =
         server::listed(&gateway, &user, &filters, page.skipped(), page.size()).await?;
     let rows = rows.into_iter().map(|row| chosen(row, None)).collect();
-    Ok(Json(page.of("/v3/memories/", count, rows)))
+    Ok(warned(page.of("/v3/memories/", count, rows), warnings))
 }
 
 pub(crate) async fn read(
@@ -267,7 +270,7 @@ pub(crate) async fn update(
         Ok(()) => one(&gateway, &caller, &named, &id).await?,
         Err(_) => json!({"id": id}),
     };
-    Ok(Json(row))
+    Ok(warned(row, unknown_fields(&body, &[&server::TEXTS, &["metadata"]])))
 }
 
 #[derive(Deserialize)]
@@ -441,14 +444,15 @@ pub(crate) async fn update_batch(
     Extension(caller): Extension<Caller>,
     Query(named): Query<Named>,
     headers: HeaderMap,
-    Json(batch): Json<Batch>,
+    Noted(batch, warnings): Noted<Batch>,
 ) -> Answer {
     let (memories, named) = (batch.checked()?, named.with_key(&headers));
     for (done, (id, memory)) in memories.iter().enumerate() {
         let changed = change(&gateway, &caller, &named.of_entry(done), id, memory).await;
         changed.map_err(|refusal| in_batch(done, refusal))?;
     }
-    Ok(Json(json!({"message": format!("Successfully updated {} memories", memories.len())})))
+    let message = format!("Successfully updated {} memories", memories.len());
+    Ok(warned(json!({"message": message}), warnings))
 }
 
 pub(crate) async fn delete_batch(
@@ -456,7 +460,7 @@ pub(crate) async fn delete_batch(
     Extension(caller): Extension<Caller>,
     Query(named): Query<Named>,
     headers: HeaderMap,
-    Json(batch): Json<Batch>,
+    Noted(batch, warnings): Noted<Batch>,
 ) -> Answer {
     let (memories, named) = (batch.checked()?, named.with_key(&headers));
     for (done, (id, _)) in memories.iter().enumerate() {
@@ -465,7 +469,8 @@ pub(crate) async fn delete_batch(
         let deleted = server::on(&gateway, &caller, &named, "delete_memory", by_id).await;
         deleted.map_err(|refusal| in_batch(done, refusal))?;
     }
-    Ok(Json(json!({"message": format!("Successfully deleted {} memories", memories.len())})))
+    let message = format!("Successfully deleted {} memories", memories.len());
+    Ok(warned(json!({"message": message}), warnings))
 }
 
 #[derive(Deserialize)]
@@ -480,7 +485,7 @@ pub(crate) async fn feedback(
     Extension(caller): Extension<Caller>,
     Query(named): Query<Named>,
     headers: HeaderMap,
-    Json(body): Json<Judgement>,
+    Noted(body, warnings): Noted<Judgement>,
 ) -> Answer {
     let signal = match body.feedback.as_deref() {
         Some("POSITIVE") => "confirmed",
@@ -503,5 +508,7 @@ pub(crate) async fn feedback(
     let key = idempotency_key(&headers);
     let by = By { calls: &gateway.calls, caller: &caller, user: &user, key };
     by.change(&json!(id), of("feedback", &fields)).await?;
-    Ok(Json(json!({"id": id, "feedback": body.feedback, "feedback_reason": body.feedback_reason})))
+    let answer =
+        json!({"id": id, "feedback": body.feedback, "feedback_reason": body.feedback_reason});
+    Ok(warned(answer, warnings))
 }

@@ -8,11 +8,13 @@ use axum::extract::{Path, Query, State};
 use axum::http::HeaderMap;
 use axum::{Extension, Json};
 use domain::UserKey;
+use gateway::bodies::{Noted, warned};
 use gateway::door::Gateway;
 use gateway::keys::Caller;
 use gateway::own::idempotency_key;
 use gateway::refusal::{Refusal, Result};
 use gateway::tools::{By, Tool, of};
+use log::decode::unknown_fields;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -22,6 +24,9 @@ pub(crate) type Answer = Result<Json<Value>>;
 
 /// Memories in one answer of `GET /memories` without `top_k`, as in mem0.
 const LISTED: usize = 100;
+
+/// Names of the text of a memory: versions of mem0 differ.
+pub(crate) const TEXTS: [&str; 4] = ["text", "memory", "data", "content"];
 
 #[derive(Clone, Default, Deserialize)]
 pub(crate) struct Named {
@@ -84,10 +89,11 @@ pub(crate) async fn add(
     State(gateway): Shared,
     Extension(caller): Extension<Caller>,
     headers: HeaderMap,
-    Json(body): Json<Added>,
+    Noted(body, warnings): Noted<Added>,
 ) -> Answer {
     let key = idempotency_key(&headers).map(str::to_owned);
-    Ok(Json(json!({"results": store(&gateway, &caller, Added { key, ..body }).await?})))
+    let results = store(&gateway, &caller, Added { key, ..body }).await?;
+    Ok(warned(json!({"results": results}), warnings))
 }
 
 /// Publishes messages and returns a row for each memory that they made or changed.
@@ -185,13 +191,14 @@ fn messages(value: Value) -> Result<Vec<Value>> {
 pub(crate) async fn search(
     State(gateway): Shared,
     Extension(caller): Extension<Caller>,
-    Json(mut body): Json<Searched>,
+    Noted(mut body, warnings): Noted<Searched>,
 ) -> Answer {
     let mut filters = Filters::read(std::mem::take(&mut body.filters))?;
     filters.of_user(body.user_id.take())?;
     filters.of_run(body.run_id.take());
     filters.labelled("agent_id", body.agent_id.take());
-    Ok(Json(json!({"results": find(&gateway, &caller, &filters, body).await?})))
+    let results = find(&gateway, &caller, &filters, body).await?;
+    Ok(warned(json!({"results": results}), warnings))
 }
 
 pub(crate) async fn find(
@@ -330,7 +337,8 @@ pub(crate) async fn update(
     Json(body): Json<Value>,
 ) -> Answer {
     change(&gateway, &caller, &named.with_key(&headers), &id, &body).await?;
-    Ok(Json(json!({"message": "Memory updated successfully"})))
+    let warnings = unknown_fields(&body, &[&TEXTS, &["metadata"]]);
+    Ok(warned(json!({"message": "Memory updated successfully"}), warnings))
 }
 
 pub(crate) async fn change(
@@ -341,8 +349,7 @@ pub(crate) async fn change(
     body: &Value,
 ) -> Result<()> {
     let mut arguments = json!({"id": id});
-    // Versions of mem0 differ in the name.
-    let text = ["text", "memory", "data", "content"].iter().find_map(|name| body[*name].as_str());
+    let text = TEXTS.iter().find_map(|name| body[*name].as_str());
     if let Some(text) = text {
         arguments["text"] = text.into();
     }

@@ -53,7 +53,7 @@ mod tests;
 use crate::metrics::Metrics;
 use crossbeam_channel::Sender;
 use domain::Time;
-use domain::fault::{Fault, Result, StopName};
+use domain::fault::{Fault, Result, StopName, runbook};
 use log::broker::{Log, RebalanceListener, Start};
 use log::clock::Clock;
 use parking_lot::{Mutex, RwLock};
@@ -231,8 +231,10 @@ impl Shards {
     pub fn partitions_differ(&self, beyond: i32) -> Fault {
         let what = format!(
             "{} has a partition {beyond}, but had {} partitions when this process started: users \
-             would be looked up on the wrong shards; see \"Growing\" in deploy/RUNBOOK.md",
-            self.place.topic, self.place.partitions
+             would be looked up on the wrong shards; see \"Growing\" in {}",
+            self.place.topic,
+            self.place.partitions,
+            runbook()
         );
         Fault::stop(StopName::PartitionsDiffer, what)
     }

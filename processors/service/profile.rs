@@ -184,12 +184,12 @@ impl Profiles {
         let tenants = config.tenant_profiles();
         let requested = &config.recall.profiles;
         let chosen = load_with(&config.profile, &config.of_documents)?;
-        for warning in chosen.warnings {
+        for warning in chosen.warnings.into_iter().chain(lacking_for_requests(config)) {
             tracing::warn!("{warning}");
         }
         by_name.insert(config.profile.clone(), Arc::new(chosen.profile));
         // A lacking one on the list stops no process, because the list of the defaults has such
-        // names: the request that names it is refused.
+        // names: the operator is warned, and the request that names it is refused.
         let of_this_build = requested.iter().filter(|name| known::find(name).is_ok());
         for name in tenants.values().chain(of_this_build) {
             if !by_name.contains_key(name) {
@@ -209,9 +209,11 @@ impl Profiles {
         file::shown_options(&config.profile, &config.of_documents)
     }
 
-    /// Warnings to the operator about the environment of the chosen profile.
+    /// Warnings to the operator about the environment of the chosen profile, and about the profiles
+    /// for requests.
     pub fn warnings(config: &Config) -> Result<Vec<String>> {
-        load_with(&config.profile, &config.of_documents).map(|loaded| loaded.warnings)
+        let chosen = load_with(&config.profile, &config.of_documents)?;
+        Ok(chosen.warnings.into_iter().chain(lacking_for_requests(config)).collect())
     }
 
     /// Loads one profile for all tenants.
@@ -289,6 +291,12 @@ impl Profiles {
     }
 }
 
+/// Names the profiles for requests whose policy this build lacks.
+fn lacking_for_requests(config: &Config) -> impl Iterator<Item = String> {
+    let lacking = config.recall.profiles.iter().filter_map(|name| known::find(name).err());
+    lacking.map(|why| format!("recall.profiles: {why}"))
+}
+
 /// Loads the shadow profile, if the configuration names one.
 fn shadow(config: &Config, tenants: &BTreeMap<String, String>) -> Result<Option<Arc<Profile>>> {
     let name = &config.shadow.profile;
@@ -352,7 +360,10 @@ mod tests {
         }
         assert!(loaded("recall.profiles", &over).is_err_and(|e| e.to_string().contains(why)));
         let key = UserKey::new("acme", "ada").expect("valid names");
-        // The list of the defaults names some of them.
+        // The list of the defaults names two of them.
+        let config = Layers::defaults().checked().expect("valid");
+        let warnings = Profiles::warnings(&config).expect("valid");
+        assert_eq!(warnings.iter().filter(|warning| warning.contains(why)).count(), 2);
         let profiles = loaded("profile", "keepsake").expect("Keepsake's own");
         assert!(profiles.named(&key, "lynkr").is_none());
         assert!(profiles.refusal(&key, "lynkr").contains(why));

@@ -144,7 +144,6 @@ impl Recall {
         tokens: TokenCounter,
         metrics: Arc<Metrics>,
     ) -> Recall {
-        let word_vectors = WordVectors::new();
         let rate = Rate::new(options.rate.clone());
         Recall {
             options,
@@ -156,7 +155,7 @@ impl Recall {
             metrics,
             clock: Arc::new(SystemClock),
             reranking: None,
-            word_vectors,
+            word_vectors: WordVectors::default(),
             waiting: VecDeque::new(),
             looked_ms: i64::MIN,
             ready: FairQueue::default(),

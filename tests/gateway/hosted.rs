@@ -385,6 +385,70 @@ fn a_key_for_one_user_changes_no_memory_of_the_whole_tenant() {
 }
 
 #[test]
+fn an_unknown_field_of_a_body_is_named() {
+    let running = Running::start(Broker::Embedded, &[]);
+    let gateway = Gateway::start(&running.place, &[]);
+    let id = gateway.stored("Ada keeps bees", json!({"user_id": "ada"}));
+    let user = json!({"user_id": "ada"});
+    let added = json!({"messages": "I row.", "user_id": "ada"});
+    let found = json!({"query": "bees", "filters": user, "limit": 1, "top_k": 1});
+    let judged = json!({"memory_id": id, "feedback": "POSITIVE"});
+    for (method, path, body) in [
+        ("POST", "/memories", added.clone()),
+        ("POST", "/search", json!({"query": "bees", "filters": user, "limit": 1})),
+        ("PUT", &*format!("/memories/{id}?user_id=ada"), json!({"text": "Ada keeps goats"})),
+        ("POST", "/v3/memories/add/", added),
+        ("POST", "/v3/memories/search/", json!({"query": "bees", "filters": user})),
+        ("POST", "/v3/memories/", json!({"filters": user})),
+        ("PUT", &*format!("/v1/memories/{id}/"), json!({"text": "Ada keeps ducks"})),
+        ("PUT", "/v1/batch/", json!({"memories": []})),
+        ("DELETE", "/v1/batch/", json!({"memories": []})),
+        ("POST", "/v1/feedback/", judged),
+    ] {
+        let (status, answer) = gateway.call(method, path, body.clone());
+        assert_eq!((status, &answer["warnings"]), (200, &Value::Null), "{method} {path}: {answer}");
+        let mut misspelt = body;
+        misspelt["tresh"] = 0.5.into();
+        let (status, answer) = gateway.call(method, path, misspelt);
+        let named = json!(["tresh: unknown field, ignored"]);
+        assert_eq!((status, &answer["warnings"]), (200, &named), "{method} {path}: {answer}");
+    }
+    // Of a field that is given twice under two names, the parser says so itself.
+    assert_eq!(gateway.call("POST", "/search", found).0, 422);
+}
+
+#[test]
+fn a_tool_call_that_comes_twice_with_one_key_is_applied_once() {
+    let running = Running::start(Broker::Embedded, &[]);
+    let gateway = Gateway::start(&running.place, &[]);
+    let call = |key: &str, tool: &str, arguments: Value| {
+        let params = json!({"name": tool, "arguments": arguments});
+        let message = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+        let headers = [("mcp-protocol-version", "2025-06-18"), ("idempotency-key", key)];
+        let (_, answer) = gateway.call_with("POST", "/mcp/ada/", &headers, message);
+        let result = &answer["result"];
+        assert!(result["isError"] != true && result.is_object(), "{tool}: {answer}");
+        result["structuredContent"].clone()
+    };
+    let count = || gateway.count(json!({"user_id": "ada"}));
+    let first = call("add", "add_memory", json!({"text": "I row."}))["id"].clone();
+    assert_eq!(call("add", "add_memory", json!({"text": "I row."}))["id"], first);
+    assert_eq!(count(), 1);
+    for (key, text) in [("one", "I sail."), ("two", "I swim."), ("one", "I sail.")] {
+        call(key, "update_memory", json!({"id": first, "text": text}));
+    }
+    assert_eq!(call("get", "get_memory", json!({"id": first}))["memory"]["content"], "I swim.");
+    for _ in 0..2 {
+        call("erase", "delete_memory", json!({"id": first}));
+    }
+    assert_eq!(count(), 0);
+    call("all", "delete_all_memories", json!({}));
+    call("later", "add_memory", json!({"text": "I fly."}));
+    call("all", "delete_all_memories", json!({}));
+    assert_eq!(count(), 1, "the repeated call erases nothing that came later");
+}
+
+#[test]
 fn a_call_that_comes_twice_with_one_key_is_applied_once() {
     let running = Running::start(Broker::Embedded, &[]);
     let gateway = Gateway::start(&running.place, &[]);

@@ -255,8 +255,8 @@ fn grown(moving: &mut Moving, rights: &mut Rights, mover: &Place) {
     let cancelled = said(mover, &["generation", "cut-over", "--to", "2", "--cancel"]);
     assert!(cancelled.contains("generation-refused"), "{cancelled}");
     done(mover, &cut_over);
-    assert!(builder.wait().success(), "{}", builder.log());
-    assert!(old.wait().success(), "{}", old.log());
+    builder.must_succeed();
+    old.must_succeed();
     new.wait_until_ready();
     let operator = moving.as_role("operator", &target);
     let mut of_operator = moving.granted("operator", &operator);

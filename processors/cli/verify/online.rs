@@ -6,7 +6,7 @@
 //! makes the two differ.
 
 use client::show::{self, Output};
-use domain::fault::Result;
+use domain::fault::{Result, runbook};
 use log::broker::Log;
 use log::clock::SystemClock;
 use serde_json::{Value, json};
@@ -130,8 +130,9 @@ fn print(reports: &[Report]) {
     let (good, bad, plain) = (show::GOOD, show::BAD, show::PLAIN);
     if different > 0 {
         anstream::println!(
-            "{bad}{different} of {all} partitions are not what their writer had{plain}: see \
-             deploy/RUNBOOK.md, changelog-incomplete"
+            "{bad}{different} of {all} partitions are not what their writer had{plain}: see {}, \
+             changelog-incomplete",
+            runbook()
         );
     } else if unproven == 0 {
         anstream::println!("{good}{all} partitions equal their writer's digest{plain}");

@@ -17,7 +17,7 @@ mod headers;
 mod request;
 
 pub use envelope::Schemas;
-pub use fields::plain;
+pub use fields::{names, plain, unknown_fields};
 pub use headers::{
     AllowedTopics, REPLY_PARTITION, VIA, forwarded, generation_mark, is_repetition,
     may_be_forwarded, signed, signed_at,

@@ -81,6 +81,9 @@ fn classify(whole: &str, is_asked: bool) -> Clause {
     if clause.is_empty() || ECHO.is_match(clause) {
         return Clause::Empty;
     }
+    if REMINDER.is_match(clause) {
+        return Clause::States;
+    }
     let is_request = REQUEST.is_match(clause);
     if is_request || QUESTION.is_match(clause) || is_asked && !SUBJECT.is_match(clause) {
         return if mentions_own(clause) { Clause::States } else { Clause::Asks };
@@ -270,6 +273,14 @@ static REQUEST: LazyLock<Regex> = LazyLock::new(|| {
         "convert|calculate|compare|describe|define|spell|correct|pick|another|again|go on",
         "continue|remind",
     ])
+});
+/// Plans of the speaker's in the form of a request: "remind me to call Bob". "Remind me what" asks.
+static REMINDER: LazyLock<Regex> = LazyLock::new(|| {
+    at_start(&[concat!(
+        r"(?:(?:can|could|will|would) (?:you|u) (?:please )?)?remind (?:me|us) (?:please )?",
+        r"(?:to|not|that \w+ \w+|(?:on|at|in|by|before|after|every|each|next) \w+",
+        r"|tomorrow|tonight|(?:mon|tues|wednes|thurs|fri|satur|sun)day)",
+    )])
 });
 static MY: LazyLock<Regex> = LazyLock::new(|| compiled(r"\b(?:my|our) (\w+)"));
 /// Words after "my" that reveal nothing the speaker owns.

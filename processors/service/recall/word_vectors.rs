@@ -20,11 +20,13 @@ pub struct WordVectors {
     known: LruCache<String, Vector>,
 }
 
-impl WordVectors {
-    pub fn new() -> WordVectors {
+impl Default for WordVectors {
+    fn default() -> WordVectors {
         WordVectors { known: LruCache::new(KEPT_MAX) }
     }
+}
 
+impl WordVectors {
     /// Returns the vectors of the question's different content words.
     pub fn of(&mut self, question: &Words, encoder: &mut dyn Embedder) -> Result<Vec<Vector>> {
         let mut words: Vec<&str> = Vec::new();
@@ -71,7 +73,7 @@ mod tests {
     #[test]
     fn each_word_is_encoded_once_up_to_the_limit_for_a_question() {
         let mut encoder = CountingEncoder(0);
-        let mut vectors = WordVectors::new();
+        let mut vectors = WordVectors::default();
         for (question, count, encoded) in [
             ("Which cat likes the red cat?", 3, 3),
             ("Is the cat red?", 2, 3),

@@ -113,9 +113,11 @@ impl Manifest {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             read => read.map_err(|error| damaged(&path, &error.to_string()))?,
         };
+        /// Every format has `format`; the rest of the manifest is read by formats up to [`FORMAT`] only.
         #[derive(Deserialize)]
         struct Version {
             format: u32,
+            #[serde(default)]
             state_format: u8,
         }
         let version: Version =
@@ -202,17 +204,19 @@ impl Manifest {
 mod tests {
     use super::*;
     use crate::store::format::VERSION;
+    use serde_json::json;
 
     #[test]
     fn a_backup_of_another_version_stops_by_name() {
-        for (format, state_format, name) in [
-            (FORMAT + 1, VERSION, StopName::StoreNewer),
-            (FORMAT, VERSION + 1, StopName::StoreNewer),
-            (FORMAT, VERSION - 1, StopName::StoreOlder),
+        for (manifest, name) in [
+            (json!({"format": FORMAT + 1, "state_format": VERSION}), StopName::StoreNewer),
+            (json!({"format": FORMAT + 1}), StopName::StoreNewer),
+            (json!({"format": FORMAT, "state_format": VERSION + 1}), StopName::StoreNewer),
+            (json!({"format": FORMAT, "state_format": VERSION - 1}), StopName::StoreOlder),
+            (json!({"format": FORMAT}), StopName::StoreOlder),
         ] {
             let dir = tempfile::tempdir().expect("a folder");
-            let text = format!(r#"{{"format": {format}, "state_format": {state_format}}}"#);
-            std::fs::write(dir.path().join(NAME), text).expect("a disk");
+            std::fs::write(dir.path().join(NAME), manifest.to_string()).expect("a disk");
             match Manifest::read(dir.path()) {
                 Err(Fault::Stop(stop)) => assert_eq!(stop.name, name, "{}", stop.what),
                 other => panic!("{other:?}"),

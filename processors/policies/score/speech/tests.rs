@@ -117,6 +117,46 @@ fn a_short_english_statement_is_recognised() {
 }
 
 #[test]
+fn a_reminder_is_a_statement_and_a_question_in_its_words_is_none() {
+    states(&[
+        "Remind me to call Bob",
+        "please remind us not to park there",
+        "Remind me that the rent is due on the 3rd",
+        "Can you remind me to water the plants?",
+        "hey, could you please remind me tomorrow to post the form?",
+        "remind me every Monday",
+        "Erinnere mich daran, Bob anzurufen",
+        "Kannst du mich daran erinnern, Bob anzurufen?",
+        "Rappelle-moi d'appeler Bob",
+        "Peux-tu me rappeler d'appeler Bob ?",
+        "Recuérdame llamar a Bob",
+        "Recuérdame comprar leche",
+        "Ricordami di chiamare Bob",
+        "Puoi ricordarmi di chiamare Bob?",
+        "Me lembre de ligar para o Bob",
+        "Lembra-me de ligar ao Bob",
+        "Você pode me lembrar de ligar para o Bob?",
+        "Herinner me eraan om Bob te bellen",
+        "Kun je me eraan herinneren Bob te bellen?",
+        "ボブに電話するようにリマインドして",
+        "明日ボブに電話するのを思い出させて",
+        "提醒我给鲍勃打电话",
+        "你能提醒我给鲍勃打电话吗",
+    ]);
+    do_not_state(&[
+        "Remind me what revalidation stands on again",
+        "remind me how that works",
+        "Can you remind me which one it was?",
+        "Puoi ricordarmi come si chiama?",
+        "¿Puedes recordarme cómo se llama?",
+        "remind me of the recipe",
+        "Remind me again?",
+        "remind me later",
+        "that reminds me",
+    ]);
+}
+
+#[test]
 fn one_word_beside_a_greeting_is_kept_unless_it_is_a_name() {
     states(&["night owl", "hey, vegan", "thanks, diabetic", "Hello, widowed.", "morning person"]);
     is_small_talk(SmallTalk::Greeting, &["Hi Priya", "Priya, hello", "Good morning, me again"]);

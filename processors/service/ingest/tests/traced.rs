@@ -131,6 +131,24 @@ fn the_links_of_a_batch_are_bounded_and_only_senders_with_a_trace_get_one_back()
     assert_eq!(carried, expected);
 }
 
+/// A decision is measured before it has its trace context.
+#[test]
+fn law_bounded_decision_with_its_trace_context() {
+    let bytes = |max: Option<usize>| {
+        let (mut bench, _exporter) = traced(1.0);
+        let decisions = "keepsake.decisions".to_owned();
+        bench.ingest.options.sizes.0.extend(max.map(|max| (decisions.clone(), max)));
+        let record = bench.sent(&remember(&"The door is red. ".repeat(50)));
+        let (outputs, _) = bench.traced(vec![record]);
+        let decision = outputs.iter().find(|out| out.topic == decisions).expect("one");
+        assert!(header(&decision.headers, TRACEPARENT).is_some());
+        decision.bytes()
+    };
+    let whole = bytes(None);
+    assert_eq!(bytes(Some(whole + 128)), whole);
+    assert!(bytes(Some(whole - 1)) < whole);
+}
+
 /// The signature of a record covers the trace of its sender, which each hop replaces.
 #[test]
 fn a_traced_record_keeps_its_origin_from_hop_to_hop() {
