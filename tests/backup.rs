@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use storage::backup;
 use storage::backup::manifest::Shard;
-use storage::backup::take::{Source, Taken, take};
+use storage::backup::take::{Taken, take};
 use storage::changelog::{self, Destination, Meta, STATE_HEADER};
 use storage::store::{Changes, Identity, Store};
 
@@ -762,12 +762,12 @@ impl Written {
 
     fn take(&self, dir: &Path, earlier: Option<&Shard>) -> domain::fault::Result<Taken> {
         let log = self.cluster.connect("backup").log("k.memories").expect("a log");
-        take(&Source { log: &*log, partition: 0, dir }, earlier)
+        take(&*log, 0, dir, earlier)
     }
 
     fn check(&self, dir: &Path, taken: &Taken) {
         let folded = backup::fold(dir, &taken.shard).expect("the files are whole");
-        assert_eq!(folded.digest(), self.store.digest().expect("a store in memory"));
+        assert_eq!(folded.digest, self.store.digest().expect("a store in memory"));
         assert_eq!((folded.applied(), taken.shard.proven), (self.applied, true));
         let mut live = BTreeMap::new();
         backup::live(dir, &taken.shard, &folded, &mut |record| {

@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use storage::restore::{Progress, Span, each_whole};
+use storage::changelog::Source;
 
 mod embedded;
 mod three_brokers;
@@ -385,13 +385,13 @@ fn records(servers: &str, client: &Client, topic: &str) -> Vec<Record> {
     let log = connection.log(&client.topic(topic)).expect("the topic exists");
     let mut records = Vec::new();
     for partition in 0..client.partitions(topic) {
-        let end = log.end(partition).expect("an end");
-        let span = Span { partition, from: 0, end, until: Some(end - 1) };
-        each_whole(&*log, &span, &Progress::default(), &mut |record| {
-            records.push(record);
-            Ok(())
-        })
-        .expect("the topic is read");
+        let source = Source::since(&*log, partition, Some(0)).expect("an end");
+        source
+            .each_whole(&mut |record| {
+                records.push(record);
+                Ok(())
+            })
+            .expect("the topic is read");
     }
     records
 }

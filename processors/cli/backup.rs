@@ -2,7 +2,7 @@
 //! the service runs, and checks such a copy.
 
 use clap::Args;
-use client::show::{self, Output};
+use client::show::{self, GOOD, Output, PLAIN};
 use domain::SigningKey;
 use domain::fault::{Fault, Result, StopName};
 use log::broker::Broker;
@@ -16,8 +16,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 use storage::backup::manifest::{FORMAT, Manifest, Shard};
-use storage::backup::take::{Source, take};
+use storage::backup::take::take;
 use storage::backup::{self, events, segment};
+use storage::changelog::Fold;
 use storage::store::format;
 
 const EXAMPLES: &str = "\
@@ -59,13 +60,6 @@ pub struct BackupCommand {
     /// Compare the files with their checksums and digests, without a broker
     #[arg(long)]
     check: bool,
-}
-
-/// The cost of one shard.
-struct ShardRow<'a> {
-    shard: &'a Shard,
-    read: u64,
-    full_because: Option<&'static str>,
 }
 
 impl BackupCommand {
@@ -111,10 +105,9 @@ impl BackupCommand {
         let log = connection.log(&config.topics.memories())?;
         let mut costs = Vec::new();
         for partition in 0..partitions {
-            let source = Source { log: &*log, partition, dir: &self.dir };
             let former = earlier.as_ref().filter(|_| !self.full);
             let former = former.map(|earlier| &earlier.shards[partition as usize]);
-            let taken = take(&source, former)
+            let taken = take(&*log, partition, &self.dir, former)
                 .map_err(|fault| fault.about(format!("back up partition {partition}")))?;
             note_shard(&mut manifest, &taken.fold)?;
             eprintln!(
@@ -133,13 +126,7 @@ impl BackupCommand {
         manifest.ended_at = show::rfc_3339(SystemClock.wall().0);
         manifest.store(&self.dir)?;
         manifest.remove_others(&self.dir)?;
-        let rows: Vec<ShardRow<'_>> = (manifest.shards.iter().zip(&costs))
-            .map(|(shard, &(read, full_because))| ShardRow { shard, read, full_because })
-            .collect();
-        match output {
-            Output::Json => println!("{}", json_of(&manifest, &rows)),
-            Output::Person => print(&manifest, &rows),
-        }
+        print(&manifest, &costs, output);
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -151,11 +138,11 @@ pub fn fingerprint(key: &str) -> Option<String> {
 }
 
 /// Notes the facts of a shard that hold for the whole service.
-fn note_shard(manifest: &mut Manifest, fold: &backup::Fold) -> Result<()> {
+fn note_shard(manifest: &mut Manifest, fold: &Fold) -> Result<()> {
     if manifest.signing_key.is_none() {
         manifest.signing_key = fold.signing_key().and_then(fingerprint);
     }
-    let Some((identity, _)) = fold.last() else { return Ok(()) };
+    let Some((identity, _)) = &fold.last else { return Ok(()) };
     if manifest.model.is_empty() {
         manifest.model.clone_from(&identity.model);
         manifest.dimensions = identity.dimensions;
@@ -208,15 +195,7 @@ pub fn lock(dir: &Path) -> Result<File> {
 fn check(dir: &Path, output: Output) -> Result<ExitCode> {
     let manifest = Manifest::read(dir)?;
     check_files(dir, &manifest)?;
-    let rows: Vec<ShardRow<'_>> = manifest
-        .shards
-        .iter()
-        .map(|shard| ShardRow { shard, read: 0, full_because: None })
-        .collect();
-    match output {
-        Output::Json => println!("{}", json_of(&manifest, &rows)),
-        Output::Person => print(&manifest, &rows),
-    }
+    print(&manifest, &vec![(0, None); manifest.shards.len()], output);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -235,83 +214,69 @@ pub fn check_events(dir: &Path, manifest: &Manifest) -> Result<()> {
     Ok(())
 }
 
-fn waiting(shard: &Shard) -> u64 {
-    shard.events.file.as_ref().map_or(0, |file| file.facts.records)
-}
-
-fn json_of(manifest: &Manifest, rows: &[ShardRow<'_>]) -> Value {
-    let shards: Vec<Value> = rows
-        .iter()
-        .map(|ShardRow { shard, read, full_because }| {
-            json!({
-                "partition": shard.partition,
-                "applied_offset": shard.applied_offset,
-                "changelog_end": shard.changelog_end,
-                "records": shard.records,
-                "memories": shard.memories,
-                "digest": shard.digest,
-                "proven": shard.proven,
-                "superseded": shard.superseded,
-                "events_waiting": waiting(shard),
-                "files": shard.files.len(),
-                "bytes": shard.bytes(),
-                "records_read": read,
-                "full_because": full_because,
-            })
+/// `costs`: the records read of each shard, and why all of its topic was read again.
+fn print(manifest: &Manifest, costs: &[(u64, Option<&str>)], output: Output) {
+    let row = |(shard, (read, full_because)): (&Shard, &(u64, Option<&str>))| {
+        json!({
+            "partition": shard.partition,
+            "applied_offset": shard.applied_offset,
+            "changelog_end": shard.changelog_end,
+            "records": shard.digest.records,
+            "memories": shard.memories,
+            "digest": shard.digest.hex(),
+            "proven": shard.proven,
+            "superseded": shard.superseded,
+            "events_waiting": shard.events.file.as_ref().map_or(0, |file| file.facts.records),
+            "files": shard.files.len(),
+            "bytes": shard.bytes(),
+            "records_read": read,
+            "full_because": full_because,
         })
-        .collect();
-    json!({
+    };
+    let mut shards: Vec<Value> = manifest.shards.iter().zip(costs).map(row).collect();
+    let memories = show::sum(&shards, "memories");
+    let report = json!({
         "equal": true,
         "cluster": manifest.cluster,
         "memories_topic": manifest.memories_topic,
         "began_at": manifest.began_at,
         "ended_at": manifest.ended_at,
-        "memories": rows.iter().map(|row| row.shard.memories).sum::<u64>(),
-        "bytes": rows.iter().map(|row| row.shard.bytes()).sum::<u64>(),
+        "memories": memories,
+        "bytes": show::sum(&shards, "bytes"),
         "shards": shards,
-    })
-}
-
-fn print(manifest: &Manifest, rows: &[ShardRow<'_>]) {
-    let head =
-        ["partition", "memories", "records", "digest", "applied", "waiting events", "files", "MB"];
-    let cells: Vec<Vec<String>> = rows
-        .iter()
-        .map(|ShardRow { shard, .. }| {
-            vec![
-                shard.partition.to_string(),
-                shard.memories.to_string(),
-                shard.records.to_string(),
-                if shard.proven {
-                    shard.digest.clone()
-                } else {
-                    format!("{} unproven", shard.digest)
-                },
-                shard.applied_offset.to_string(),
-                waiting(shard).to_string(),
-                shard.files.len().to_string(),
-                format!("{:.1}", shard.bytes() as f64 / 1e6),
-            ]
-        })
-        .collect();
-    anstream::print!("{}", show::table(&head, &cells));
-    for ShardRow { shard, full_because, .. } in rows {
+    });
+    for (row, shard) in shards.iter_mut().zip(&manifest.shards) {
+        if !shard.proven {
+            row["digest"] = format!("{} unproven", shard.digest.hex()).into();
+        }
+        row["MB"] = format!("{:.1}", shard.bytes() as f64 / 1e6).into();
+    }
+    let columns = [
+        ("partition", "partition"),
+        ("memories", "memories"),
+        ("records", "records"),
+        ("digest", "digest"),
+        ("applied", "applied_offset"),
+        ("waiting events", "events_waiting"),
+        ("files", "files"),
+        ("MB", "MB"),
+    ];
+    let mut lines = show::table_of(&columns, &shards);
+    for (shard, (_, full_because)) in manifest.shards.iter().zip(costs) {
         if let Some(why) = full_because {
-            anstream::println!("partition {}: read everything again: {why}", shard.partition);
+            lines += &format!("partition {}: read everything again: {why}\n", shard.partition);
         }
     }
-    let superseded: u64 = rows.iter().map(|row| row.shard.superseded).sum();
+    let superseded = show::sum(&shards, "superseded");
     if superseded > 0 {
-        anstream::println!(
+        lines += &format!(
             "{superseded} memories were changed or removed since an earlier file, which still has \
-             their texts: --full replaces the earlier files"
+             their texts: --full replaces the earlier files\n"
         );
     }
-    let memories: u64 = rows.iter().map(|row| row.shard.memories).sum();
-    let (good, plain) = (show::GOOD, show::PLAIN);
-    anstream::println!(
-        "{good}{memories} memories of {} partitions are whole{plain}, as of {}",
-        rows.len(),
-        manifest.ended_at
+    let (all, ended_at) = (shards.len(), &manifest.ended_at);
+    lines += &format!(
+        "{GOOD}{memories} memories of {all} partitions are whole{PLAIN}, as of {ended_at}\n"
     );
+    output.print(&report, || lines);
 }

@@ -11,7 +11,7 @@ mod rivalry;
 
 use build::Builder;
 use clap::{Args, Subcommand};
-use client::show::{self, Output};
+use client::show::{self, BAD, GOOD, Output, PLAIN};
 use compare::{Compared, Comparison};
 use cut_over::CutOver;
 use domain::fault::{Fault, Result, StopName};
@@ -19,7 +19,7 @@ use encoding::Encoding;
 use log::broker::Broker;
 use models::embedder::Model;
 use progress::{Generations, Progress, refused};
-use serde_json::json;
+use serde_json::{Value, json};
 use service::run::growth::is_open;
 use service::run::{self, options};
 use settings::Config;
@@ -145,20 +145,16 @@ fn build(
     }
     let generations = Generations::of(config, generations.number())?;
     let built = Builder::new(&generations, cluster, encoding)?.run()?;
-    match output {
-        Output::Json => println!(
-            "{}",
-            json!({"complete": true, "partitions": to, "records": built.records,
-                "memories": built.memories, "read": built.read, "written": built.written,
-                "encoded": built.encoded, "refused": built.refused})
-        ),
-        Output::Person => anstream::println!(
-            "{}the build is complete{}: {} memories in {to} shards; `keepsake generation cut-over` goes on",
-            show::GOOD,
-            show::PLAIN,
+    let report = json!({"complete": true, "partitions": to, "records": built.records,
+        "memories": built.memories, "read": built.read, "written": built.written,
+        "encoded": built.encoded, "refused": built.refused});
+    output.print(&report, || {
+        format!(
+            "{GOOD}the build is complete{PLAIN}: {} memories in {to} shards; `keepsake generation \
+             cut-over` goes on\n",
             built.memories
-        ),
-    }
+        )
+    });
     Ok(ExitCode::SUCCESS)
 }
 
@@ -204,50 +200,42 @@ fn create(generations: &Generations, partitions: i32) -> Result<()> {
 fn status(generations: &Generations, output: Output) -> Result<ExitCode> {
     let number = generations.number();
     if generations.to.is_none() {
-        match output {
-            Output::Json => println!("{}", json!({"generation": number, "state": "not built"})),
-            Output::Person => println!("generation {number} is not built"),
-        }
+        let report = json!({"generation": number, "state": "not built"});
+        output.print(&report, || format!("generation {number} is not built\n"));
         return Ok(ExitCode::SUCCESS);
     }
     let to = generations.rekeying()?.to;
-    let Progress { ends, is_complete, behind, records, is_open, waiting, positions } =
-        generations.progress()?;
-    let state = match (is_open, is_complete, positions.is_empty()) {
+    let Progress { build, behind, records, is_open, waiting } = generations.progress()?;
+    let state = match (is_open, build.is_complete, build.positions.is_empty()) {
         (true, ..) => "cut over",
         (_, true, _) => "complete",
         (_, _, true) => "not begun",
         _ => "following",
     };
-    let closed = ends.len();
+    let closed = build.ends.len();
     let (encoder_before, encoder) =
         (name(generations.encoder_before()?), name(generations.encoder_after()?));
-    if output == Output::Json {
-        println!(
-            "{}",
-            json!({"generation": number, "state": state, "partitions_before": generations.from,
-                "partitions": to, "encoder_before": encoder_before, "encoder": encoder,
-                "records": records, "behind": behind, "closed": closed, "waiting": waiting})
-        );
-        return Ok(ExitCode::SUCCESS);
-    }
     let encoders = match encoder_before == encoder || encoder.is_empty() {
-        true => encoder_before,
+        true => encoder_before.clone(),
         false => format!("{encoder_before} → {encoder}"),
     };
+    let from = generations.from;
+    let report = json!({"generation": number, "state": state, "partitions_before": from,
+        "partitions": to, "encoder_before": encoder_before, "encoder": encoder,
+        "records": records, "behind": behind, "closed": closed, "waiting": waiting});
     let head =
         ["generation", "state", "partitions", "encoder", "records", "behind", "closed", "waiting"];
     let row = vec![
         number.to_string(),
         state.to_owned(),
-        format!("{} → {to}", generations.from),
+        format!("{from} → {to}"),
         encoders,
         records.to_string(),
         behind.to_string(),
-        format!("{closed} of {}", generations.from),
+        format!("{closed} of {from}"),
         format!("{waiting} processes"),
     ];
-    anstream::print!("{}", show::table(&head, &[row]));
+    output.print(&report, || show::table(&head, &[row]));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -258,42 +246,32 @@ fn name(encoder: Option<(String, u32)>) -> String {
 fn compared(generations: &Generations, output: Output) -> Result<ExitCode> {
     let mut comparison = Comparison::of(generations)?;
     comparison.read_on()?;
-    let rows = comparison.rows();
-    let is_equal = rows.iter().all(Compared::is_equal);
-    match output {
-        Output::Json => {
-            let shards: Vec<_> = rows
-                .iter()
-                .map(|row| {
-                    json!({"partition": row.partition, "memories": row.memories,
-                        "records": row.found.records, "misfits": row.misfits, "equal": row.is_equal()})
-                })
-                .collect();
-            println!("{}", json!({"equal": is_equal, "shards": shards}));
-        }
-        Output::Person => print_compared(&rows, is_equal),
-    }
-    Ok(if is_equal { ExitCode::SUCCESS } else { ExitCode::from(3) })
-}
-
-fn print_compared(rows: &[Compared], is_equal: bool) {
-    let cells: Vec<Vec<String>> = rows
-        .iter()
-        .map(|row| {
+    let compared = &comparison.shards;
+    let is_equal = compared.iter().all(Compared::is_equal);
+    let shard = |(partition, shard): (i32, &Compared)| {
+        json!({"partition": partition, "memories": shard.found.memories,
+            "records": shard.found.digest.records, "misfits": shard.misfits,
+            "equal": shard.is_equal()})
+    };
+    let shards: Vec<Value> = (0..).zip(compared).map(shard).collect();
+    output.print(&json!({"equal": is_equal, "shards": shards}), || {
+        let cells = |(partition, shard): (i32, &Compared)| {
+            let Compared { found, expected, .. } = shard;
             vec![
-                row.partition.to_string(),
-                row.memories.to_string(),
-                row.found.to_string(),
-                row.expected.to_string(),
+                partition.to_string(),
+                found.memories.to_string(),
+                found.digest.to_string(),
+                expected.digest.to_string(),
             ]
-        })
-        .collect();
-    let head = ["partition", "memories", "found", "expected"];
-    anstream::print!("{}", show::table(&head, &cells));
-    match is_equal {
-        true => anstream::println!("{}all shards are equal{}", show::GOOD, show::PLAIN),
-        false => anstream::println!("{}shards differ{}", show::BAD, show::PLAIN),
-    }
+        };
+        let cells: Vec<Vec<String>> = (0..).zip(compared).map(cells).collect();
+        let table = show::table(&["partition", "memories", "found", "expected"], &cells);
+        match is_equal {
+            true => format!("{table}{GOOD}all shards are equal{PLAIN}\n"),
+            false => format!("{table}{BAD}shards differ{PLAIN}\n"),
+        }
+    });
+    Ok(if is_equal { ExitCode::SUCCESS } else { ExitCode::from(3) })
 }
 
 fn cut_over(
@@ -305,33 +283,25 @@ fn cut_over(
     let marks = run::service_marks(&generations.old, &generations.connection)?;
     let within = Duration::from_secs(within);
     let done = CutOver { generations, marks, within, force }.run()?;
-    match output {
-        Output::Json => println!(
-            "{}",
-            json!({"generation": generations.number(), "closed_ms": done.closed_ms,
-                "opened_ms": done.opened_ms, "answered_ms": done.answered_ms})
-        ),
-        Output::Person => anstream::println!(
-            "{}generation {} serves{}: events waited {} ms",
-            show::GOOD,
-            generations.number(),
-            show::PLAIN,
-            done.opened_ms
-        ),
-    }
+    let number = generations.number();
+    let report = json!({"generation": number, "closed_ms": done.closed_ms,
+        "opened_ms": done.opened_ms, "answered_ms": done.answered_ms});
+    output.print(&report, || {
+        let waited = done.opened_ms;
+        format!("{GOOD}generation {number} serves{PLAIN}: events waited {waited} ms\n")
+    });
     Ok(ExitCode::SUCCESS)
 }
 
 fn cancelled(generations: &Generations, output: Output) -> Result<ExitCode> {
     cancel::check_not_begun(generations)?;
     let number = generations.number();
-    match output {
-        Output::Json => println!("{}", json!({"generation": number, "begun": false})),
-        Output::Person => println!(
+    output.print(&json!({"generation": number, "begun": false}), || {
+        format!(
             "the cut-over has not begun, and nothing needs to be taken back: `keepsake generation drop \
-             --to {number}` removes what is built"
-        ),
-    }
+             --to {number}` removes what is built\n"
+        )
+    });
     Ok(ExitCode::SUCCESS)
 }
 
@@ -350,9 +320,6 @@ fn drop_generation(config: &Config, number: u32, output: Output) -> Result<ExitC
         return Err(refused(number, "it serves: it cannot be dropped"));
     }
     connection.delete_topics(std::slice::from_ref(&topic))?;
-    match output {
-        Output::Json => println!("{}", json!({"dropped": topic})),
-        Output::Person => println!("deleted {topic}"),
-    }
+    output.print(&json!({"dropped": topic}), || format!("deleted {topic}\n"));
     Ok(ExitCode::SUCCESS)
 }

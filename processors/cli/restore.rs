@@ -20,11 +20,11 @@ mod forgotten;
 
 use crate::backup::{check_events, fingerprint, lock};
 use clap::Args;
-use client::show::{self, Output};
+use client::show::{self, GOOD, Output, PLAIN};
 use domain::fault::{Fault, Result, StopName};
 use events::EventsPlan;
 use kafka::{BulkWriter, Connection};
-use log::broker::{Broker, Log, OutgoingRecord, Record};
+use log::broker::{Broker, Log};
 use models::embedder::Model;
 use serde_json::{Value, json};
 use service::run::{self, Brokers, options};
@@ -33,10 +33,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
+use storage::backup;
 use storage::backup::manifest::{Manifest, Shard};
-use storage::backup::{self, Fold, Proven};
-use storage::changelog::{Destination, Meta};
-use storage::restore::{Progress, Span, each};
+use storage::changelog::{Destination, Fold, Meta, Proven, Source};
 use storage::store::Identity;
 
 const EXAMPLES: &str = "\
@@ -91,19 +90,6 @@ struct Restore<'a> {
     cluster: String,
 }
 
-/// The outcome of one shard.
-struct Restored {
-    partition: i32,
-    published: u64,
-    /// Records of the events topic that stand only for an offset.
-    ticks: u64,
-    records: u64,
-    memories: u64,
-    digest: String,
-    applied: i64,
-    events: &'static str,
-}
-
 impl RestoreCommand {
     pub fn run(self, config: &Config, output: Output) -> Result<ExitCode> {
         let _lock = lock(&self.dir)?;
@@ -147,10 +133,7 @@ impl RestoreCommand {
         restore.check_group()?;
         restore.publish_metas()?;
         let restored = restore.verified(&published, &ticks, &plan)?;
-        match output {
-            Output::Json => println!("{}", json_of(&restored)),
-            Output::Person => print(&restored, config),
-        }
+        print(&restored, config, output);
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -235,7 +218,7 @@ impl Restore<'_> {
         let whole = backup::fold(self.dir, shard)?;
         let there = self.found(shard.partition)?;
         let is_ours = there.is_part_of(&whole)
-            && there.last().is_none_or(|(identity, meta)| {
+            && there.last.as_ref().is_none_or(|(identity, meta)| {
                 *identity == self.identity(shard.partition) && *meta == self.meta(shard, &whole)
             });
         if is_ours {
@@ -252,12 +235,7 @@ impl Restore<'_> {
     }
 
     fn found(&self, partition: i32) -> Result<Fold> {
-        let from = self.memories.beginning(partition)?;
-        let end = self.memories.end(partition)?;
-        let mut fold = Fold::default();
-        let span = Span { partition, from, end, until: Some(end - 1) };
-        each(&*self.memories, &span, &Progress::default(), &mut |record| fold.take(&record))?;
-        Ok(fold)
+        Source::since(&*self.memories, partition, None)?.fold()
     }
 
     fn meta(&self, shard: &Shard, whole: &Fold) -> Meta {
@@ -265,7 +243,7 @@ impl Restore<'_> {
             applied: shard.applied_offset,
             group: Some(self.config.kafka.group_id.clone()),
             epoch: Some(shard.epoch),
-            digest: Some(whole.digest()),
+            digest: Some(whole.digest),
             build: None,
             transactional_id: None,
         }
@@ -283,7 +261,7 @@ impl Restore<'_> {
                 if there.has(&record) {
                     return Ok(());
                 }
-                writer.send(&outgoing(record, &topic, shard.partition))?;
+                writer.send(&record.outgoing(&topic, shard.partition))?;
                 count += 1;
                 if count % PROGRESS_EVERY == 0 {
                     writer.flush()?;
@@ -304,7 +282,7 @@ impl Restore<'_> {
         let mut writer: BulkWriter = self.connection.bulk_writer("keepsake-restore", &topic)?;
         for shard in &self.manifest.shards {
             let (whole, there) = self.remaining(shard)?;
-            if whole.last().is_some() && there.last().is_none() {
+            if whole.last.is_some() && there.last.is_none() {
                 let to = Destination { topic: &topic, partition: shard.partition };
                 writer
                     .send(&to.meta(&self.identity(shard.partition), &self.meta(shard, &whole)))?;
@@ -319,13 +297,12 @@ impl Restore<'_> {
         published: &[u64],
         ticks: &[u64],
         plan: &[EventsPlan],
-    ) -> Result<Vec<Restored>> {
+    ) -> Result<Vec<Value>> {
         let mut restored = Vec::new();
-        let counts = published.iter().zip(ticks);
-        for ((shard, (published, ticks)), plan) in self.manifest.shards.iter().zip(counts).zip(plan)
-        {
+        let counts = published.iter().zip(ticks).zip(plan);
+        for (shard, ((published, ticks), plan)) in self.manifest.shards.iter().zip(counts) {
             let found = self.found(shard.partition)?;
-            if found.digest() != shard.digest()?
+            if found.digest != shard.digest
                 || found.proven() == Proven::Differs
                 || found.applied() != shard.applied_offset
             {
@@ -335,101 +312,60 @@ impl Restore<'_> {
                     self.config.topics.memories()
                 )));
             }
-            restored.push(Restored {
-                partition: shard.partition,
-                published: *published,
-                ticks: *ticks,
-                records: found.digest().records,
-                memories: found.memories(),
-                digest: format!("{:032x}", found.digest().sum),
-                applied: found.applied(),
-                events: plan.name(),
-            });
+            restored.push(json!({
+                "partition": shard.partition,
+                "published": published,
+                "ticks": ticks,
+                "records": found.digest.records,
+                "memories": found.memories,
+                "digest": found.digest.hex(),
+                "applied_offset": found.applied(),
+                "events": plan.name(),
+            }));
         }
         Ok(restored)
     }
 }
 
-fn outgoing(record: Record, topic: &str, partition: i32) -> OutgoingRecord {
-    let Record { timestamp_ms, key, value, headers, .. } = record;
-    OutgoingRecord {
-        topic: topic.to_owned(),
-        partition: Some(partition),
-        timestamp_ms: (timestamp_ms >= 0).then_some(timestamp_ms),
-        key,
-        value,
-        headers,
-    }
-}
-
 fn print_dry_run(manifest: &Manifest, plan: &[EventsPlan], output: Output) {
-    let rows: Vec<(&Shard, &EventsPlan)> = manifest.shards.iter().zip(plan).collect();
-    if output == Output::Json {
-        let shards: Vec<Value> = rows
-            .iter()
-            .map(|(shard, plan)| {
-                json!({"partition": shard.partition, "memories": shard.memories,
-                    "records": shard.records, "events": plan.name(),
-                    "events_to_publish": plan.to_publish(shard)})
-            })
-            .collect();
-        println!("{}", json!({"dry_run": true, "shards": shards}));
-        return;
-    }
-    let cells: Vec<Vec<String>> = rows
-        .iter()
+    let shards: Vec<Value> = (manifest.shards.iter().zip(plan))
         .map(|(shard, plan)| {
-            vec![
-                shard.partition.to_string(),
-                shard.memories.to_string(),
-                shard.records.to_string(),
-                plan.name().to_owned(),
-                plan.to_publish(shard).to_string(),
-            ]
+            json!({"partition": shard.partition, "memories": shard.memories,
+                "records": shard.digest.records, "events": plan.name(),
+                "events_to_publish": plan.to_publish(shard)})
         })
         .collect();
-    let head = ["partition", "memories", "records", "events topic", "events to publish"];
-    anstream::print!("{}", show::table(&head, &cells));
-    println!("a dry run: nothing was written");
+    let columns = [
+        ("partition", "partition"),
+        ("memories", "memories"),
+        ("records", "records"),
+        ("events topic", "events"),
+        ("events to publish", "events_to_publish"),
+    ];
+    output.print(&json!({"dry_run": true, "shards": shards}), || {
+        format!("{}a dry run: nothing was written\n", show::table_of(&columns, &shards))
+    });
 }
 
-fn json_of(restored: &[Restored]) -> Value {
-    let shards: Vec<Value> = restored
-        .iter()
-        .map(|it| {
-            json!({"partition": it.partition, "published": it.published, "ticks": it.ticks,
-                "records": it.records,
-                "memories": it.memories, "digest": it.digest, "applied_offset": it.applied,
-                "events": it.events})
-        })
-        .collect();
-    let memories: u64 = restored.iter().map(|it| it.memories).sum();
-    json!({"equal": true, "memories": memories, "shards": shards})
-}
-
-fn print(restored: &[Restored], config: &Config) {
-    let head = ["partition", "memories", "records", "digest", "applied", "events topic"];
-    let cells: Vec<Vec<String>> = restored
-        .iter()
-        .map(|it| {
-            vec![
-                it.partition.to_string(),
-                it.memories.to_string(),
-                it.records.to_string(),
-                it.digest.clone(),
-                it.applied.to_string(),
-                it.events.to_owned(),
-            ]
-        })
-        .collect();
-    anstream::print!("{}", show::table(&head, &cells));
-    let (good, plain) = (show::GOOD, show::PLAIN);
-    let memories: u64 = restored.iter().map(|it| it.memories).sum();
-    anstream::println!(
-        "{good}{memories} memories are restored, all digests equal those of the backup{plain}"
-    );
-    match config.kafka.is_embedded() {
-        true => anstream::println!("next: keepsake serve --data {}", config.data.dir.display()),
-        false => anstream::println!("next: start the processes with an empty store.dir"),
-    }
+fn print(shards: &[Value], config: &Config, output: Output) {
+    let memories = show::sum(shards, "memories");
+    let columns = [
+        ("partition", "partition"),
+        ("memories", "memories"),
+        ("records", "records"),
+        ("digest", "digest"),
+        ("applied", "applied_offset"),
+        ("events topic", "events"),
+    ];
+    output.print(&json!({"equal": true, "memories": memories, "shards": shards}), || {
+        let next = match config.kafka.is_embedded() {
+            true => format!("keepsake serve --data {}", config.data.dir.display()),
+            false => "start the processes with an empty store.dir".to_owned(),
+        };
+        format!(
+            "{}{GOOD}{memories} memories are restored, all digests equal those of the backup{PLAIN}\n\
+             next: {next}\n",
+            show::table_of(&columns, shards)
+        )
+    });
 }

@@ -13,7 +13,7 @@ mod index;
 mod online;
 
 use clap::Args;
-use client::show::{self, Output};
+use client::show::{self, BAD, GOOD, NAME, Output, PLAIN};
 use domain::fault::{Fault, Result, StopName, runbook};
 use index::IndexState;
 use log::broker::{Broker, Log};
@@ -27,6 +27,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
+use storage::changelog::Source;
 use storage::home::{self, Home};
 use storage::restore::{self, Progress, Writers};
 use storage::shard;
@@ -40,8 +41,8 @@ store.dir must be stopped; others may run. Nothing is repaired: to rebuild a sha
 directory while the service is stopped.
 
 With --online the service may run. Reads each partition of the memories topic from its beginning to \
-its end into memory, and compares number and digest of the records with those that the process that \
-owns the partition noted with its last batch, from its own store. If they are equal, the topic holds \
+its end, with about 80 bytes of memory for each record, and compares number and digest of the records \
+with those that the process that owns the partition noted with its last batch, from its own store. If they are equal, the topic holds \
 exactly the records that the owner has, and a restore from it loses nothing. Proves nothing about \
 an index, nor about the bytes of a store on disk, which the running process itself compares with its \
 digest every store.scrub_ms: for both stop the service and leave --online out.
@@ -230,7 +231,7 @@ impl Verification<'_> {
         restore::restore(&fold, self.log, &restore_options, &progress, &SystemClock)?;
         let is_unfinished = store.is_ahead();
         let may_differ = if is_unfinished {
-            restore::changed_since(self.log, partition, changelog_offset + 1)?
+            Source::since(self.log, partition, Some(changelog_offset + 1))?.changed()?
         } else {
             BTreeSet::new()
         };
@@ -282,8 +283,8 @@ impl ShardReport {
         vec![
             self.partition.to_string(),
             self.state().to_owned(),
-            format!("{:032x}", self.store_digest.sum),
-            format!("{:032x}", self.topic_digest.sum),
+            self.store_digest.hex(),
+            self.topic_digest.hex(),
             self.applied.to_string(),
             format!("{} of {}", self.changelog_offset + 1, self.changelog_end),
             self.index.state.as_str().to_owned(),
@@ -303,9 +304,9 @@ impl ShardReport {
             "partition": self.partition,
             "equal": self.is_equal(),
             "unfinished": self.is_unfinished,
-            "store_digest": format!("{:032x}", self.store_digest.sum),
-            "topic_digest": format!("{:032x}", self.topic_digest.sum),
-            "kept_digest": self.kept_digest.map(|digest| format!("{:032x}", digest.sum)),
+            "store_digest": self.store_digest.hex(),
+            "topic_digest": self.topic_digest.hex(),
+            "kept_digest": self.kept_digest.map(Digest::hex),
             "records": self.store_digest.records,
             "applied_offset": self.applied,
             "changelog_read": self.changelog_offset + 1,
@@ -324,19 +325,18 @@ fn json(reports: &[ShardReport]) -> Value {
     json!({"equal": reports.iter().all(ShardReport::is_equal), "shards": shards})
 }
 
-const HEAD: [&str; 7] = [
-    "partition",
-    "store",
-    "its digest",
-    "the topic's digest",
-    "applied",
-    "changelog read",
-    "index",
-];
-
 fn print(reports: &[ShardReport]) {
     let rows: Vec<Vec<String>> = reports.iter().map(ShardReport::row).collect();
-    anstream::print!("{}", show::table(&HEAD, &rows));
+    let head = [
+        "partition",
+        "store",
+        "its digest",
+        "the topic's digest",
+        "applied",
+        "changelog read",
+        "index",
+    ];
+    anstream::print!("{}", show::table(&head, &rows));
     for report in reports {
         print_differences(report);
         print_notes(report);
@@ -344,37 +344,30 @@ fn print(reports: &[ShardReport]) {
     let all = reports.len();
     let different = reports.iter().filter(|report| !report.is_equal()).count();
     let unfinished = reports.iter().filter(|report| report.is_unfinished).count();
-    let good = show::GOOD;
-    let bad = show::BAD;
-    let plain = show::PLAIN;
     if different > 0 {
         anstream::println!(
-            "{bad}{different} of {all} shards differ{plain}: see {}, Verifying a shard",
+            "{BAD}{different} of {all} shards differ{PLAIN}: see {}, Verifying a shard",
             runbook()
         );
     } else if unfinished > 0 {
         anstream::println!(
-            "{good}nothing differs{plain}, and {unfinished} of {all} shards are unfinished"
+            "{GOOD}nothing differs{PLAIN}, and {unfinished} of {all} shards are unfinished"
         );
     } else {
-        anstream::println!("{good}{all} shards equal the topic{plain}");
+        anstream::println!("{GOOD}{all} shards equal the topic{PLAIN}");
     }
 }
 
 fn print_differences(report: &ShardReport) {
     let ShardReport { partition, differences, index, .. } = report;
     for Difference { user, record, ours, theirs } in &differences.first {
-        anstream::println!("\n{}partition {partition}{} {user} {record}", show::NAME, show::PLAIN);
+        anstream::println!("\n{}partition {partition}{} {user} {record}", NAME, PLAIN);
         anstream::println!("  in the store  {}", ours.as_deref().unwrap_or("nothing"));
         anstream::println!("  in the topic  {}", theirs.as_deref().unwrap_or("nothing"));
     }
     print_more(differences.total - differences.first.len() as u64);
     for difference in &index.first {
-        anstream::println!(
-            "{}partition {partition}{} index: {difference}",
-            show::NAME,
-            show::PLAIN
-        );
+        anstream::println!("{}partition {partition}{} index: {difference}", NAME, PLAIN);
     }
     print_more(index.total - index.first.len() as u64);
 }

@@ -13,6 +13,16 @@ pub enum Output {
     Json,
 }
 
+impl Output {
+    /// Prints a value for a program, or lines for a person.
+    pub fn print(self, value: &Value, lines: impl FnOnce() -> String) {
+        match self {
+            Output::Json => println!("{value}"),
+            Output::Person => anstream::print!("{}", lines()),
+        }
+    }
+}
+
 pub const PLAIN: anstyle::Reset = anstyle::Reset;
 pub const BOLD: Style = Style::new().bold();
 pub const DIM: Style = Style::new().dimmed();
@@ -59,6 +69,23 @@ pub fn table(head: &[&str], rows: &[Vec<String>]) -> String {
         text.push_str(&table_line(row.iter().map(String::as_str), &widths));
     }
     text
+}
+
+/// Formats JSON rows as a table. Each column is a head and the field that it shows.
+pub fn table_of(columns: &[(&str, &str)], rows: &[Value]) -> String {
+    let head: Vec<&str> = columns.iter().map(|(head, _)| *head).collect();
+    let cell = |value: &Value| match value {
+        Value::Null => "none".to_owned(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let cells = |row: &Value| columns.iter().map(|(_, field)| cell(&row[*field])).collect();
+    table(&head, &rows.iter().map(cells).collect::<Vec<Vec<String>>>())
+}
+
+/// Adds up a number of JSON rows.
+pub fn sum(rows: &[Value], field: &str) -> u64 {
+    rows.iter().filter_map(|row| row[field].as_u64()).sum()
 }
 
 fn table_line<'c>(cells: impl Iterator<Item = &'c str>, widths: &[usize]) -> String {

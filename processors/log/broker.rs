@@ -35,6 +35,19 @@ impl Record {
     pub fn bytes(&self) -> usize {
         bytes(self.key.as_deref(), self.value.as_deref()) + headers_bytes(&self.headers)
     }
+
+    /// The same record, to be written to another place. Keeps its time.
+    pub fn outgoing(self, topic: &str, partition: i32) -> OutgoingRecord {
+        let Record { timestamp_ms, key, value, headers, .. } = self;
+        OutgoingRecord {
+            topic: topic.to_owned(),
+            partition: Some(partition),
+            timestamp_ms: (timestamp_ms >= 0).then_some(timestamp_ms),
+            key,
+            value,
+            headers,
+        }
+    }
 }
 
 /// Bytes of a header besides its name and value: the most that their two lengths take in the log.

@@ -18,9 +18,55 @@
 //! `topics.marks_key` is set, the signing key of the service.
 
 pub mod events;
-mod fold;
 pub mod manifest;
 pub mod segment;
 pub mod take;
 
-pub use fold::{Fold, Proven, fold, live};
+use crate::changelog::{Fold, Proven};
+use domain::fault::{Fault, Result, StopName};
+use log::broker::Record;
+use manifest::Shard;
+use std::path::Path;
+
+/// Reads all files of a shard and compares them with the manifest.
+pub fn fold(dir: &Path, shard: &Shard) -> Result<Fold> {
+    let mut fold = Fold::default();
+    for file in &shard.files {
+        fold.begin_file();
+        let path = dir.join(&file.file);
+        segment::each(&path, &file.facts, &mut |record| fold.take(&record))?;
+    }
+    let is_same = fold.digest == shard.digest && fold.applied() == shard.applied_offset;
+    if !is_same || fold.proven() == Proven::Differs {
+        let what = format!(
+            "the files of partition {} are whole and amount to {} up to the event {}, the manifest \
+             says {} up to {}",
+            shard.partition,
+            fold.digest,
+            fold.applied(),
+            shard.digest,
+            shard.applied_offset
+        );
+        return Err(Fault::stop(StopName::BackupDamaged, what));
+    }
+    Ok(fold)
+}
+
+/// Passes the newest record of each key to `visit`, removals and meta records left out, in the
+/// order of the log. `folded` is of the same files.
+pub fn live(
+    dir: &Path,
+    shard: &Shard,
+    folded: &Fold,
+    visit: &mut dyn FnMut(Record) -> Result<()>,
+) -> Result<()> {
+    let mut number = 0;
+    for file in &shard.files {
+        segment::each(&dir.join(&file.file), &file.facts, &mut |record| {
+            let is_newest = folded.is_newest(&record, number);
+            number += 1;
+            if is_newest && record.value.is_some() { visit(record) } else { Ok(()) }
+        })?;
+    }
+    Ok(())
+}

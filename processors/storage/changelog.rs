@@ -23,11 +23,18 @@
 //! 3. Take the offset of the last meta record as the checkpoint, and compare the restored shard
 //!    with its digest.
 
+mod fold;
+pub(crate) mod source;
+
+pub use fold::{Fold, Proven};
+pub use source::{Source, last_meta};
+
 use crate::store::{Digest, EncodedBatch, Identity, TouchedMemories, check_identity, format, keys};
 use domain::fault::{Fault, Result, StopName};
 use domain::{Closed, MemoryId, UserKey};
 use log::broker::{OutgoingRecord, Record};
 use log::reply;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use uuid::Uuid;
@@ -42,35 +49,18 @@ const VIA: &str = "via";
 const CLOSED: &str = "closed";
 /// Prefix of the records that hold the signing key of a service. Such a key has no slash; the key
 /// of every user's record has one, so the two never collide.
-pub const SIGNING_KEY_PREFIX: &str = "marks-key.";
+const SIGNING_KEY_PREFIX: &str = "marks-key.";
 
 /// The meta record: checkpoint, log and encoder of a shard, its writer and its digest.
-#[derive(Serialize, Deserialize)]
-struct WrittenMeta {
+#[derive(Serialize)]
+struct WrittenMeta<'a> {
     #[serde(rename = "type")]
-    kind: String,
+    kind: &'a str,
     format: u8,
-    applied_offset: i64,
-    cluster: String,
-    topic: String,
-    partition: i32,
-    partitions: i32,
-    model: String,
-    dimensions: u32,
-    // A writer leaves out what it does not know.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    group: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    epoch: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    records: Option<u64>,
-    /// 32 hexadecimal digits.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    digest: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    build: Option<Build>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    transactional_id: Option<String>,
+    #[serde(flatten)]
+    identity: &'a Identity,
+    #[serde(flatten)]
+    meta: &'a Meta,
 }
 
 /// The progress of a generation that is built from another one, in the meta records of its builder.
@@ -85,20 +75,38 @@ pub struct Build {
     pub is_complete: bool,
 }
 
-/// The fields of a meta record, about the batch that ends there.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+impl Build {
+    /// Adds the progress that another shard has noted.
+    pub fn add(&mut self, other: Build) {
+        self.ends.extend(other.ends);
+        for (old, position) in other.positions {
+            let known = self.positions.entry(old).or_default();
+            *known = position.max(*known);
+        }
+    }
+}
+
+/// The fields of a meta record, about the batch that ends there. A writer leaves out what it does
+/// not know.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Meta {
     /// Offset of the last event applied.
+    #[serde(rename = "applied_offset")]
     pub applied: i64,
     /// Consumer group of the writer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
     /// Grows with each owner of the shard: one more than that of the meta record before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epoch: Option<u64>,
     /// The writer's digest of the shard after the batch.
+    #[serde(flatten)]
     pub digest: Option<Digest>,
     /// Set by the builder of a generation, until the first owner of the shard writes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub build: Option<Build>,
     /// The transactional id of the writer, for the next owner of the shard (`restore/take_over.rs`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transactional_id: Option<String>,
 }
 
@@ -310,23 +318,7 @@ pub fn closed_of(record: &Record) -> Result<Closed> {
 }
 
 pub fn meta_bytes(identity: &Identity, meta: &Meta) -> Vec<u8> {
-    let meta = WrittenMeta {
-        kind: META.to_owned(),
-        format: format::VERSION,
-        applied_offset: meta.applied,
-        cluster: identity.cluster.clone(),
-        topic: identity.topic.clone(),
-        partition: identity.partition,
-        partitions: identity.partitions,
-        model: identity.model.clone(),
-        dimensions: identity.dimensions,
-        group: meta.group.clone(),
-        epoch: meta.epoch,
-        records: meta.digest.map(|digest| digest.records),
-        digest: meta.digest.map(|digest| format!("{:032x}", digest.sum)),
-        build: meta.build.clone(),
-        transactional_id: meta.transactional_id.clone(),
-    };
+    let meta = WrittenMeta { kind: META, format: format::VERSION, identity, meta };
     serde_json::to_vec(&meta).expect("numbers and strings are always JSON")
 }
 
@@ -334,34 +326,30 @@ pub fn meta_bytes(identity: &Identity, meta: &Meta) -> Vec<u8> {
 /// that this program does not read.
 pub fn meta_of(meta: &[u8], ours: &Identity) -> Result<Meta> {
     let (theirs, meta) = any_meta(meta)?;
-    check_identity(&theirs, ours).map_err(|fault| fault.about("the changelog"))?;
+    check_own(&theirs, ours)?;
     Ok(meta)
+}
+
+/// Stops if a meta record is of another log or encoder.
+pub fn check_own(theirs: &Identity, ours: &Identity) -> Result<()> {
+    check_identity(theirs, ours).map_err(|fault| fault.about("the changelog"))
 }
 
 /// Reads the meta record of any log: the log and encoder, and the checkpoint. An error if this
 /// program does not read the format.
 pub fn any_meta(meta: &[u8]) -> Result<(Identity, Meta)> {
-    let meta: WrittenMeta = serde_json::from_slice(meta)
-        .map_err(|error| unknown(format!("the changelog's meta record: {error}")))?;
-    format::check_version(meta.format).map_err(|fault| fault.about("the changelog"))?;
-    let theirs = Identity {
-        cluster: meta.cluster,
-        topic: meta.topic,
-        partition: meta.partition,
-        partitions: meta.partitions,
-        model: meta.model,
-        dimensions: meta.dimensions,
-    };
-    let sum = meta.digest.and_then(|digest| u128::from_str_radix(&digest, 16).ok());
-    let read = Meta {
-        applied: meta.applied_offset,
-        group: meta.group,
-        epoch: meta.epoch,
-        digest: meta.records.zip(sum).map(|(records, sum)| Digest { records, sum }),
-        build: meta.build,
-        transactional_id: meta.transactional_id,
-    };
-    Ok((theirs, read))
+    #[derive(Deserialize)]
+    struct Version {
+        format: u8,
+    }
+    // Each part on its own: serde reads no maps with numbers as keys through `flatten`.
+    fn part<T: DeserializeOwned>(meta: &[u8]) -> Result<T> {
+        let read = serde_json::from_slice(meta);
+        read.map_err(|error| unknown(format!("the changelog's meta record: {error}")))
+    }
+    let Version { format } = part(meta)?;
+    format::check_version(format).map_err(|fault| fault.about("the changelog"))?;
+    Ok((part(meta)?, part(meta)?))
 }
 
 /// The fault of a record without the bytes of the store.

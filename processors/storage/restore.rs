@@ -8,7 +8,7 @@
 //!    part of the state.
 //! 2. Begin behind the store's checkpoint, or at the first record of the topic.
 //! 3. Write a checkpoint that states where and when this restore began ([`Store::apply`]).
-//! 4. Read record by record ([`read`]) and collect them in a [`Batch`].
+//! 4. Read record by record ([`Source`]) and collect them in a [`Batch`].
 //! 5. A second thread, and a third for half of a long batch, write each batch ahead of the checkpoint
 //!    ([`Store::apply_restored`]). Then the second one moves the checkpoint.
 //! 6. At the end taken in step 1, compare the store with the digest of the last meta record
@@ -27,20 +27,19 @@
 //! compaction may have removed tombstones that are missing there ([`outdated`]). The embedded log
 //! records which tombstones are gone, so no age is too old there.
 
+mod pending;
 mod proof;
-mod read;
 mod take_over;
 mod write;
 
-pub(crate) use proof::Witness;
-pub use proof::{Mismatch, Proof, Writers};
-pub use read::{Span, changed_since, each, each_whole, first_named};
+pub(crate) use pending::Pending;
+pub use proof::{Evidence, Mismatch, Proof, Writers};
 pub use take_over::TakeOver;
-pub(crate) use write::change_of;
 
+use crate::changelog::Source;
 use crate::store::{ChangelogPosition, Checkpoint, EncodedBatch, Store};
 use domain::fault::{Fault, Result, StopName};
-use domain::{MemoryId, Time, UserKey};
+use domain::{MemoryId, UserKey};
 use log::broker::Log;
 use log::clock::Clock;
 use std::collections::HashSet;
@@ -143,7 +142,7 @@ impl Progress {
         self.end.store(end, Ordering::Release);
     }
 
-    fn reached(&self, offset: i64) {
+    pub(crate) fn reached(&self, offset: i64) {
         self.at.store(offset, Ordering::Release);
     }
 }
@@ -190,14 +189,9 @@ pub fn restore(
     progress: &Progress,
     clock: &dyn Clock,
 ) -> Result<Restored> {
-    let partition = store.identity().partition;
-    // Order matters: the end is taken first and includes open transactions, because their outcome
-    // is a part of the state.
-    let end = log.end(partition)?.min(options.until.map_or(i64::MAX, |until| until + 1));
-    let from = match store.changelog() {
-        Some(place) => place.offset + 1,
-        None => log.beginning(partition)?,
-    };
+    // The end includes open transactions, because their outcome is a part of the state.
+    let source = Source::behind(store, log, options.until)?;
+    let Source { partition, from, end, .. } = source;
     if from > end {
         let what = format!(
             "the store has read the changelog up to {from}, but the changelog ends at {end}: the \
@@ -208,7 +202,9 @@ pub fn restore(
     progress.begin(from, end);
     let began = clock.wall();
     let behind = store.changelog().map(|place| place.offset);
-    let begun = checkpoint_at_begin(store, from, began);
+    // A new store is before its first record, and as old as this restore.
+    let new = ChangelogPosition { offset: from - 1, at: began };
+    let begun = store.changelog().unwrap_or(new);
     // Order matters: records are written ahead of the checkpoint, so the checkpoint must already
     // state since when they may be there. Without that time their age would be unknown after a
     // crash.
@@ -217,16 +213,11 @@ pub fn restore(
         Checkpoint { applied: store.applied(), changelog: Some(begun) },
     )?;
     let begin = Begin { from, at: begun.at, is_new: behind.is_none() };
-    let (records, witness, changed) = std::thread::scope(|scope| {
+    let (records, evidence, changed) = std::thread::scope(|scope| {
         let writer = Writer::start(scope, store);
         let mut batch = Batch::new(store, begin, writer, options);
-        let span = Span { partition, from, end, until: options.until };
         let _reading = options.take_over.as_ref().map(|it| it.start(scope, log, partition, end));
-        let read = each(log, &span, progress, &mut |record| {
-            batch.take(record)?;
-            progress.reached(batch.next());
-            batch.write_if_due()
-        });
+        let read = source.each_until(progress, &mut |record| batch.take(record));
         // Until the end is reached, the store lacks tombstones as old as its date.
         let at = if progress.is_cancelled() { begun.at } else { began };
         batch.finish(read, at)
@@ -234,28 +225,18 @@ pub fn restore(
     if progress.is_cancelled() {
         return Ok(Restored { records, proof: Proof::None, behind, changed });
     }
-    let found = store.establish_digest()?;
-    let proof = witness.proof(found, options.until.is_some());
-    if !options.accept_incomplete {
-        witness.check_ended(options.until.is_some())?;
-        witness.check_unknown(found, options.until.is_some())?;
-    }
+    let proof = evidence.judge(store.establish_digest()?, options)?;
     if store.is_ahead() && !matches!(proof, Proof::Differs(_)) {
         store.caught_up()?;
     }
     Ok(Restored { records, proof, behind, changed })
 }
 
-/// The position that the store already has; for a new store, the position before its first record,
-/// with the present time as its age.
-fn checkpoint_at_begin(store: &Store, from: i64, now: Time) -> ChangelogPosition {
-    store.changelog().unwrap_or(ChangelogPosition { offset: from - 1, at: now })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::store::{Changes, Identity, InMemory};
+    use domain::Time;
     use log::broker::Consumer;
     use log::clock::SystemClock;
 

@@ -17,9 +17,8 @@ use serde_json::{Value, json};
 use service::run::options;
 use std::collections::BTreeMap;
 use std::time::Instant;
-use storage::changelog::STATE_HEADER;
+use storage::changelog::{STATE_HEADER, Source};
 use storage::reencoding::Reencoding;
-use storage::restore::{Progress, Span, each};
 
 on_both_brokers! {
     a_service_changes_its_encoder_and_goes_back
@@ -197,24 +196,24 @@ fn vectors_of_their_texts(place: &Place) -> usize {
     let mut encoded: BTreeMap<String, Vector> = BTreeMap::new();
     let mut count = 0;
     for partition in 0..SAME.to {
-        let end = log.end(partition).expect("an end");
-        let span = Span { partition, from: 0, end, until: None };
-        each(&*log, &span, &Progress::default(), &mut |record: Record| {
-            let name = record.key.as_deref().unwrap_or_default();
-            let Some(state) = record.header(STATE_HEADER) else { return Ok(()) };
-            let Ok(Some(read)) = Reencoding::of(name, state) else { return Ok(()) };
-            for (text, vector) in read.texts().into_iter().zip(read.vectors()) {
-                let anew = match encoded.get(&text) {
-                    Some(known) => known.clone(),
-                    None => Vector::of(&encoder.encode(&text)?),
-                };
-                assert_eq!(*vector, anew, "the vector of {text:?}");
-                encoded.insert(text, anew);
-                count += 1;
-            }
-            Ok(())
-        })
-        .expect("the topic is read");
+        let source = Source::since(&*log, partition, Some(0)).expect("an end");
+        source
+            .each(&mut |record: Record| {
+                let name = record.key.as_deref().unwrap_or_default();
+                let Some(state) = record.header(STATE_HEADER) else { return Ok(()) };
+                let Ok(Some(read)) = Reencoding::of(name, state) else { return Ok(()) };
+                for (text, vector) in read.texts().into_iter().zip(read.vectors()) {
+                    let anew = match encoded.get(&text) {
+                        Some(known) => known.clone(),
+                        None => Vector::of(&encoder.encode(&text)?),
+                    };
+                    assert_eq!(*vector, anew, "the vector of {text:?}");
+                    encoded.insert(text, anew);
+                    count += 1;
+                }
+                Ok(())
+            })
+            .expect("the topic is read");
     }
     count
 }

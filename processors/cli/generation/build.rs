@@ -23,7 +23,7 @@
 //! Limit: keeps about 80 bytes of memory for each record of all shards ([`Fold`]).
 
 use super::encoding::Encoding;
-use super::progress::{Generations, last_meta};
+use super::progress::Generations;
 use super::rivalry::Rivalry;
 use domain::Time;
 use domain::fault::{Fault, Result, StopName};
@@ -34,10 +34,11 @@ use service::run::growth::builder_id;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use storage::backup::Fold;
-use storage::changelog::{Build, Destination, META, Meta, Owner, any_meta, closed_of, owner};
+use storage::changelog::{
+    Build, Destination, Fold, META, Meta, Owner, Proven, Source, any_meta, closed_of, last_meta,
+    owner,
+};
 use storage::rekeying::Rekeying;
-use storage::restore::{Progress, Span, each, each_whole};
 use storage::store::Identity;
 
 /// Records and bytes of one transaction: some tenths of a second.
@@ -82,6 +83,21 @@ pub struct Builder<'a> {
     topic: String,
     writer: ChangelogWriter,
     rivalry: Rivalry,
+    state: State,
+    /// Half of the time for which the old memories topic keeps tombstones.
+    away_ms_max: i64,
+    /// When a builder has last read the old topic to its end. `None` before the first.
+    read_to_end: Option<Time>,
+    /// When that was written to the new topic.
+    noted: Time,
+    read: u64,
+    written: u64,
+    reported: Instant,
+}
+
+/// The place of a builder in both generations. Read again from the new topic after a failure.
+#[derive(Default)]
+struct State {
     build: Build,
     /// Number and digest of each new shard, with the records that are not written yet.
     folds: Vec<Fold>,
@@ -93,15 +109,6 @@ pub struct Builder<'a> {
     touched: BTreeSet<i32>,
     /// Offset of the mark that ends an old partition, whose meta record was not read yet.
     ending: BTreeMap<i32, i64>,
-    /// Half of the time for which the old memories topic keeps tombstones.
-    away_ms_max: i64,
-    /// When a builder has last read the old topic to its end. `None` before the first.
-    read_to_end: Option<Time>,
-    /// When that was written to the new topic.
-    noted: Time,
-    read: u64,
-    written: u64,
-    reported: Instant,
 }
 
 /// True if tombstones may be gone that were written since the old topic was read.
@@ -129,14 +136,7 @@ impl<'a> Builder<'a> {
             rivalry: Rivalry::new(connection.clone(), builder_id(new), topic.clone()),
             topic,
             generations,
-            build: Build::default(),
-            folds: Vec::new(),
-            waiting: Vec::new(),
-            waiting_bytes: 0,
-            pending: Vec::new(),
-            pending_bytes: 0,
-            touched: BTreeSet::new(),
-            ending: BTreeMap::new(),
+            state: State::default(),
             away_ms_max: service::run::options::restore(old).away_ms_max,
             read_to_end: None,
             noted: SystemClock.wall(),
@@ -167,8 +167,8 @@ impl<'a> Builder<'a> {
         // What is built stands, whatever the broker answers now.
         self.tell().ok();
         Ok(Built {
-            records: self.folds.iter().map(|fold| fold.digest().records).sum(),
-            memories: self.folds.iter().map(Fold::memories).sum(),
+            records: self.state.folds.iter().map(|fold| fold.digest.records).sum(),
+            memories: self.state.folds.iter().map(|fold| fold.memories).sum(),
             read: self.read,
             written: self.written,
             encoded: self.encoding.encoded,
@@ -183,42 +183,29 @@ impl<'a> Builder<'a> {
         self.rivalry.check()?;
         self.rivalry.note()?;
         self.writer.renew()?;
-        self.waiting.clear();
-        self.waiting_bytes = 0;
-        self.pending.clear();
-        self.pending_bytes = 0;
-        self.touched.clear();
-        self.ending.clear();
-        self.build = Build::default();
-        self.folds.clear();
+        self.state = State::default();
         let mut complete = 0;
+        let target = self.target.clone();
         for partition in 0..self.rekeying.to {
             let mut fold = Fold::default();
-            let from = self.target.beginning(partition)?;
-            let end = self.target.end(partition)?;
-            let span = Span { partition, from, end, until: None };
-            each(&*self.target, &span, &Progress::default(), &mut |record| {
+            Source::since(&*target, partition, None)?.to_whole_batch().each(&mut |record| {
                 if record.key.as_deref() == Some(META.as_bytes()) {
                     self.read_to_end = self.read_to_end.max(Some(Time(record.timestamp_ms)));
                 }
                 fold.take(&record)
             })?;
-            if let Some((identity, meta)) = fold.last() {
+            if let Some((identity, meta)) = &fold.last {
                 self.check_own(partition, identity, meta)?;
                 let build = meta.build.clone().unwrap_or_default();
                 complete += i32::from(build.is_complete);
-                self.build.ends.extend(build.ends);
-                for (old, position) in build.positions {
-                    let known = self.build.positions.entry(old).or_default();
-                    *known = position.max(*known);
-                }
+                self.state.build.add(build);
             }
-            if fold.proven() == storage::backup::Proven::Differs {
+            if fold.proven() == Proven::Differs {
                 return Err(fold.incomplete().about(format!("{}/{partition}", self.topic)));
             }
-            self.folds.push(fold);
+            self.state.folds.push(fold);
         }
-        self.build.is_complete = complete == self.rekeying.to;
+        self.state.build.is_complete = complete == self.rekeying.to;
         Ok(())
     }
 
@@ -246,26 +233,26 @@ impl<'a> Builder<'a> {
     }
 
     fn follow(&mut self) -> Result<()> {
-        while !self.build.is_complete {
+        while !self.state.build.is_complete {
             let before = self.read;
             let now = SystemClock.wall();
             self.check_not_away(now)?;
             for at in 0..self.rekeying.from {
-                if !self.build.ends.contains_key(&at) {
+                if !self.state.build.ends.contains_key(&at) {
                     self.read_on(at)?;
                 }
             }
-            if self.build.ends.len() == self.rekeying.from as usize {
-                self.build.is_complete = true;
-                self.touched = (0..self.rekeying.to).collect();
+            if self.state.build.ends.len() == self.rekeying.from as usize {
+                self.state.build.is_complete = true;
+                self.state.touched = (0..self.rekeying.to).collect();
             }
             self.read_to_end = Some(now);
             if now.ms_since(self.noted) > self.away_ms_max / NOTES_WHILE_AWAY {
-                self.touched.insert(0);
+                self.state.touched.insert(0);
             }
             self.write()?;
             self.report()?;
-            if self.read == before && !self.build.is_complete {
+            if self.read == before && !self.state.build.is_complete {
                 std::thread::sleep(IDLE);
             }
         }
@@ -288,10 +275,11 @@ impl<'a> Builder<'a> {
 
     /// Reads an old partition to its present end.
     fn read_on(&mut self, at: i32) -> Result<()> {
-        let source = self.source.clone();
-        let known = self.build.positions.get(&at).copied();
-        let from = known.map_or_else(|| source.beginning(at), Ok)?;
-        if from < source.beginning(at)? {
+        let log = self.source.clone();
+        let known = self.state.build.positions.get(&at).copied();
+        // Nothing is read behind the end, because that becomes the position.
+        let source = Source::since(&*log, at, known)?;
+        if source.from < log.beginning(at)? {
             let why = format!(
                 "{} no longer has what follows in partition {at}, because compaction has removed it: \
                  begin the build again, after `keepsake generation drop --to {}`",
@@ -300,29 +288,26 @@ impl<'a> Builder<'a> {
             );
             return Err(self.generations.refused(why));
         }
-        // Nothing is read behind the end, because that becomes the position.
-        let end = source.end(at)?;
-        let span = Span { partition: at, from, end, until: Some(end - 1) };
-        each_whole(&*source, &span, &Progress::default(), &mut |record| self.wait(at, record))?;
+        source.each_whole(&mut |record| self.wait(at, record))?;
         self.take_waiting()?;
-        self.build.positions.insert(at, span.end.max(from));
+        self.state.build.positions.insert(at, source.end.max(source.from));
         Ok(())
     }
 
     /// Keeps a record until there are enough to be encoded together.
     fn wait(&mut self, at: i32, record: Record) -> Result<()> {
-        self.waiting_bytes += record.bytes();
-        self.waiting.push((at, record));
-        if self.waiting.len() < ENCODED_RECORDS && self.waiting_bytes < ENCODED_BYTES {
+        self.state.waiting_bytes += record.bytes();
+        self.state.waiting.push((at, record));
+        if self.state.waiting.len() < ENCODED_RECORDS && self.state.waiting_bytes < ENCODED_BYTES {
             return Ok(());
         }
         self.take_waiting()
     }
 
     fn take_waiting(&mut self) -> Result<()> {
-        self.waiting_bytes = 0;
+        self.state.waiting_bytes = 0;
         let (places, mut records): (Vec<i32>, Vec<Record>) =
-            std::mem::take(&mut self.waiting).into_iter().unzip();
+            std::mem::take(&mut self.state.waiting).into_iter().unzip();
         if self.is_encoded_anew(&places)? {
             self.encoding.anew(&mut records)?;
         }
@@ -333,7 +318,7 @@ impl<'a> Builder<'a> {
     fn is_encoded_anew(&mut self, places: &[i32]) -> Result<bool> {
         if self.encoder_before.is_none()
             && let Some(at) = places.first()
-            && let Some((identity, _)) = last_meta(&*self.source, *at)?
+            && let Some((identity, _)) = last_meta(&*self.source, *at, self.source.end(*at)?)?
         {
             self.encoder_before = Some((identity.model, identity.dimensions));
         }
@@ -355,8 +340,9 @@ impl<'a> Builder<'a> {
                 }
             }
         }
-        self.build.positions.insert(at, next);
-        let is_full = self.pending.len() >= BATCH_RECORDS || self.pending_bytes >= BATCH_BYTES;
+        self.state.build.positions.insert(at, next);
+        let is_full =
+            self.state.pending.len() >= BATCH_RECORDS || self.state.pending_bytes >= BATCH_BYTES;
         if is_full {
             self.write()?;
             self.report()?;
@@ -376,9 +362,9 @@ impl<'a> Builder<'a> {
             );
             return Err(Fault::stop(StopName::ModelChanged, what));
         }
-        if let Some(end) = self.ending.get(&at).filter(|end| meta.applied >= **end) {
-            self.build.ends.insert(at, *end);
-            self.touched.insert(at);
+        if let Some(end) = self.state.ending.get(&at).filter(|end| meta.applied >= **end) {
+            self.state.build.ends.insert(at, *end);
+            self.state.touched.insert(at);
         }
         Ok(())
     }
@@ -393,32 +379,26 @@ impl<'a> Builder<'a> {
             );
             return Err(self.generations.refused(why));
         }
-        self.ending.insert(at, closed.offset);
+        self.state.ending.insert(at, closed.offset);
         Ok(())
     }
 
     fn give(&mut self, record: &Record, shard: i32) -> Result<()> {
-        let timestamp_ms = Some(record.timestamp_ms).filter(|at| *at >= 0);
-        let Record { key, value, headers, .. } = record.clone();
-        let given = Record { partition: shard, key, value, headers, ..Record::default() };
-        self.folds[shard as usize].take(&given)?;
-        let Record { key, value, headers, .. } = given;
-        let partition = Some(shard);
-        let topic = self.topic.clone();
-        let outgoing = OutgoingRecord { topic, partition, timestamp_ms, key, value, headers };
-        self.pending_bytes += outgoing.bytes();
-        self.pending.push(outgoing);
-        self.touched.insert(shard);
+        self.state.folds[shard as usize].take(record)?;
+        let outgoing = record.clone().outgoing(&self.topic, shard);
+        self.state.pending_bytes += outgoing.bytes();
+        self.state.pending.push(outgoing);
+        self.state.touched.insert(shard);
         Ok(())
     }
 
     /// Writes the records taken, with the meta records of their shards behind them.
     fn write(&mut self) -> Result<()> {
-        if self.touched.is_empty() {
+        if self.state.touched.is_empty() {
             return Ok(());
         }
-        let mut records = std::mem::take(&mut self.pending);
-        for shard in std::mem::take(&mut self.touched) {
+        let mut records = std::mem::take(&mut self.state.pending);
+        for shard in std::mem::take(&mut self.state.touched) {
             let to = Destination { topic: &self.topic, partition: shard };
             records.push(to.meta(&self.identity(shard), &self.meta(shard)));
         }
@@ -439,19 +419,19 @@ impl<'a> Builder<'a> {
         }
         self.rivalry.written();
         self.written += records.len() as u64;
-        self.pending_bytes = 0;
+        self.state.pending_bytes = 0;
         self.noted = SystemClock.wall();
         Ok(())
     }
 
     fn meta(&self, shard: i32) -> Meta {
-        let end = self.build.ends.get(&shard).copied();
+        let end = self.state.build.ends.get(&shard).copied();
         Meta {
-            applied: end.filter(|_| self.build.is_complete).unwrap_or(-1),
+            applied: end.filter(|_| self.state.build.is_complete).unwrap_or(-1),
             group: Some(self.generations.new.kafka.group_id.clone()),
             epoch: Some(0),
-            digest: Some(self.folds[shard as usize].digest()),
-            build: Some(self.build.clone()),
+            digest: Some(self.state.folds[shard as usize].digest),
+            build: Some(self.state.build.clone()),
             transactional_id: None,
         }
     }
@@ -480,7 +460,7 @@ impl<'a> Builder<'a> {
     fn tell(&self) -> Result<()> {
         let mut behind = 0;
         for at in 0..self.rekeying.from {
-            let position = self.build.positions.get(&at).copied().unwrap_or_default();
+            let position = self.state.build.positions.get(&at).copied().unwrap_or_default();
             behind += (self.source.end(at)? - position).max(0);
         }
         eprintln!("{} records read, {} written, {behind} behind", self.read, self.written);

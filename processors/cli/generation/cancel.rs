@@ -8,8 +8,7 @@ use super::progress::{Generations, Progress};
 use domain::fault::Result;
 use domain::{GENERATION, GenerationMark, HandOverStep};
 use log::broker::{Broker, Record};
-use storage::changelog::{Owner, owner};
-use storage::restore::{Progress as Reading, Span, each_whole};
+use storage::changelog::{Owner, Source, owner};
 
 /// Refuses a cut-over that has begun.
 pub fn check_not_begun(generations: &Generations) -> Result<()> {
@@ -41,8 +40,8 @@ fn first_begun(generations: &Generations, progress: &Progress) -> Result<Option<
         let ends = |record: &Record| {
             Ok(owner(record.key.as_deref().unwrap_or_default())? == Owner::Closed)
         };
-        let position = progress.positions.get(&partition).copied();
-        if progress.ends.contains_key(&partition)
+        let position = progress.build.positions.get(&partition).copied();
+        if progress.build.ends.contains_key(&partition)
             || any(generations, &topic, partition, committed.get(&partition).copied(), &begins)?
             || any(generations, &old.topics.memories(), partition, position, &ends)?
         {
@@ -67,17 +66,7 @@ fn any(
     is_it: &dyn Fn(&Record) -> Result<bool>,
 ) -> Result<bool> {
     let log = generations.connection.log(topic)?;
-    let (beginning, end) = (log.beginning(partition)?, log.end(partition)?);
-    let span = Span {
-        partition,
-        from: from.unwrap_or(beginning).max(beginning),
-        end,
-        until: Some(end - 1),
-    };
-    let mut found = false;
-    each_whole(&*log, &span, &Reading::default(), &mut |record| {
-        found |= is_it(&record)?;
-        Ok(())
-    })?;
-    Ok(found)
+    let beginning = log.beginning(partition)?;
+    let source = Source::since(&*log, partition, from.map(|from| from.max(beginning)))?;
+    Ok(source.find(is_it)?.is_some())
 }

@@ -12,32 +12,31 @@ use domain::fault::Result;
 use log::broker::{Broker, Log, Record};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use storage::backup::Fold;
-use storage::changelog::{Owner, STATE_HEADER, owner};
+use storage::changelog::{Build, Fold, Owner, STATE_HEADER, Source, owner};
 use storage::rekeying::Rekeying;
-use storage::restore::{Progress, Span, each};
-use storage::store::Digest;
 
-/// One new shard: its records, and those that it should have.
+/// One new shard: its records read so far, and those that it should have.
+#[derive(Default)]
 pub struct Compared {
-    pub partition: i32,
-    pub found: Digest,
-    pub memories: u64,
-    pub expected: Digest,
+    pub found: Fold,
+    pub expected: Fold,
     /// Vectors of the new shard that are not of its encoder's dimensions.
     pub misfits: u64,
+    /// The next offset of the new topic. `None` before the first.
+    next: Option<i64>,
 }
 
 impl Compared {
     pub fn is_equal(&self) -> bool {
-        self.found == self.expected && self.misfits == 0
+        self.found.digest == self.expected.digest && self.misfits == 0
     }
 
     /// By how much the shard differs. Stays the same while both sides follow the same events.
     pub fn difference(&self) -> (u64, u128, u64) {
+        let (found, expected) = (self.found.digest, self.expected.digest);
         (
-            self.found.records.wrapping_sub(self.expected.records),
-            self.found.sum.wrapping_sub(self.expected.sum),
+            found.records.wrapping_sub(expected.records),
+            found.sum.wrapping_sub(expected.sum),
             self.misfits,
         )
     }
@@ -49,11 +48,9 @@ pub struct Comparison<'a> {
     rekeying: Rekeying,
     target: Arc<dyn Log>,
     source: Arc<dyn Log>,
-    found: Vec<Fold>,
-    expected: Vec<Fold>,
-    misfits: Vec<u64>,
-    /// The next offsets of the new topic, and of the old one.
-    target_next: BTreeMap<i32, i64>,
+    /// The new shards by their partitions.
+    pub shards: Vec<Compared>,
+    /// The next offset of each partition of the old topic.
     source_next: BTreeMap<i32, i64>,
     /// Dimensions of the new encoder, if the encoders differ.
     dimensions: Option<u32>,
@@ -65,16 +62,12 @@ impl Comparison<'_> {
         let connection = &generations.connection;
         let (before, after) = (generations.encoder_before()?, generations.encoder_after()?);
         let dimensions = after.clone().map(|(_, dimensions)| dimensions);
-        let folds = || (0..rekeying.to).map(|_| Fold::default()).collect();
         Ok(Comparison {
             generations,
             rekeying,
             target: connection.log(&generations.new.topics.memories())?,
             source: connection.log(&generations.old.topics.memories())?,
-            found: folds(),
-            expected: folds(),
-            misfits: vec![0; rekeying.to as usize],
-            target_next: BTreeMap::new(),
+            shards: (0..rekeying.to).map(|_| Compared::default()).collect(),
             source_next: BTreeMap::new(),
             dimensions: dimensions.filter(|_| before != after),
         })
@@ -85,47 +78,36 @@ impl Comparison<'_> {
     /// Limit: while the old generation applies events, a batch may be read of one new shard and not of
     /// another, so only shards that are complete are sure to be equal.
     pub fn read_on(&mut self) -> Result<()> {
-        let mut positions: BTreeMap<i32, i64> = BTreeMap::new();
+        let mut all = Build::default();
         for partition in 0..self.rekeying.to {
             self.read_target(partition)?;
-            let Some((_, meta)) = self.found[partition as usize].last() else { continue };
+            let Some((_, meta)) = &self.shards[partition as usize].found.last else { continue };
             let Some(build) = &meta.build else {
                 let why = "it has applied events of its own: there is nothing to compare it with";
                 return Err(self.generations.refused(why.to_owned()));
             };
-            for (old, position) in &build.positions {
-                let known = positions.entry(*old).or_default();
-                *known = (*position).max(*known);
-            }
+            all.add(build.clone());
         }
-        positions.into_iter().try_for_each(|(at, position)| self.read_source(at, position))
+        all.positions.into_iter().try_for_each(|(at, position)| self.read_source(at, position))
     }
 
     fn read_target(&mut self, partition: i32) -> Result<()> {
-        let target = self.target.clone();
-        let known = self.target_next.get(&partition).copied();
-        let from = known.map_or_else(|| target.beginning(partition), Ok)?;
-        let end = target.end(partition)?;
-        let span = Span { partition, from, end, until: Some(end - 1) };
-        let shard = partition as usize;
-        let (fold, misfits) = (&mut self.found[shard], &mut self.misfits[shard]);
-        each(&*target, &span, &Progress::default(), &mut |mut record| {
+        let shard = &mut self.shards[partition as usize];
+        let source = Source::since(&*self.target, partition, shard.next)?;
+        source.each(&mut |mut record| {
             if let Some(dimensions) = self.dimensions {
-                *misfits += without_vectors(&mut record, Some(dimensions))?;
+                shard.misfits += without_vectors(&mut record, Some(dimensions))?;
             }
-            fold.take(&record)
+            shard.found.take(&record)
         })?;
-        self.target_next.insert(partition, span.end.max(from));
+        shard.next = Some(source.end.max(source.from));
         Ok(())
     }
 
     fn read_source(&mut self, at: i32, position: i64) -> Result<()> {
-        let source = self.source.clone();
         let known = self.source_next.get(&at).copied();
-        let from = known.map_or_else(|| source.beginning(at), Ok)?;
-        let span = Span { partition: at, from, end: position, until: Some(position - 1) };
-        let (rekeying, expected) = (self.rekeying, &mut self.expected);
-        each(&*source, &span, &Progress::default(), &mut |mut record| {
+        let from = known.map_or_else(|| self.source.beginning(at), Ok)?;
+        Source::range(&*self.source, at, from, position).each(&mut |mut record| {
             let owner = owner(record.key.as_deref().unwrap_or_default())?;
             if owner == Owner::Meta {
                 return Ok(());
@@ -133,23 +115,11 @@ impl Comparison<'_> {
             if self.dimensions.is_some() {
                 without_vectors(&mut record, None)?;
             }
-            let shards = rekeying.shards_of(&owner, at);
-            shards.into_iter().try_for_each(|shard| expected[shard as usize].take(&record))
+            let mut given = self.rekeying.shards_of(&owner, at).into_iter();
+            given.try_for_each(|shard| self.shards[shard as usize].expected.take(&record))
         })?;
         self.source_next.insert(at, position.max(from));
         Ok(())
-    }
-
-    pub fn rows(&self) -> Vec<Compared> {
-        let both = self.found.iter().zip(&self.expected).zip(&self.misfits).zip(0..);
-        both.map(|(((found, expected), misfits), partition)| Compared {
-            partition,
-            found: found.digest(),
-            memories: found.memories(),
-            expected: expected.digest(),
-            misfits: *misfits,
-        })
-        .collect()
     }
 }
 

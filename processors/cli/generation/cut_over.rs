@@ -18,8 +18,8 @@
 //! Each step begins with a look whether it was done, so a command that was interrupted or timed out is
 //! given again.
 
-use super::compare::{Compared, Comparison};
-use super::progress::{Generations, Progress, last_meta};
+use super::compare::Comparison;
+use super::progress::{Generations, Progress};
 use client::Client;
 use domain::fault::{Fault, Result};
 use domain::{GenerationMark, HandOverStep, SigningKey, UserKey};
@@ -30,6 +30,7 @@ use serde_json::json;
 use settings::Config;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
+use storage::changelog::last_meta;
 
 /// Pause between two looks at the progress of others.
 const LOOK: Duration = Duration::from_millis(100);
@@ -166,20 +167,20 @@ impl CutOver<'_> {
     fn close(&self, progress: &Progress) -> Result<Progress> {
         let rekeying = self.generations.rekeying()?;
         let open: Vec<i32> =
-            (0..rekeying.from).filter(|old| !progress.ends.contains_key(old)).collect();
+            (0..rekeying.from).filter(|old| !progress.build.ends.contains_key(old)).collect();
         self.send_to(HandOverStep::Close, &open)?;
         let log = self.generations.connection.log(&self.generations.new.topics.memories())?;
         // The builder completes all shards in one transaction.
         let done = self.wait(|| {
-            let build = last_meta(&*log, 0)?.and_then(|(_, meta)| meta.build);
+            let build = last_meta(&*log, 0, log.end(0)?)?.and_then(|(_, meta)| meta.build);
             Ok(build.is_some_and(|build| build.is_complete))
         })?;
         let progress = self.generations.progress()?;
-        if done && progress.is_complete {
+        if done && progress.build.is_complete {
             return Ok(progress);
         }
         let missing: Vec<String> = (0..rekeying.from)
-            .filter(|old| !progress.ends.contains_key(old))
+            .filter(|old| !progress.build.ends.contains_key(old))
             .map(|old| old.to_string())
             .collect();
         Err(self.generations.refused(format!(
@@ -197,7 +198,7 @@ impl CutOver<'_> {
         if rekeying.from == rekeying.to {
             self.take_over_recalls()?;
         }
-        let next = |new: i32| progress.ends.get(&new).map_or(0, |end| end + 1);
+        let next = |new: i32| progress.build.ends.get(&new).map_or(0, |end| end + 1);
         let offsets: BTreeMap<i32, i64> = (0..rekeying.to).map(|new| (new, next(new))).collect();
         connection.commit(&new.kafka.group_id, &new.topics.events(), &offsets)
     }
@@ -320,24 +321,22 @@ impl CutOver<'_> {
 }
 
 fn differences(comparison: &Comparison<'_>) -> BTreeMap<i32, (u64, u128, u64)> {
-    let rows = comparison.rows();
-    let differing = rows.iter().filter(|row| !row.is_equal());
-    differing.map(|row| (row.partition, row.difference())).collect()
+    let shards = (0..).zip(&comparison.shards).filter(|(_, shard)| !shard.is_equal());
+    shards.map(|(partition, shard)| (partition, shard.difference())).collect()
 }
 
 /// The first shard that differs, and how many others do.
 fn described(comparison: &Comparison<'_>, differing: &[i32]) -> String {
-    let rows: Vec<Compared> = comparison.rows();
-    match differing.first().and_then(|at| rows.get(*at as usize)) {
-        Some(row) => format!(
-            "{} of {} shards differ from the old ones; shard {} has {}, {} vectors of other dimensions, \
-             and should have {}",
+    let shards = &comparison.shards;
+    match differing.first().and_then(|at| Some((at, shards.get(*at as usize)?))) {
+        Some((at, shard)) => format!(
+            "{} of {} shards differ from the old ones; shard {at} has {}, {} vectors of other \
+             dimensions, and should have {}",
             differing.len(),
-            rows.len(),
-            row.partition,
-            row.found,
-            row.misfits,
-            row.expected
+            shards.len(),
+            shard.found.digest,
+            shard.misfits,
+            shard.expected.digest
         ),
         None => "all shards are equal".to_owned(),
     }

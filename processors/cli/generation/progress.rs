@@ -6,14 +6,8 @@ use log::broker::{Broker, Log};
 use service::run::growth::{is_open, waiting_group};
 use settings::Config;
 use std::collections::BTreeMap;
-use storage::changelog::{META, Meta, any_meta};
+use storage::changelog::{Build, last_meta};
 use storage::rekeying::Rekeying;
-use storage::restore::{Progress as Reading, Span, each};
-use storage::store::Identity;
-
-/// Offsets before the end of a changelog in which its last meta record is sought first. A batch of
-/// the builder ends with a meta record for each partition.
-const TAIL: i64 = 64;
 
 /// The generation that is built, and the one that it is built from.
 pub struct Generations {
@@ -28,11 +22,8 @@ pub struct Generations {
 
 /// How far the new generation is.
 pub struct Progress {
-    /// The next offset that the builder reads of each old partition.
-    pub positions: BTreeMap<i32, i64>,
-    /// Offset of the mark at which each old partition ended.
-    pub ends: BTreeMap<i32, i64>,
-    pub is_complete: bool,
+    /// The builder's notes in all new shards.
+    pub build: Build,
     /// Records of the old changelog that the builder has not read, aborted ones included.
     pub behind: i64,
     /// Records of all new shards that the builder has noted, before the first owner writes.
@@ -90,36 +81,26 @@ impl Generations {
     pub fn progress(&self) -> Result<Progress> {
         let rekeying = self.rekeying()?;
         let log = self.connection.log(&self.new.topics.memories())?;
-        let mut progress = Progress {
-            positions: BTreeMap::new(),
-            ends: BTreeMap::new(),
-            is_complete: true,
-            behind: 0,
-            records: 0,
-            is_open: is_open(&self.new, &self.connection)?,
-            waiting: (self.connection)
-                .members(&waiting_group(&self.new), &self.new.topics.memories())?,
-        };
+        let mut build = Build { is_complete: true, ..Build::default() };
+        let mut records = 0;
         for partition in 0..rekeying.to {
-            let Some((_, meta)) = last_meta(&*log, partition)? else {
-                progress.is_complete = false;
+            let last = last_meta(&*log, partition, log.end(partition)?)?;
+            let Some((_, meta)) = last else {
+                build.is_complete = false;
                 continue;
             };
-            progress.records += meta.digest.map_or(0, |digest| digest.records);
+            records += meta.digest.map_or(0, |digest| digest.records);
             // Without a build: the first owner has written, so the build was complete.
-            let Some(build) = meta.build else { continue };
-            progress.is_complete &= build.is_complete;
-            progress.ends.extend(build.ends);
-            for (old, position) in build.positions {
-                let known = progress.positions.entry(old).or_default();
-                *known = position.max(*known);
-            }
+            let Some(of_shard) = meta.build else { continue };
+            build.is_complete &= of_shard.is_complete;
+            build.add(of_shard);
         }
-        progress.is_complete |= progress.is_open;
-        if !progress.is_complete {
-            progress.behind = self.behind(&progress.positions)?;
-        }
-        Ok(progress)
+        let is_open = is_open(&self.new, &self.connection)?;
+        build.is_complete |= is_open;
+        let behind = if build.is_complete { 0 } else { self.behind(&build.positions)? };
+        let waiting = waiting_group(&self.new);
+        let waiting = self.connection.members(&waiting, &self.new.topics.memories())?;
+        Ok(Progress { build, behind, records, is_open, waiting })
     }
 
     fn behind(&self, positions: &BTreeMap<i32, i64>) -> Result<i64> {
@@ -136,7 +117,7 @@ impl Generations {
 
 fn encoder_of(log: &dyn Log, partitions: i32) -> Result<Option<(String, u32)>> {
     for partition in 0..partitions {
-        if let Some((identity, _)) = last_meta(log, partition)? {
+        if let Some((identity, _)) = last_meta(log, partition, log.end(partition)?)? {
             return Ok(Some((identity.model, identity.dimensions)));
         }
     }
@@ -146,25 +127,4 @@ fn encoder_of(log: &dyn Log, partitions: i32) -> Result<Option<(String, u32)>> {
 /// A step that is not possible for this generation now.
 pub fn refused(number: u32, why: &str) -> Fault {
     Fault::stop(StopName::GenerationRefused, format!("generation {number}: {why}"))
-}
-
-/// Returns the last meta record of a changelog partition, sought from its end.
-pub fn last_meta(log: &dyn Log, partition: i32) -> Result<Option<(Identity, Meta)>> {
-    let (beginning, end) = (log.beginning(partition)?, log.end(partition)?);
-    let mut tail = TAIL;
-    loop {
-        let from = (end - tail).max(beginning);
-        let mut last = None;
-        let span = Span { partition, from, end, until: None };
-        each(log, &span, &Reading::default(), &mut |record| {
-            if record.key.as_deref() == Some(META.as_bytes()) {
-                last = Some(any_meta(record.value.as_deref().unwrap_or_default())?);
-            }
-            Ok(())
-        })?;
-        if last.is_some() || from == beginning {
-            return Ok(last);
-        }
-        tail = tail.saturating_mul(16);
-    }
 }

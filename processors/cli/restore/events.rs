@@ -1,7 +1,7 @@
 //! The events topic of a restore: recognised as the same log, or numbered as the old one was.
 
 use super::forgotten;
-use super::{PROGRESS_EVERY, Restore, outgoing};
+use super::{PROGRESS_EVERY, Restore};
 use domain::MARK;
 use domain::TENANT_SIGNATURE;
 use domain::fault::{Fault, Result, StopName};
@@ -12,7 +12,7 @@ use std::path::Path;
 use storage::backup::events::is_same_log;
 use storage::backup::manifest::Shard;
 use storage::backup::segment::Reader;
-use storage::restore::{Progress, Span, each_whole};
+use storage::changelog::Source;
 
 /// The value that stands where the old topic had another record. A tick changes nothing, should
 /// anybody read it.
@@ -129,12 +129,11 @@ impl Restore<'_> {
     /// Checks that the partition holds only records of an interrupted restore.
     fn check_numbered(&self, shard: &Shard, plan: &EventsPlan) -> Result<()> {
         let partition = shard.partition;
-        let (from, end) = (self.events.beginning(partition)?, self.events.end(partition)?);
+        let source = Source::since(&*self.events, partition, None)?;
         let mut numbered = Numbered::of(self, shard, plan)?;
-        let mut is_ours = from <= shard.applied_offset + 1;
-        let span = Span { partition, from, end, until: Some(end - 1) };
-        let mut next = from;
-        each_whole(&*self.events, &span, &Progress::default(), &mut |record| {
+        let mut is_ours = source.from <= shard.applied_offset + 1;
+        let mut next = source.from;
+        source.each_whole(&mut |record| {
             let expected = numbered.at(record.offset)?;
             is_ours &= record.offset == next && expected.is_some_and(|it| is_same(&it, &record));
             next += 1;
@@ -268,7 +267,7 @@ impl<'a> Numbered<'a> {
         Ok(Some(match self.next.take_if(|next| next.offset == offset) {
             Some(record) => {
                 self.advance()?;
-                outgoing(record, "", partition)
+                record.outgoing("", partition)
             }
             None => {
                 self.ticks += 1;

@@ -14,7 +14,7 @@
 use crate::export::key_of;
 use aho_corasick::AhoCorasick;
 use client::reading;
-use client::show::{self, Output};
+use client::show::{self, GOOD, Output, PLAIN};
 use domain::UserKey;
 use domain::fault::{Fault, Result, StopName};
 use kafka::Connection;
@@ -123,24 +123,16 @@ impl Erased<'_> {
         }
         let found: u64 = rows.iter().filter_map(|row| row.found).sum();
         let unsearched = rows.iter().filter(|row| row.found.is_none()).count();
-        match output {
-            Output::Json => {
-                let rows: Vec<Value> = rows.iter().map(Row::json).collect();
-                println!(
-                    "{}",
-                    json!({"user": wanted.key.as_str(), "found": found,
-                    "not_searched": unsearched, "places": rows})
-                );
-            }
-            Output::Person => {
-                let cells: Vec<Vec<String>> = rows.iter().map(Row::cells).collect();
-                let head = ["place", "found", "where", "allowed until"];
-                anstream::print!("{}", show::table(&head, &cells));
-                if found == 0 && unsearched == 0 {
-                    anstream::println!("{}nothing is left{}", show::GOOD, show::PLAIN);
-                }
-            }
-        }
+        let places: Vec<Value> = rows.iter().map(Row::json).collect();
+        let report = json!({"user": wanted.key.as_str(), "found": found,
+            "not_searched": unsearched, "places": places});
+        output.print(&report, || {
+            let cells: Vec<Vec<String>> = rows.iter().map(Row::cells).collect();
+            let table = show::table(&["place", "found", "where", "allowed until"], &cells);
+            let is_clean = found == 0 && unsearched == 0;
+            table
+                + &if is_clean { format!("{GOOD}nothing is left{PLAIN}\n") } else { String::new() }
+        });
         Ok(if found == 0 && unsearched == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 

@@ -5,27 +5,17 @@
 //! from the records that the topic returns, so a record that was lost, changed or added on the way
 //! makes the two differ.
 
-use client::show::{self, Output};
+use client::show::{self, BAD, GOOD, Output, PLAIN};
 use domain::fault::{Result, runbook};
 use log::broker::Log;
-use log::clock::SystemClock;
 use serde_json::{Value, json};
 use service::ownership::Deployment;
 use service::run::options;
 use settings::Config;
 use std::process::ExitCode;
-use storage::restore::{self, Mismatch, Progress, Proof, Writers};
-use storage::store::{Digest, Store};
-
-/// Result for one partition.
-struct Report {
-    partition: i32,
-    /// The digest that the writer noted. `None` if the last meta record has none, or nobody wrote.
-    writer: Option<Digest>,
-    topic: Digest,
-    applied: i64,
-    records_read: u64,
-}
+use storage::changelog::{Source, check_own};
+use storage::restore::{Mismatch, Proof};
+use storage::store::Digest;
 
 pub fn run(
     config: &Config,
@@ -36,111 +26,73 @@ pub fn run(
 ) -> Result<ExitCode> {
     let all: Vec<i32> = (0..place.partitions).collect();
     let chosen = if partitions.is_empty() { &all } else { partitions };
-    let mut reports = Vec::new();
+    let mut shards = Vec::new();
     for partition in chosen {
         let about = format!("verify partition {partition} of the changelog");
-        let report = fold(config, place, log, *partition).map_err(|fault| fault.about(about))?;
-        reports.push(report);
+        shards.push(compared(config, place, log, *partition).map_err(|fault| fault.about(about))?);
     }
-    match output {
-        Output::Json => {
-            let shards: Vec<Value> = reports.iter().map(Report::json).collect();
-            let equal = reports.iter().all(Report::is_equal);
-            println!("{}", json!({"equal": equal, "shards": shards}));
-        }
-        Output::Person => print(&reports),
-    }
-    let is_equal = reports.iter().all(Report::is_equal);
+    let is_equal = shards.iter().all(|shard| shard["equal"] == true);
+    output.print(&json!({"equal": is_equal, "shards": shards}), || lines(shards.clone()));
     Ok(if is_equal { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Limit: the fold is held in memory, about as large as the shard's records.
-fn fold(config: &Config, place: &Deployment, log: &dyn Log, partition: i32) -> Result<Report> {
-    let fold = Store::in_memory(&place.identity(partition));
-    // The group of this command's configuration may be another than that of the service.
-    let options = restore::Options { writers: Writers::default(), ..options::restore(config) };
-    let restored = restore::restore(&fold, log, &options, &Progress::default(), &SystemClock)?;
-    let topic = fold.establish_digest()?;
-    let writer = match restored.proof {
-        Proof::Equal => Some(topic),
-        Proof::Differs(Mismatch { expected, .. }) => Some(expected),
-        Proof::None => None,
-    };
-    let applied = fold.applied();
-    Ok(Report { partition, writer, topic, applied, records_read: restored.records })
-}
-
-fn hex(digest: &Digest) -> String {
-    format!("{:032x}", digest.sum)
-}
-
-impl Report {
-    fn is_equal(&self) -> bool {
-        self.writer.map_or(self.records_read == 0, |writer| writer == self.topic)
+/// Compares one partition with the digest that its writer noted. Without one, because the last meta
+/// record has none or nobody wrote, only an empty partition is equal.
+fn compared(config: &Config, place: &Deployment, log: &dyn Log, partition: i32) -> Result<Value> {
+    let fold = Source::since(log, partition, None)?.to_whole_batch().fold()?;
+    if let Some((theirs, _)) = &fold.last {
+        check_own(theirs, &place.identity(partition))?;
     }
+    let (topic, applied, is_empty) = (fold.digest, fold.applied(), fold.taken == 0);
+    let (writer, state) = match fold.evidence.judge(topic, &options::restore(config))? {
+        Proof::Equal => (Some(topic), "equal"),
+        Proof::Differs(Mismatch { expected, .. }) => (Some(expected), "different"),
+        Proof::None if is_empty => (None, "empty"),
+        Proof::None => (None, "unproven"),
+    };
+    Ok(json!({
+        "partition": partition,
+        "equal": matches!(state, "equal" | "empty"),
+        "state": state,
+        "writer_digest": writer.map(Digest::hex),
+        "writer_records": writer.map(|digest| digest.records),
+        "topic_digest": topic.hex(),
+        "topic_records": topic.records,
+        "applied_offset": applied,
+    }))
+}
 
-    fn state(&self) -> &'static str {
-        match self.writer {
-            Some(writer) if writer == self.topic => "equal",
-            Some(_) => "DIFFERENT",
-            None if self.records_read == 0 => "empty",
-            None => "unproven",
+fn lines(mut shards: Vec<Value>) -> String {
+    let count = |state: &str| shards.iter().filter(|shard| shard["state"] == state).count();
+    let (all, different, unproven) = (shards.len(), count("different"), count("unproven"));
+    for shard in &mut shards {
+        if shard["state"] == "different" {
+            shard["state"] = "DIFFERENT".into();
         }
     }
-
-    fn row(&self) -> Vec<String> {
-        vec![
-            self.partition.to_string(),
-            self.state().to_owned(),
-            self.writer.as_ref().map_or_else(|| "none".to_owned(), hex),
-            hex(&self.topic),
-            self.topic.records.to_string(),
-            self.applied.to_string(),
-        ]
-    }
-
-    fn json(&self) -> Value {
-        json!({
-            "partition": self.partition,
-            "equal": self.is_equal(),
-            "state": self.state().to_lowercase(),
-            "writer_digest": self.writer.as_ref().map(hex),
-            "writer_records": self.writer.map(|digest| digest.records),
-            "topic_digest": hex(&self.topic),
-            "topic_records": self.topic.records,
-            "applied_offset": self.applied,
-        })
-    }
-}
-
-fn print(reports: &[Report]) {
-    let head = [
-        "partition",
-        "changelog",
-        "the writer's digest",
-        "the topic's digest",
-        "records",
-        "applied",
+    let columns = [
+        ("partition", "partition"),
+        ("changelog", "state"),
+        ("the writer's digest", "writer_digest"),
+        ("the topic's digest", "topic_digest"),
+        ("records", "topic_records"),
+        ("applied", "applied_offset"),
     ];
-    let rows: Vec<Vec<String>> = reports.iter().map(Report::row).collect();
-    anstream::print!("{}", show::table(&head, &rows));
-    let unproven = reports.iter().filter(|report| report.state() == "unproven").count();
-    let different = reports.iter().filter(|report| report.state() == "DIFFERENT").count();
-    let all = reports.len();
-    let (good, bad, plain) = (show::GOOD, show::BAD, show::PLAIN);
+    let mut lines = show::table_of(&columns, &shards);
     if different > 0 {
-        anstream::println!(
-            "{bad}{different} of {all} partitions are not what their writer had{plain}: see {}, \
-             changelog-incomplete",
+        lines += &format!(
+            "{BAD}{different} of {all} partitions are not what their writer had{PLAIN}: see {}, \
+             changelog-incomplete\n",
             runbook()
         );
     } else if unproven == 0 {
-        anstream::println!("{good}{all} partitions equal their writer's digest{plain}");
+        lines += &format!("{GOOD}{all} partitions equal their writer's digest{PLAIN}\n");
     }
     if unproven > 0 {
-        anstream::println!(
+        lines += &format!(
             "{unproven} of {all} partitions are unproven: the last batch has no digest; the next one \
-             has"
+             has\n"
         );
     }
+    lines
 }

@@ -8,8 +8,7 @@
 use super::Shards;
 use domain::fault::{Fault, Result, StopName};
 use std::time::Duration;
-use storage::changelog::{META, meta_of};
-use storage::restore::{Progress, Span, each};
+use storage::changelog::{META, Source, meta_of};
 use storage::shard::Shard;
 
 /// Looks whether all transactions up to the own are decided: five seconds, longer than the three
@@ -48,8 +47,7 @@ impl Shards {
             }
             self.clock.sleep(LOOK_AGAIN);
         }
-        let span = Span { partition, from: before + 1, end: last, until: Some(last - 1) };
-        each(&*changelog.log, &span, &Progress::default(), &mut |record| {
+        Source::range(&*changelog.log, partition, before + 1, last).each(&mut |record| {
             if record.key.as_deref() != Some(META.as_bytes()) {
                 return Ok(());
             }

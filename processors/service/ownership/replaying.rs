@@ -15,12 +15,10 @@
 //! shard as before, or as in the changelog: both are consistent, and whoever opens the files
 //! next waits until they are closed.
 
-use super::restoring::RESTORE_AGAIN;
-use super::{Changelog, Shards};
-use domain::fault::Fault;
+use super::Shards;
 use std::sync::Arc;
 use storage::restore::Progress;
-use storage::shard::{Restoring, Shard, Tail};
+use storage::shard::{Shard, Tail};
 
 impl Shards {
     /// Queues a replay of each of these partitions that is open. Its answers are stale until then.
@@ -57,34 +55,21 @@ impl Shards {
         }
     }
 
-    pub(super) fn replay_tail(&self, partition: i32, changelog: &Changelog) {
+    pub(super) fn replay_tail(&self, partition: i32) {
         let Some(progress) = self.replaying.read().get(&partition).cloned() else { return };
         // The same partition may be in the queue twice.
         if !progress.claim() {
             return;
         }
         let Some(_occupied) = self.occupy_once_free(partition, &progress) else { return };
-        let from = Restoring {
-            log: &*changelog.log,
-            options: &changelog.options,
-            progress: &progress,
-            clock: &*self.clock,
-        };
-        while !progress.is_cancelled() {
-            let Some(shard) = self.get(partition) else { return };
-            match shard.replay_tail(&from, self.options.replay_max) {
-                Ok(Tail::Read(records)) => return self.replayed(partition, &progress, records),
-                Ok(Tail::NotReplayable(why)) => {
-                    return self.restore_again(partition, &progress, why);
-                }
-                Ok(Tail::Cancelled) => return,
-                Err(Fault::Retry(retry)) => {
-                    let what = retry.what;
-                    tracing::warn!(partition, what, "cannot replay the changelog yet: retrying");
-                    self.clock.sleep(RESTORE_AGAIN);
-                }
-                Err(stop) => return self.fail(stop),
-            }
+        let replayed = self.repeated(partition, &progress, |from| {
+            let shard = self.get(partition);
+            shard.map(|shard| shard.replay_tail(from, self.options.replay_max)).transpose()
+        });
+        match replayed.flatten() {
+            Some(Tail::Read(records)) => self.replayed(partition, &progress, records),
+            Some(Tail::NotReplayable(why)) => self.restore_again(partition, &progress, why),
+            Some(Tail::Cancelled) | None => {}
         }
     }
 

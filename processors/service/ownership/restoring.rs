@@ -13,7 +13,7 @@
 //! A restore that was cancelled may need seconds to end. The next one of the same partition waits
 //! until the partition is no longer `occupied`, and each restore is carried out by one thread.
 
-use super::{Shards, log_findings, proof_name};
+use super::{Changelog, Shards, log_findings, proof_name};
 use crossbeam_channel::TrySendError;
 use domain::fault::{Fault, Result};
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ use storage::restore::{self, Progress};
 use storage::shard::{Restoring, Shard};
 
 /// Pause between two attempts to read a changelog while the broker refuses.
-pub(super) const RESTORE_AGAIN: Duration = Duration::from_millis(200);
+const RESTORE_AGAIN: Duration = Duration::from_millis(200);
 /// Pause between two looks whether a cancelled stand-by has closed its files.
 const STAND_DOWN: Duration = Duration::from_millis(5);
 
@@ -58,9 +58,8 @@ impl Shards {
     /// shard. Blocks, and repeats what the broker refuses; any other fault goes to
     /// [`Shards::fault`].
     pub fn restore(&self, partition: i32) {
-        let Some(changelog) = &self.changelog else { return };
         let Some(progress) = self.restoring.read().get(&partition).cloned() else {
-            return self.replay_tail(partition, changelog);
+            return self.replay_tail(partition);
         };
         // The same partition may be in the queue twice.
         if !progress.claim() {
@@ -68,22 +67,37 @@ impl Shards {
         }
         self.stand_down(partition);
         let Some(_occupied) = self.occupy_once_free(partition, &progress) else { return };
-        let from = Restoring {
-            log: &*changelog.log,
-            options: &changelog.options,
-            progress: &progress,
-            clock: &*self.clock,
-        };
+        let opened =
+            self.repeated(partition, &progress, |from| self.open_shard(partition, Some(from)));
+        if let Some(shard) = opened {
+            self.restored(partition, &progress, shard);
+        }
+    }
+
+    /// Reads the changelog, and repeats what the broker refuses. `None` if `progress` is cancelled,
+    /// or after any other fault, which goes to [`Shards::fault`].
+    pub(super) fn repeated<T>(
+        &self,
+        partition: i32,
+        progress: &Progress,
+        read: impl Fn(&Restoring<'_>) -> Result<T>,
+    ) -> Option<T> {
+        let Changelog { log, options, .. } = self.changelog.as_ref()?;
+        let from = Restoring { log: &**log, options, progress, clock: &*self.clock };
         while !progress.is_cancelled() {
-            match self.open_shard(partition, Some(&from)) {
-                Ok(shard) => return self.restored(partition, &progress, shard),
+            match read(&from) {
+                Ok(done) => return Some(done),
                 Err(Fault::Retry(retry)) => {
                     tracing::warn!(partition, what = retry.what, "cannot restore yet: retrying");
                     self.clock.sleep(RESTORE_AGAIN);
                 }
-                Err(stop) => return self.fail(stop),
+                Err(stop) => {
+                    self.fail(stop);
+                    return None;
+                }
             }
         }
+        None
     }
 
     /// Registers an opened shard, unless the partition was revoked or wanted again meanwhile.

@@ -13,15 +13,14 @@
 use super::loops::ACKNOWLEDGE;
 use domain::fault::{Fault, Result, StopName};
 use domain::{KEY_BYTES_MIN, SigningKey};
-use log::broker::{Broker, Log, Producer};
+use log::broker::{Broker, Log, Producer, Record};
 use settings::{Config, random_key};
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use storage::changelog::{Destination, SIGNING_KEY_PREFIX, STATE_HEADER};
-use storage::restore;
+use storage::changelog::{Destination, STATE_HEADER, Source, is_signing_key};
 
 /// The partition of the memories topic that holds the key.
 const PARTITION: i32 = 0;
@@ -45,14 +44,21 @@ pub fn of_service(config: &Config, broker: &dyn Broker) -> Result<SigningKey> {
     }
     let topic = config.topics.memories();
     let log = broker.log(&topic)?;
-    let from = log.beginning(PARTITION)?;
-    let found = restore::first_named(&*log, PARTITION, from, None, SIGNING_KEY_PREFIX)?;
-    let found = found.as_ref().and_then(|record| record.header(STATE_HEADER));
-    let found = found.and_then(|key| std::str::from_utf8(key).ok()).ok_or_else(|| {
+    let found = first_key(&Source::since(&*log, PARTITION, None)?)?;
+    let (_, found) = found.ok_or_else(|| {
         let what = format!("{topic} has no signing key: has its service ever run?");
         Fault::stop(StopName::TopicMissing, what)
     })?;
-    Ok(SigningKey::of(found))
+    Ok(SigningKey::of(&found))
+}
+
+/// Returns the first key of a part of the topic, with its offset.
+fn first_key(source: &Source<'_>) -> Result<Option<(i64, String)>> {
+    let is_key = |record: &Record| Ok(record.key.as_deref().is_some_and(is_signing_key));
+    Ok(source.find(&is_key)?.and_then(|record| {
+        let key = std::str::from_utf8(record.header(STATE_HEADER)?).ok()?;
+        Some((record.offset, key.to_owned()))
+    }))
 }
 
 /// Access to the memories topic of the service and to the file of this process.
@@ -73,18 +79,19 @@ impl Keeper<'_> {
     /// first one in its place.
     fn key(&mut self) -> Result<String> {
         let stored = self.stored()?;
-        if let Some((offset, key)) = &stored
-            && self.found(*offset, Some(offset + 1))?.is_some_and(|(_, found)| found == *key)
-        {
-            return Ok(key.clone());
+        if let Some((offset, key)) = &stored {
+            let since = Source::since(self.log, PARTITION, Some(*offset))?;
+            let found = first_key(&Source { until: Some(*offset), ..since })?;
+            if found.is_some_and(|(_, found)| found == *key) {
+                return Ok(key.clone());
+            }
         }
         tracing::info!(
             topic = self.topic,
             partition = PARTITION,
             "searching for the signing key of the service"
         );
-        let beginning = self.log.beginning(PARTITION)?;
-        let found = match self.found(beginning, None)? {
+        let found = match self.first()? {
             Some(found) => found,
             None if !self.creates => {
                 let what =
@@ -93,7 +100,7 @@ impl Keeper<'_> {
             }
             None => {
                 self.publish(&stored.map_or_else(random_key, |(_, key)| key))?;
-                self.found(beginning, None)?.ok_or_else(|| {
+                self.first()?.ok_or_else(|| {
                     let topic = self.topic;
                     Fault::retry(format!("{topic} does not return the key just written to it"))
                 })?
@@ -103,14 +110,8 @@ impl Keeper<'_> {
         Ok(found.1)
     }
 
-    /// Returns the first key from this offset on, with its offset.
-    fn found(&self, from: i64, until: Option<i64>) -> Result<Option<(i64, String)>> {
-        let record = restore::first_named(self.log, PARTITION, from, until, SIGNING_KEY_PREFIX)?;
-        let key = record
-            .as_ref()
-            .and_then(|record| record.header(STATE_HEADER))
-            .and_then(|key| std::str::from_utf8(key).ok());
-        Ok(record.as_ref().zip(key).map(|(record, key)| (record.offset, key.to_owned())))
+    fn first(&self) -> Result<Option<(i64, String)>> {
+        first_key(&Source::since(self.log, PARTITION, None)?)
     }
 
     fn publish(&mut self, key: &str) -> Result<()> {

@@ -7,7 +7,7 @@
 
 use super::manifest::{Events, RECORDS, SegmentFile, Witness};
 use super::segment::{Writer, unwritable};
-use crate::restore::{Progress, Span, each_whole};
+use crate::changelog::Source;
 use domain::fault::Result;
 use log::broker::{Log, Record};
 use std::collections::VecDeque;
@@ -22,13 +22,11 @@ const WITNESS_OFFSETS: i64 = 256;
 /// Takes the events from `from` on, up to the last one that is there. The markers behind it, which
 /// end transactions, are no records and not needed.
 pub fn take(log: &dyn Log, partition: i32, from: i64, dir: &Path) -> Result<Events> {
-    let end = log.end(partition)?;
+    let source = Source::since(log, partition, Some(from.max(log.beginning(partition)?)))?;
     let path = dir.join(format!("p{partition}.part"));
     let mut writer = Writer::create(&path)?;
     let mut last = from - 1;
-    let begin = from.max(log.beginning(partition)?);
-    let span = Span { partition, from: begin, end, until: Some(end - 1) };
-    each_whole(log, &span, &Progress::default(), &mut |record| {
+    source.each_whole(&mut |record| {
         last = record.offset;
         writer.write(&record)
     })?;
@@ -36,18 +34,17 @@ pub fn take(log: &dyn Log, partition: i32, from: i64, dir: &Path) -> Result<Even
     let end = last + 1;
     let mut events = Events { end, file: None, witnesses: witnesses(log, partition, end)? };
     if facts.records > 0 {
-        let file = format!("p{partition}-events-{begin}-{end}{RECORDS}");
+        let file = format!("p{partition}-events-{}-{end}{RECORDS}", source.from);
         std::fs::rename(&path, dir.join(&file)).map_err(|error| unwritable(&path, &error))?;
-        events.file = Some(SegmentFile { file, from: begin, end, facts });
+        events.file = Some(SegmentFile { file, from: source.from, end, facts });
     }
     Ok(events)
 }
 
 fn witnesses(log: &dyn Log, partition: i32, end: i64) -> Result<Vec<Witness>> {
     let from = log.beginning(partition)?.max(end - WITNESS_OFFSETS);
-    let span = Span { partition, from, end, until: Some(end - 1) };
     let mut last = VecDeque::new();
-    each_whole(log, &span, &Progress::default(), &mut |record| {
+    Source::range(log, partition, from, end).each_whole(&mut |record| {
         if last.len() == WITNESSES_MAX {
             last.pop_front();
         }
@@ -87,9 +84,8 @@ pub fn is_same_log(log: &dyn Log, partition: i32, events: &Events) -> Result<boo
     if log.end(partition)? < events.end {
         return Ok(false);
     }
-    let span = Span { partition, from: first.offset, end: events.end, until: Some(events.end - 1) };
     let mut found = Vec::new();
-    each_whole(log, &span, &Progress::default(), &mut |record| {
+    Source::range(log, partition, first.offset, events.end).each_whole(&mut |record| {
         found.push(Witness::of(&record));
         Ok(())
     })?;

@@ -48,9 +48,9 @@ pub struct Shard {
     /// The changelog was read up to, and without, this offset.
     pub changelog_end: i64,
     pub epoch: u64,
-    pub records: u64,
-    /// 32 hexadecimal digits.
-    pub digest: String,
+    /// The fields `records` and `digest`, which is 32 hexadecimal digits.
+    #[serde(flatten)]
+    pub digest: Digest,
     pub memories: u64,
     /// The digest is the one that the writer of the shard had noted. False if the last meta
     /// record has none.
@@ -90,12 +90,6 @@ pub struct Witness {
 }
 
 impl Shard {
-    pub fn digest(&self) -> Result<Digest> {
-        let sum = u128::from_str_radix(&self.digest, 16)
-            .map_err(|_| damaged(Path::new(NAME), "a digest is not hexadecimal"))?;
-        Ok(Digest { records: self.records, sum })
-    }
-
     fn all_files(&self) -> impl Iterator<Item = &SegmentFile> {
         self.files.iter().chain(&self.events.file)
     }

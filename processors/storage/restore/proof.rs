@@ -7,6 +7,7 @@
 //! The group of every meta record must be the own one: two groups on the same topics would each
 //! apply every event and write one changelog.
 
+use super::Options;
 use crate::changelog::Meta;
 use crate::store::Digest;
 use domain::fault::{Fault, Result, StopName};
@@ -85,30 +86,24 @@ impl fmt::Display for Mismatch {
     }
 }
 
-/// The meta records that one restore has read.
-pub struct Witness {
+/// The meta records of one reading of a changelog, and what was found between them.
+#[derive(Default)]
+pub struct Evidence {
     /// The digest of the last meta record, or of the store that is continued.
-    expected: Option<Digest>,
+    pub(crate) expected: Option<Digest>,
     last_epoch: Option<u64>,
     is_disputed: bool,
     /// State records read since the last meta record.
-    behind: u64,
-    is_empty: bool,
+    pub(crate) behind: u64,
+    has_read: bool,
     /// Why the first record without a name of this version was not understood.
-    unknown: Option<Fault>,
+    pub(crate) unknown: Option<Fault>,
 }
 
-impl Witness {
+impl Evidence {
     /// `expected`: the digest of the store before the first record.
-    pub fn new(expected: Option<Digest>) -> Witness {
-        Witness {
-            expected,
-            last_epoch: None,
-            is_disputed: false,
-            behind: 0,
-            is_empty: true,
-            unknown: None,
-        }
+    pub fn new(expected: Option<Digest>) -> Evidence {
+        Evidence { expected, ..Evidence::default() }
     }
 
     pub fn saw_meta(&mut self, meta: &Meta) {
@@ -117,29 +112,33 @@ impl Witness {
         self.last_epoch = meta.epoch;
         self.expected = meta.digest;
         self.behind = 0;
-        self.is_empty = false;
+        self.has_read = true;
     }
 
     pub fn saw_state(&mut self) {
         self.behind += 1;
-        self.is_empty = false;
+        self.has_read = true;
     }
 
     /// A record that somebody else wrote, or a newer version: only the digest can tell.
-    pub fn saw_unknown(&mut self, why: Fault, offset: i64) {
-        tracing::warn!(offset, %why, "leaving out a record of the changelog");
+    pub fn saw_unknown(&mut self, why: Fault) {
         self.unknown.get_or_insert(why);
     }
 
+    /// Stops at the first record that was left out.
+    pub fn check_known(&mut self) -> Result<()> {
+        self.unknown.take().map_or(Ok(()), Err)
+    }
+
     /// Stops at a record that was left out, unless the shard is proven complete without the record.
-    pub fn check_unknown(self, found: Digest, is_part: bool) -> Result<()> {
+    fn check_unknown(self, found: Digest, is_part: bool) -> Result<()> {
         let is_complete = self.expected == Some(found) || is_part && self.behind > 0;
         self.unknown.filter(|_| !is_complete).map_or(Ok(()), Err)
     }
 
     /// Stops at records with no meta record behind them, and none with a digest before. Every batch
     /// ends with one, and `keepsake restore` writes it last: a restore from a backup has not ended.
-    pub fn check_ended(&self, is_part: bool) -> Result<()> {
+    fn check_ended(&self, is_part: bool) -> Result<()> {
         if is_part || self.expected.is_some() || self.behind == 0 {
             return Ok(());
         }
@@ -151,21 +150,27 @@ impl Witness {
         Err(Fault::stop(StopName::ChangelogIncomplete, what))
     }
 
-    /// The digest that the shard should have after the records read so far, if they end with a meta
-    /// record.
-    pub fn claimed(&self) -> Option<Digest> {
-        self.expected
+    /// Compares the records read, whose digest is `found`, with their writer's. Stops where they
+    /// cannot be all of the shard, unless the options accept that.
+    pub fn judge(self, found: Digest, options: &Options) -> Result<Proof> {
+        let is_part = options.until.is_some();
+        let proof = self.proof(found, is_part);
+        if !options.accept_incomplete {
+            self.check_ended(is_part)?;
+            self.check_unknown(found, is_part)?;
+        }
+        Ok(proof)
     }
 
     /// Compares the restored shard. `is_part`: the reading ended before the end of the changelog,
     /// so records behind the last meta record belong to a batch that was not read to its end.
     pub fn proof(&self, found: Digest, is_part: bool) -> Proof {
-        let &Witness { expected, is_disputed, behind, is_empty, .. } = self;
+        let &Evidence { expected, is_disputed, behind, has_read, .. } = self;
         match expected {
             Some(expected) if expected != found && !(is_part && behind > 0) => {
                 Proof::Differs(Mismatch { expected, found, is_disputed })
             }
-            Some(_) if !is_empty && behind == 0 => Proof::Equal,
+            Some(_) if has_read && behind == 0 => Proof::Equal,
             _ => Proof::None,
         }
     }

@@ -21,8 +21,7 @@
 //! Limit: a writer that died in its very first transaction of the partition is named by no decided
 //! record. The broker ends its transaction.
 
-use super::{Progress, Span, each};
-use crate::changelog::{META, any_meta};
+use crate::changelog::last_meta;
 use domain::fault::Result;
 use log::broker::Log;
 use std::convert::Infallible;
@@ -37,9 +36,6 @@ use std::time::{Duration, Instant};
 const HELD_BACK: Duration = Duration::from_millis(300);
 /// Pause between two looks whether the changelog is still held back.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
-/// Offsets from the end in which the last meta record is looked for first. It is followed by the
-/// marker of its transaction, and by those of aborted ones.
-const LOOKED_THROUGH: i64 = 16;
 
 pub type Fence = dyn Fn(&str) -> Result<()> + Send + Sync;
 
@@ -90,7 +86,9 @@ impl TakeOver {
     }
 
     fn fence_last(&self, log: &dyn Log, partition: i32) {
-        let outcome = last_writer(log, partition).and_then(|writer| {
+        let last = log.stable_end(partition).and_then(|end| last_meta(log, partition, end));
+        let outcome = last.and_then(|last| {
+            let writer = last.and_then(|(_, meta)| meta.transactional_id);
             let Some(writer) = writer.filter(|id| *id != self.ours && id.starts_with(&self.prefix))
             else {
                 return Ok(());
@@ -108,33 +106,11 @@ impl TakeOver {
     }
 }
 
-/// Returns the transactional id in the last meta record that is decided.
-fn last_writer(log: &dyn Log, partition: i32) -> Result<Option<String>> {
-    let (beginning, end) = (log.beginning(partition)?, log.stable_end(partition)?);
-    let mut length = LOOKED_THROUGH;
-    loop {
-        let from = beginning.max(end - length);
-        let mut last = None;
-        let span = Span { partition, from, end, until: None };
-        each(log, &span, &Progress::default(), &mut |record| {
-            if record.key.as_deref() == Some(META.as_bytes()) {
-                last = Some(record.value.unwrap_or_default());
-            }
-            Ok(())
-        })?;
-        match last {
-            Some(meta) => return Ok(any_meta(&meta)?.1.transactional_id),
-            None if from == beginning => return Ok(None),
-            None => length *= LOOKED_THROUGH,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::read::tests::Queued;
     use super::*;
-    use crate::changelog::{Meta, meta_bytes};
+    use crate::changelog::source::tests::Queued;
+    use crate::changelog::{META, Meta, meta_bytes};
     use crate::store::tests::identity;
     use log::broker::{Consumer, Polled, Record};
     use parking_lot::Mutex;

@@ -1,8 +1,6 @@
 //! Writes restored records on a thread of their own, while more are read.
 
-use super::proof::{Witness, Writers};
-use super::{CHANGED_MAX, ChangedMemories, Options};
-use crate::changelog::{self, META, STATE_HEADER, is_signing_key};
+use super::{CHANGED_MAX, ChangedMemories, Evidence, Options, Pending};
 use crate::store::{ChangelogPosition, Changes, Checkpoint, Claim, Store, keys};
 use crossbeam_channel::Sender;
 use domain::Time;
@@ -65,25 +63,6 @@ fn apply(store: &Store, mut changes: Changes) -> Result<()> {
     })
 }
 
-/// Records that were read and not yet sent to the writer. Only the last value of each is written.
-pub struct Batch<'a> {
-    store: &'a Store,
-    /// The age of the store, for the next checkpoint.
-    at: Time,
-    changes: Changes,
-    writer: Writer<'a>,
-    writers: &'a Writers,
-    witness: Witness,
-    is_from_beginning: bool,
-    batch_max: usize,
-    applied: i64,
-    next: i64,
-    records: u64,
-    /// Value of `records` at the last checkpoint.
-    checkpointed: u64,
-    changed: Option<ChangedMemories>,
-}
-
 /// Where a restore begins.
 #[derive(Clone, Copy)]
 pub struct Begin {
@@ -94,6 +73,20 @@ pub struct Begin {
     pub is_new: bool,
 }
 
+/// Sends the pending records to the writer, some thousand at a time.
+pub struct Batch<'a> {
+    store: &'a Store,
+    /// The age of the store, for the next checkpoint.
+    at: Time,
+    pending: Pending<'a>,
+    writer: Writer<'a>,
+    is_from_beginning: bool,
+    batch_max: usize,
+    /// Number of records taken at the last checkpoint.
+    checkpointed: u64,
+    changed: Option<ChangedMemories>,
+}
+
 impl<'a> Batch<'a> {
     pub fn new(
         store: &'a Store,
@@ -102,111 +95,55 @@ impl<'a> Batch<'a> {
         options: &'a Options,
     ) -> Batch<'a> {
         let claim = store.claim();
+        let digest = claim.map_or_else(|| store.kept_digest(), |claim| claim.digest);
         Batch {
             store,
             at: begin.at,
-            changes: Changes::default(),
+            pending: Pending::new(store, begin.from, digest, &options.writers),
             writer,
-            writers: &options.writers,
-            witness: Witness::new(match claim {
-                Some(claim) => claim.digest,
-                None => store.kept_digest(),
-            }),
             is_from_beginning: begin.is_new || claim.is_some_and(|claim| claim.is_from_beginning),
             batch_max: options.batch_max,
-            applied: store.applied(),
-            next: begin.from,
-            records: 0,
             checkpointed: 0,
             changed: Some(ChangedMemories::new()),
         }
     }
 
-    /// The offset behind the last record taken.
-    pub fn next(&self) -> i64 {
-        self.next
-    }
-
-    pub fn take(&mut self, mut record: Record) -> Result<()> {
-        self.next = record.offset + 1;
-        self.records += 1;
-        let name = record.key.take().unwrap_or_default();
-        if name == META.as_bytes() {
-            let meta = record.value.as_deref().unwrap_or_default();
-            let meta = changelog::meta_of(meta, self.store.identity())?;
-            // Order matters: no checkpoint passes a record of another group, so that every later
-            // restore meets the record again.
-            self.writers.check(&meta, record.offset)?;
-            self.witness.saw_meta(&meta);
+    /// Takes a record, and writes what is pending if that is enough.
+    pub fn take(&mut self, record: Record) -> Result<()> {
+        if let Some(meta) = self.pending.take(record)? {
             self.store.note_epoch(meta.epoch.unwrap_or(0));
-            self.applied = meta.applied;
-            return Ok(());
         }
-        if is_signing_key(&name) {
-            return Ok(()); // belongs to the service, not to this shard
-        }
-        match changelog::named(name) {
-            Ok(key) => {
-                self.witness.saw_state();
-                self.note_changed(&key);
-                self.changes.records.insert(key, state_of(record)?);
-            }
-            Err(why) => self.witness.saw_unknown(why, record.offset),
-        }
-        Ok(())
-    }
-
-    fn note_changed(&mut self, record: &[u8]) {
-        if let Some(changed) = &mut self.changed {
-            changed.extend(keys::memory_of(record));
-            if changed.len() > CHANGED_MAX {
-                self.changed = None;
-            }
-        }
-    }
-
-    pub fn write_if_due(&mut self) -> Result<()> {
-        let read = self.records - self.checkpointed;
-        let is_full = self.changes.records.len() >= self.batch_max;
+        let read = self.pending.count - self.checkpointed;
+        let is_full = self.pending.changes.records.len() >= self.batch_max;
         if is_full || read >= BATCHES * self.batch_max as u64 { self.write() } else { Ok(()) }
     }
 
     fn write(&mut self) -> Result<()> {
-        self.checkpointed = self.records;
-        let changelog = Some(ChangelogPosition { offset: self.next - 1, at: self.at });
-        let checkpoint = Checkpoint { applied: self.applied, changelog };
-        let digest = self.witness.claimed();
+        let Pending { count, applied, next, .. } = self.pending;
+        self.checkpointed = count;
+        let changes = std::mem::take(&mut self.pending.changes);
+        if let Some(changed) = &mut self.changed {
+            changed.extend(changes.records.keys().filter_map(|key| keys::memory_of(key)));
+        }
+        self.changed.take_if(|changed| changed.len() > CHANGED_MAX);
+        let changelog = Some(ChangelogPosition { offset: next - 1, at: self.at });
+        let digest = self.pending.evidence.expected;
         let claim = Claim { is_from_beginning: self.is_from_beginning, digest };
-        self.writer.write(std::mem::take(&mut self.changes), checkpoint, claim)
+        self.writer.write(changes, Checkpoint { applied, changelog }, claim)
     }
 
     /// Writes the rest, unless reading failed, and returns the number of records taken, with their
-    /// meta records, and the memories among them. A failure of the writer counts first, because the failure ends the reading.
-    /// `at` becomes the age of the store.
+    /// meta records, and the memories among them. A failure of the writer counts first, because the
+    /// failure ends the reading. `at` becomes the age of the store.
     pub fn finish(
         mut self,
         read: Result<()>,
         at: Time,
-    ) -> Result<(u64, Witness, Option<ChangedMemories>)> {
+    ) -> Result<(u64, Evidence, Option<ChangedMemories>)> {
         self.at = at;
         let read = read.and_then(|()| self.write());
         self.writer.finish()?;
-        read.map(|()| (self.records, self.witness, self.changed))
-    }
-}
-
-/// The store record that a changelog record puts, or removes if there is no value.
-pub fn change_of(mut record: Record) -> Result<(Vec<u8>, Option<Vec<u8>>)> {
-    let key = changelog::named(record.key.take().unwrap_or_default())?;
-    Ok((key, state_of(record)?))
-}
-
-fn state_of(record: Record) -> Result<Option<Vec<u8>>> {
-    let state = record.headers.into_iter().find(|(name, _)| name == STATE_HEADER);
-    match (record.value, state) {
-        (None, _) => Ok(None),
-        (Some(_), Some((_, state))) => Ok(Some(state)),
-        (Some(_), None) => Err(changelog::without_state(record.offset)),
+        read.map(|()| (self.pending.count, self.pending.evidence, self.changed))
     }
 }
 

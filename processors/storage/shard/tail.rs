@@ -13,13 +13,12 @@
 //! Limit: the caller ensures that no other thread writes the shard meanwhile.
 
 use super::{BatchChanges, Restoring, Shard};
-use crate::changelog::{META, is_signing_key, meta_of};
-use crate::restore::{self, Options, Proof, Span, Witness};
+use crate::changelog::Source;
+use crate::restore::{self, Pending, Proof};
 use crate::store::{
     ChangelogPosition, Changes, Checkpoint, EncodedBatch, TouchedMemories, Upserted, format, keys,
 };
 use domain::fault::Result;
-use log::broker::Record;
 use memory::Reads;
 
 /// The outcome of a replay.
@@ -33,17 +32,6 @@ pub enum Tail {
     NotReplayable(&'static str),
 }
 
-/// The records of a tail. Only the last value of each is kept.
-struct TailRecords {
-    changes: Changes,
-    applied: i64,
-    last: i64,
-    count: u64,
-    witness: Witness,
-    /// A meta record is not of this owner of the shard.
-    is_foreign: bool,
-}
-
 impl Shard {
     /// Brings the shard to the present end of the changelog, unless the tail spans more than
     /// `offsets_max` offsets.
@@ -53,28 +41,23 @@ impl Shard {
         if let Some(why) = restore::outdated(&self.store, log, now.0, options)? {
             return Ok(Tail::NotReplayable(why));
         }
-        let end = log.end(self.partition)?;
-        let begin = match self.store.changelog() {
-            Some(place) => place.offset + 1,
-            None => log.beginning(self.partition)?,
-        };
+        let source = Source::behind(&self.store, log, options.until)?;
+        let Source { from: begin, end, .. } = source;
         if begin > end {
             return Ok(Tail::NotReplayable("the changelog ends before the checkpoint"));
         }
         if end - begin > offsets_max as i64 {
             return Ok(Tail::NotReplayable("the tail is longer than store.replay_max"));
         }
-        let span = Span { partition: self.partition, from: begin, end, until: options.until };
-        let mut tail = TailRecords {
-            changes: Changes::default(),
-            applied: self.applied(),
-            last: begin - 1,
-            count: 0,
-            witness: Witness::new(self.store.kept_digest()),
-            is_foreign: false,
-        };
-        restore::each(log, &span, progress, &mut |record| self.take(record, options, &mut tail))?;
-        let TailRecords { changes, applied, last, count, witness, is_foreign } = tail;
+        let digest = self.store.kept_digest();
+        let mut tail = Pending::new(&self.store, begin, digest, &options.writers);
+        let mut is_foreign = false;
+        source.each_until(progress, &mut |record| {
+            let meta = tail.take(record)?;
+            is_foreign |= meta.is_some_and(|meta| meta.epoch != Some(self.epoch));
+            tail.evidence.check_known()
+        })?;
+        let Pending { changes, evidence, applied, next, count, .. } = tail;
         if progress.is_cancelled() {
             return Ok(Tail::Cancelled);
         }
@@ -86,34 +69,15 @@ impl Shard {
         }
         let digest = self.store.digest_after(&changes)?;
         let is_part = options.until.is_some();
-        let proof = digest.map_or(Proof::None, |digest| witness.proof(digest, is_part));
+        let proof = digest.map_or(Proof::None, |digest| evidence.proof(digest, is_part));
         if matches!(proof, Proof::Differs(_)) {
             // The restore names or repairs the fault.
             return Ok(Tail::NotReplayable("the shard would differ from the digest of its writer"));
         }
-        let changelog = Some(ChangelogPosition { offset: last, at: now });
+        let changelog = Some(ChangelogPosition { offset: next - 1, at: now });
         let batch = EncodedBatch { changes, digest, ..EncodedBatch::default() };
         self.apply_tail(batch, Checkpoint { applied, changelog })?;
         Ok(Tail::Read(count))
-    }
-
-    fn take(&self, record: Record, options: &Options, tail: &mut TailRecords) -> Result<()> {
-        tail.last = record.offset;
-        tail.count += 1;
-        let name = record.key.as_deref().unwrap_or_default();
-        if name == META.as_bytes() {
-            let meta = record.value.as_deref().unwrap_or_default();
-            let meta = meta_of(meta, self.store.identity())?;
-            options.writers.check(&meta, record.offset)?;
-            tail.is_foreign |= meta.epoch != Some(self.epoch);
-            tail.witness.saw_meta(&meta);
-            tail.applied = meta.applied;
-        } else if !is_signing_key(name) {
-            tail.witness.saw_state();
-            let (key, value) = restore::change_of(record)?;
-            tail.changes.records.insert(key, value);
-        }
-        Ok(())
     }
 
     fn apply_tail(&self, batch: EncodedBatch, checkpoint: Checkpoint) -> Result<()> {

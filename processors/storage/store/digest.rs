@@ -11,19 +11,34 @@
 use super::keys;
 use super::records::{Changes, Records};
 use domain::fault::Result;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use twox_hash::XxHash3_128;
 
 /// Number of records, and the wrapping sum of their 128-bit hashes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Digest {
     pub records: u64,
+    #[serde(rename = "digest", with = "in_hex")]
     pub sum: u128,
+}
+
+/// The sum as 32 hexadecimal digits, because JSON has no number of 128 bits.
+mod in_hex {
+    use serde::{Deserialize, Deserializer, Serializer, de};
+
+    pub fn serialize<S: Serializer>(sum: &u128, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(&format_args!("{sum:032x}"))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<u128, D::Error> {
+        u128::from_str_radix(&String::deserialize(from)?, 16).map_err(de::Error::custom)
+    }
 }
 
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:032x} of {} records", self.sum, self.records)
+        write!(f, "{} of {} records", self.hex(), self.records)
     }
 }
 
@@ -54,6 +69,11 @@ impl Digest {
             }
         }
         Ok(running.digest)
+    }
+
+    /// The sum as 32 hexadecimal digits.
+    pub fn hex(self) -> String {
+        format!("{:032x}", self.sum)
     }
 
     pub fn add(&mut self, hash: u128) {

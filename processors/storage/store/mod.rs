@@ -45,6 +45,7 @@ use memory_cache::MemoryCache;
 use parking_lot::Mutex;
 use records::Records;
 use scrub::Scrub;
+use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -59,7 +60,7 @@ const NEVER: i64 = i64::MAX;
 
 /// The log and the encoder that a store was made from. A store is refused under any other identity,
 /// because its offsets and vectors would be wrong.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     pub cluster: String,
     pub topic: String,

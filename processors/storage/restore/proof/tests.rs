@@ -1,7 +1,7 @@
 //! What a restore proves, on a changelog in memory.
 
 use super::*;
-use crate::changelog::{self, Destination, META};
+use crate::changelog::{self, Destination, META, Source};
 use crate::home::{Home, shard_dir};
 use crate::index::{self, VectorBlocks};
 use crate::restore::{Options, Progress, restore};
@@ -409,10 +409,10 @@ fn meta(epoch: impl Into<Option<u64>>, sum: impl Into<Option<u128>>) -> Meta {
     }
 }
 
-fn after(before: Option<u128>, metas: &[Meta]) -> Witness {
-    let mut witness = Witness::new(before.map(digest));
-    metas.iter().for_each(|meta| witness.saw_meta(meta));
-    witness
+fn after(before: Option<u128>, metas: &[Meta]) -> Evidence {
+    let mut evidence = Evidence::new(before.map(digest));
+    metas.iter().for_each(|meta| evidence.saw_meta(meta));
+    evidence
 }
 
 #[test]
@@ -435,10 +435,10 @@ fn nothing_is_proven_by_nothing_read() {
 
 #[test]
 fn records_behind_the_last_meta_record_are_a_difference_at_the_end_only() {
-    let mut witness = after(None, &[meta(1, 2)]);
-    witness.saw_state();
-    assert!(matches!(witness.proof(digest(3), false), Proof::Differs(_)));
-    assert_eq!(witness.proof(digest(3), true), Proof::None);
+    let mut evidence = after(None, &[meta(1, 2)]);
+    evidence.saw_state();
+    assert!(matches!(evidence.proof(digest(3), false), Proof::Differs(_)));
+    assert_eq!(evidence.proof(digest(3), true), Proof::None);
 }
 
 #[test]
@@ -524,4 +524,29 @@ fn an_index_has_what_a_restore_wrote_while_no_event_was_applied() {
     topic.memories(&all[3..4], &all[1..2], 0);
     let (shard, found) = open(&topic);
     assert_eq!((indexed(&shard), found.caught_up), (expected(&[2, 3]), 2));
+}
+
+/// `keepsake verify --online` folds what a restore would write to a store.
+#[test]
+fn a_fold_judges_a_changelog_as_a_restore_does() {
+    let damages: [fn(&mut Topic); 7] = [
+        |_| {},
+        |topic| topic.records.clear(),
+        |topic| topic.lose("bob"),
+        |topic| topic.lose(META),
+        |topic| topic.strip_last_meta(),
+        |topic| topic.records.retain(|record| record.key.as_deref() != Some(META.as_bytes())),
+        |topic| topic.records[0].key = Some(b"of/a/newer.version".to_vec()),
+    ];
+    for (n, damage) in damages.into_iter().enumerate() {
+        let mut topic = Topic::of_three_batches();
+        damage(&mut topic);
+        for accept_incomplete in [false, true] {
+            let options = Options { accept_incomplete, ..options() };
+            let restored = topic.restore(&opened(&InMemory::default()), &options);
+            let fold = Source::since(&topic, 0, None).unwrap().to_whole_batch().fold().unwrap();
+            let judged = fold.evidence.judge(fold.digest, &options);
+            assert_eq!(format!("{judged:?}"), format!("{restored:?}"), "{n} {accept_incomplete}");
+        }
+    }
 }

@@ -3,31 +3,28 @@
 //!
 //! Limit: about 80 bytes of memory for each key of one shard.
 
-use super::manifest::Shard;
-use super::segment;
-use crate::changelog::{self, META, Meta, STATE_HEADER, is_signing_key};
+use super::{META, Meta, STATE_HEADER, any_meta, is_signing_key, named, without_state};
+use crate::restore::Evidence;
 use crate::store::{Digest, Identity, RecordHasher, is_memory};
 use domain::fault::{Fault, Result, StopName};
 use foldhash::HashMap;
 use log::broker::Record;
-use std::path::Path;
 use twox_hash::XxHash3_128;
 
 #[derive(Default)]
 pub struct Fold {
     entries: HashMap<u128, Entry>,
-    digest: Digest,
-    memories: u64,
-    last: Option<(Identity, Meta)>,
-    /// State records since the last meta record.
-    behind: u64,
-    /// Why the first record without a name of this version was not understood.
-    unknown: Option<Fault>,
+    pub digest: Digest,
+    pub memories: u64,
+    /// The last meta record.
+    pub last: Option<(Identity, Meta)>,
+    pub evidence: Evidence,
     /// Records taken so far, removals and meta records included.
-    taken: u64,
+    pub taken: u64,
     /// Records below this number are in files of earlier backups.
     earlier: u64,
-    superseded: u64,
+    /// Memories whose former record is in a file of an earlier backup.
+    pub superseded: u64,
     signing_key: Option<String>,
     hasher: RecordHasher,
 }
@@ -50,18 +47,6 @@ pub enum Proven {
 }
 
 impl Fold {
-    pub fn digest(&self) -> Digest {
-        self.digest
-    }
-
-    pub fn memories(&self) -> u64 {
-        self.memories
-    }
-
-    pub fn last(&self) -> Option<&(Identity, Meta)> {
-        self.last.as_ref()
-    }
-
     /// Offset of the last event applied; -1 before the first.
     pub fn applied(&self) -> i64 {
         self.last.as_ref().map_or(-1, |(_, meta)| meta.applied)
@@ -72,41 +57,32 @@ impl Fold {
         self.signing_key.as_deref()
     }
 
-    pub fn taken(&self) -> u64 {
-        self.taken
-    }
-
-    /// Memories whose former record is in a file of an earlier backup.
-    pub fn superseded(&self) -> u64 {
-        self.superseded
-    }
-
     /// Later records go into another file.
     pub fn begin_file(&mut self) {
         self.earlier = self.taken;
     }
 
     pub fn proven(&self) -> Proven {
-        match &self.last {
-            Some((_, Meta { digest: Some(expected), .. })) if self.behind == 0 => {
-                if *expected == self.digest { Proven::Equal } else { Proven::Differs }
-            }
-            Some((_, Meta { digest: None, .. })) if self.behind == 0 && self.unknown.is_none() => {
-                Proven::Unknown
-            }
-            None if self.digest.records == 0 && self.unknown.is_none() => Proven::Unknown,
+        let Evidence { expected, behind, unknown, .. } = &self.evidence;
+        let is_whole = match self.last {
+            Some(_) => *behind == 0,
+            None => self.digest.records == 0,
+        };
+        match expected {
+            Some(expected) if is_whole && *expected == self.digest => Proven::Equal,
+            None if is_whole && unknown.is_none() => Proven::Unknown,
             _ => Proven::Differs,
         }
     }
 
     /// The fault of records that differ from those of their writer.
     pub fn incomplete(&self) -> Fault {
-        let expected = match self.last.as_ref().and_then(|(_, meta)| meta.digest) {
+        let expected = match self.evidence.expected {
             Some(expected) => format!("the last meta record gives {expected}"),
             None => "there is no meta record with a digest behind them".to_owned(),
         };
         let mut what = format!("{expected}, the records are {}", self.digest);
-        if let Some(unknown) = &self.unknown {
+        if let Some(unknown) = &self.evidence.unknown {
             what = format!("{what}; {unknown}");
         }
         Fault::stop(StopName::ChangelogIncomplete, what)
@@ -119,9 +95,9 @@ impl Fold {
         let name = record.key.as_deref().unwrap_or_default();
         if name == META.as_bytes() {
             let value = record.value.as_deref().unwrap_or_default();
-            let (identity, meta) = changelog::any_meta(value)?;
+            let (identity, meta) = any_meta(value)?;
+            self.evidence.saw_meta(&meta);
             self.last = Some((identity, meta));
-            self.behind = 0;
             return Ok(());
         }
         if is_signing_key(name) {
@@ -131,18 +107,18 @@ impl Fold {
             self.entries.insert(of_name(name), Entry { hash, number });
             return Ok(());
         }
-        let key = match changelog::named(name.to_vec()) {
+        let key = match named(name.to_vec()) {
             Ok(key) => key,
             Err(why) => {
-                self.unknown.get_or_insert(why);
+                self.evidence.saw_unknown(why);
                 return Ok(());
             }
         };
-        self.behind += 1;
+        self.evidence.saw_state();
         let hash = match (&record.value, record.header(STATE_HEADER)) {
             (None, _) => None,
             (Some(_), Some(state)) => Some(self.hasher.hash(&key, state)),
-            (Some(_), None) => return Err(changelog::without_state(record.offset)),
+            (Some(_), None) => return Err(without_state(record.offset)),
         };
         let is_memory = is_memory(&key);
         let former = self.entries.insert(of_name(name), Entry { hash, number });
@@ -164,12 +140,10 @@ impl Fold {
         let name = record.key.as_deref().unwrap_or_default();
         self.entries.get(&of_name(name)).is_some_and(|entry| entry.number == number)
     }
-}
 
-impl Fold {
     /// True if each record is also in `whole`, with the same value.
     pub fn is_part_of(&self, whole: &Fold) -> bool {
-        self.unknown.is_none()
+        self.evidence.unknown.is_none()
             && self.entries.iter().all(|(name, entry)| {
                 whole.entries.get(name).is_some_and(|theirs| theirs.hash == entry.hash)
             })
@@ -185,47 +159,4 @@ impl Fold {
 /// 128 bits: two of a billion keys are the same with a probability of one in 10²⁰.
 fn of_name(name: &[u8]) -> u128 {
     XxHash3_128::oneshot(name)
-}
-
-/// Reads all files of a shard and compares them with the manifest.
-pub fn fold(dir: &Path, shard: &Shard) -> Result<Fold> {
-    let mut fold = Fold::default();
-    for file in &shard.files {
-        fold.begin_file();
-        let path = dir.join(&file.file);
-        segment::each(&path, &file.facts, &mut |record| fold.take(&record))?;
-    }
-    let is_same = fold.digest == shard.digest()? && fold.applied() == shard.applied_offset;
-    if !is_same || fold.proven() == Proven::Differs {
-        let what = format!(
-            "the files of partition {} are whole and amount to {} up to the event {}, the manifest \
-             says {} up to {}",
-            shard.partition,
-            fold.digest,
-            fold.applied(),
-            shard.digest()?,
-            shard.applied_offset
-        );
-        return Err(Fault::stop(StopName::BackupDamaged, what));
-    }
-    Ok(fold)
-}
-
-/// Passes the newest record of each key to `visit`, removals and meta records left out, in the
-/// order of the log. `folded` is of the same files.
-pub fn live(
-    dir: &Path,
-    shard: &Shard,
-    folded: &Fold,
-    visit: &mut dyn FnMut(Record) -> Result<()>,
-) -> Result<()> {
-    let mut number = 0;
-    for file in &shard.files {
-        segment::each(&dir.join(&file.file), &file.facts, &mut |record| {
-            let is_newest = folded.is_newest(&record, number);
-            number += 1;
-            if is_newest && record.value.is_some() { visit(record) } else { Ok(()) }
-        })?;
-    }
-    Ok(())
 }
