@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 pub const FOR_CLIENTS: &str = "--for-clients";
 /// Time for a service to become ready. Clients give up a call after 60 s, and would not show why.
 const WITHIN: Duration = Duration::from_secs(45);
-/// A service that starts reads as the one before, until it has written its version.
+/// Time for a starting service to write its version: until then the description is the last
+/// service's.
 const SETTLED: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(50);
 /// Bytes of the log in which the reason of a failed start is looked for.
@@ -25,7 +26,7 @@ const REASON_MAX: u64 = 16 << 10;
 #[derive(Default)]
 pub struct Stay(Option<File>);
 
-/// Returns the description of the service, once it answers.
+/// Returns the description of the service, once the service answers.
 pub fn service(config: &Config, arguments: &[String], stay: &mut Stay) -> Result<Description> {
     let dir = &config.data.dir;
     let began = Instant::now();
@@ -78,8 +79,9 @@ fn start(config: &Config, arguments: &[String]) -> Result<Option<Started>> {
     let about = |error: std::io::Error| Fault::retry(format!("cannot start a service: {error}"));
     let log_from = log.metadata().map_err(about)?.len();
     let mut command = Command::new(std::env::current_exe().map_err(about)?);
-    // The service needs neither this client's terminal nor its signals. It inherits the right to start,
-    // so nobody starts a second one, even if this client is killed at this moment.
+    // The service needs neither this client's terminal nor its signals. The child inherits the
+    // right to start, so nobody starts a second service, even if this client is killed at this
+    // moment.
     command.args(arguments).args(["serve", FOR_CLIENTS]).process_group(0).stdin(right);
     command.stdout(log.try_clone().map_err(about)?).stderr(log);
     let mut child = command.spawn().map_err(about)?;

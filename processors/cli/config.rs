@@ -1,4 +1,4 @@
-//! `keepsake config check|show`: validates the configuration, or prints every value with its
+//! `keepsake config check|show`: validates the configuration, or prints every value with the
 //! origin.
 
 use clap::Subcommand;

@@ -1,5 +1,5 @@
-//! `keepsake connect`: writes `keepsake mcp` into the configuration of a program that speaks MCP, and
-//! takes it out again. All else in the file stays byte for byte.
+//! `keepsake connect`: writes `keepsake mcp` into the configuration of a program that uses MCP, or
+//! removes the entry. All else in the file stays byte for byte.
 
 mod edit;
 mod programs;
@@ -158,7 +158,7 @@ fn read(file: &Path) -> Result<Option<String>> {
     }
 }
 
-/// Replaces a file at once, with the rights of `like`: the program may read it at any time.
+/// Replaces a file at once, with the rights of `like`: the program may read the file at any time.
 pub fn write(file: &Path, bytes: &[u8], like: &Path) -> Result<()> {
     let about = |error| Fault::retry(format!("cannot write {}: {error}", file.display()));
     let mode = std::fs::metadata(like).map_or(0o600, |metadata| metadata.permissions().mode());

@@ -1,4 +1,4 @@
-//! Commands that publish one event and print its receipt: `publish`, `remember`, `update`,
+//! Commands that publish one event and print the receipt: `publish`, `remember`, `update`,
 //! `forget`, `feedback`.
 
 use super::duration;
@@ -37,7 +37,7 @@ pub struct UserArgs {
     pub traceparent: Option<Context>,
 }
 
-/// A message: the fields that every message has, and those of its type.
+/// A message: the fields that every message has, and those of the type.
 #[derive(Serialize)]
 struct Message<'a, F> {
     #[serde(rename = "type")]

@@ -246,7 +246,7 @@ pub fn key_of(user: &str, tenant: Option<&str>) -> Result<UserKey> {
 #[derive(Default)]
 struct Screen {
     erasures: Erasures,
-    /// For the place of each event: true if its words may be written.
+    /// For the place of each event: true if the words may be written.
     decided: HashMap<MemoryId, bool>,
 }
 
@@ -317,8 +317,8 @@ fn copy(
     Ok(written)
 }
 
-/// True if the record is about one of them: by its key or, if a sender gave another key or none, by
-/// its value.
+/// True if the record is about one of these users: by the key or, if a sender gave another key or
+/// none, by the value.
 fn is_of(record: &Record, whose: &Whose) -> bool {
     // Keepsake's own copy of a record that is in the topic too.
     if record.header(VIA).is_some() {

@@ -87,7 +87,7 @@ impl Beside {
     }
 }
 
-/// Reads the keys of the gateway and takes its address.
+/// Reads the keys of the gateway and binds the address.
 pub fn bind(config: &Config) -> Result<Bound> {
     ::gateway::serve::bind(&options(config))
 }

@@ -187,7 +187,7 @@ fn create(generations: &Generations, partitions: i32) -> Result<()> {
     wanted.iter_mut().for_each(|spec| spec.partitions = partitions);
     let connection = &generations.connection;
     run::create_topics(&generations.new, connection, &wanted)?;
-    // It takes a moment until every broker lists a new topic.
+    // Every broker needs a moment to list a new topic.
     for _ in 0..100 {
         if connection.partitions_of(&topic)? == Some(partitions) {
             return Ok(());

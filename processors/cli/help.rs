@@ -1,5 +1,5 @@
-//! Groups the commands of `keepsake --help`: what a user needs first, then everything else by who
-//! needs it.
+//! Groups the commands of `keepsake --help`: the commands that a user needs first, then all others
+//! by audience.
 
 use clap::Command;
 

@@ -2,8 +2,8 @@
 //!
 //! `client/import.rs` reads the lines.
 //!
-//! Limit: the memories of one user are held at a time. The service recognises the last 1,000 ids of a
-//! user by itself; the comparison with what it has covers the others.
+//! Limit: the memories of one user are held at a time. The service recognises the last 1,000 ids of
+//! a user by itself; the comparison with the stored memories covers the others.
 
 use super::export::Memories;
 use clap::Args;

@@ -1,8 +1,8 @@
-//! `keepsake mcp`: serves MCP on standard input and output for one user, over the service of the data
-//! directory, which it starts if none runs there.
+//! `keepsake mcp`: serves MCP on standard input and output for one user, over the service of the
+//! data directory, which the command starts if none runs there.
 //!
-//! The program that starts this one shows its user only what the tools answer, so each failure is an
-//! answer of the tools: that the service does not start, and even that the command line is wrong.
+//! The program that starts this one shows only the answers of the tools, so each failure is such an
+//! answer: that the service does not start, and even that the command line is wrong.
 
 use super::bring::{self, Stay};
 use super::gateway::{connect, options, retired, runtime};
@@ -95,12 +95,12 @@ pub fn refuse(fault: &Fault) -> Result<ExitCode> {
     Ok(ExitCode::from(fault.exit_code()))
 }
 
-/// The connection to the service. It is made anew if the service is another one than before.
+/// The connection to the service, made anew when another service has replaced the last one.
 #[derive(Default)]
 struct Link {
     stay: Stay,
     calls: Option<(Arc<Calls>, Option<Description>)>,
-    /// The last attempt that failed, and its end.
+    /// The last failed attempt: the time of its end, and the fault.
     failed: Option<(Instant, Fault)>,
 }
 
@@ -109,7 +109,8 @@ impl Link {
         self.calls.as_ref().map(|(calls, _)| calls.clone())
     }
 
-    /// Connects. A call that waited for an attempt that failed has its answer, and makes no second one.
+    /// Connects. A call that waited for a failed attempt gets the same fault and makes no second
+    /// attempt.
     fn attempt(
         &mut self,
         asked: Instant,

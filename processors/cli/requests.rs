@@ -1,4 +1,4 @@
-//! Commands that send one request and print its reply: `recall`, `list`, `get`, `explain`, `stats`.
+//! Commands that send one request and print the reply: `recall`, `list`, `get`, `explain`, `stats`.
 
 use super::events::{UserArgs, key_values, pair, print, share, time};
 use clap::Args;
@@ -79,8 +79,8 @@ fn print_search(value: &Value) {
     anstream::print!("{}", tools::memory_search(value));
 }
 
-/// Prints the memories of a reply, best first with their numbers, then the prompt block as a model
-/// would read it.
+/// Prints the memories of a reply, best first with their numbers, then the prompt block as read by
+/// a model.
 fn print_memories(value: &Value) {
     let memories = value["memories"].as_array().map_or(&[][..], Vec::as_slice);
     if memories.is_empty() {

@@ -1,14 +1,15 @@
 //! `keepsake restore`: publishes a backup into the topics of an empty service.
 //!
-//! The offsets of the events topic are kept, because everything depends on them: the ids of memories,
-//! the place from which a shard reads on, which forwarded copies are known, and `min-offset`. A new
-//! events topic is therefore numbered: it begins behind the applied offset, which a cluster reaches by
-//! ticks, then follow the events that the shard had not applied, each at its old offset.
+//! The offsets of the events topic are kept, because everything depends on them: the ids of
+//! memories, the place from which a shard reads on, which forwarded copies are known, and
+//! `min-offset`. A new events topic is therefore numbered: the topic begins behind the applied
+//! offset, which a cluster reaches by ticks; then follow the events that the shard had not applied,
+//! each at its old offset.
 //!
 //! 1. Check everything that can be checked without writing.
 //! 2. Publish the records of all shards, without their meta records. A service that starts now stops
 //!    with changelog-incomplete.
-//! 3. Number the events topic, if it is new (`events.rs`).
+//! 3. Number a new events topic (`events.rs`).
 //! 4. Publish the meta record of each shard, with the names of this log: from here on the shard
 //!    counts.
 //! 5. Read the topic again and compare the digests.
@@ -79,7 +80,7 @@ pub struct RestoreCommand {
     erasures: Option<PathBuf>,
 }
 
-/// A backup and the topics into which it goes.
+/// A backup and the topics to restore it into.
 struct Restore<'a> {
     config: &'a Config,
     dir: &'a Path,
@@ -213,7 +214,8 @@ impl Restore<'_> {
         }
     }
 
-    /// The part of the shard that the memories topic has already. A fault if it has anything else.
+    /// The part of the shard that the memories topic has already. A fault if the topic has anything
+    /// else.
     fn remaining(&self, shard: &Shard) -> Result<(Fold, Fold)> {
         let whole = backup::fold(self.dir, shard)?;
         let there = self.found(shard.partition)?;
@@ -291,7 +293,7 @@ impl Restore<'_> {
         writer.flush().map(drop)
     }
 
-    /// Reads the topic again: it must amount to the backup.
+    /// Reads the topic again and compares it with the backup.
     fn verified(
         &self,
         published: &[u64],

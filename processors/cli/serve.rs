@@ -162,7 +162,7 @@ fn run(
     }
     service.stop()?;
     tracing::info!("stopped");
-    // Order matters: a client that comes meanwhile waits, and starts a service of its own.
+    // Order matters: a client that comes meanwhile waits, then starts another service.
     drop(without_clients);
     Ok(ExitCode::SUCCESS)
 }

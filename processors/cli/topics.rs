@@ -51,7 +51,7 @@ impl TopicsCommand {
                 found = connection.partitions(&names)?;
             }
         }
-        // It takes a moment until every broker lists a new topic.
+        // Every broker needs a moment to list a new topic.
         for _ in 0..50 {
             if matches!(self, TopicsCommand::Check) || found.len() == names.len() {
                 break;

@@ -1,5 +1,5 @@
-//! `keepsake service`: has the session of this account start `keepsake serve`, by a unit of systemd or
-//! an agent of launchd, and says what runs.
+//! `keepsake service`: has the session of this account start `keepsake serve`, by a unit of systemd
+//! or an agent of launchd, and shows the running service.
 
 use super::connect;
 use clap::{Args, Subcommand};
@@ -76,8 +76,8 @@ impl Manager {
         Ok(home.ok_or_else(none)?.join(below))
     }
 
-    /// The commands that start the installed unit as its file is now, one after another, and the one
-    /// that stops it.
+    /// The commands that start the installed unit from the present file, one after another, and the
+    /// one that stops the unit.
     fn commands(self, file: &Path) -> (Vec<Vec<String>>, Vec<String>) {
         let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
         let with_file = |text: &str| [words(text), vec![file.display().to_string()]].concat();
@@ -144,14 +144,15 @@ impl Manager {
     }
 }
 
-/// Runs a command of the manager and returns whether it succeeded.
+/// Runs a command of the manager and returns true on success.
 fn started(words: &[String]) -> bool {
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
 }
 
-/// The unit. It is not started again after a wrong option (2) or a stop that protects data (3).
+/// The unit. systemd does not start the service again after a wrong option (2) or a stop that
+/// protects data (3).
 fn systemd(words: &[String], config: &Config) -> String {
     // systemd expands % and $ and unescapes backslashes.
     let quoted = |word: &String| {
@@ -241,7 +242,7 @@ mod tests {
         let line = r#"ExecStart="/a b/keepsake" "--data" "/50%% \"x\" $$y&<z>""#;
         assert!(unit.contains(&format!("{line}\n")), "{unit}");
         let plist = launchd(&words);
-        // Another hand than the one that wrote it: Python's plistlib.
+        // Parsed by another program than the writer: Python's plistlib.
         let script = "import plistlib, sys; it = plistlib.loads(sys.argv[1].encode()); \
                       print('\\n'.join(it['ProgramArguments'])); assert it['RunAtLoad']";
         let read = Command::new("python3").args(["-c", script, &plist]).output();

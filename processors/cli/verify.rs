@@ -99,7 +99,7 @@ struct ShardReport {
     changelog_offset: i64,
     changelog_end: i64,
     store_digest: Digest,
-    /// The digest that the store keeps up, if it has one.
+    /// The digest that the store keeps up, if any.
     kept_digest: Option<Digest>,
     topic_digest: Digest,
     /// A restore was interrupted: the store may already hold changes after `changelog_offset`.
@@ -123,7 +123,7 @@ impl VerifyCommand {
                 dir.display()
             )));
         }
-        // Without its service nothing serves the embedded log but this command.
+        // With the service stopped, this command serves the embedded log.
         let brokers = (!self.online).then(|| Brokers::without_service(config)).transpose()?;
         let _lock = (!self.online).then(|| run::lock_dir(&dir)).transpose()?;
         let connection = match &brokers {

@@ -2,11 +2,11 @@
 //! erased, and never if they were withheld from memory. The topics keep them until their time is over,
 //! so every screen, command and call asks [`Erasures`] first.
 //!
-//! The receipts of the erasures topic say what was erased. They are read once, and later reads go on
-//! where the last one ended.
+//! The receipts on the erasures topic list the erased memories. Receipts are read once, and later
+//! reads go on where the last one ended.
 //!
-//! Limit: a receipt names neither the session nor the query of a `forget`. So after the `forget` of a
-//! session no earlier decision in a session that made no memory shows its words, and after that of a
+//! Limit: a receipt names neither the session nor the query of a `forget`. So after the `forget` of
+//! a session no earlier decision in a session that made no memory shows words, and after that of a
 //! query no earlier decision that made none.
 
 use crate::reading::{self, OffsetRange};
@@ -37,8 +37,8 @@ const WORDLESS: [&str; 10] =
 #[derive(Default)]
 pub struct Erasures {
     users: HashMap<UserKey, LastForgets>,
-    /// Ids of erased memories, and of turns by their place. Of all users, because a memory of the tenant
-    /// may be erased by another user than its author.
+    /// Ids of erased memories, and of turns by their place. Of all users, because a memory of the
+    /// tenant may be erased by another user than its author.
     ids: HashSet<Uuid>,
     /// The next offset of each partition.
     read: BTreeMap<i32, i64>,
@@ -176,11 +176,11 @@ impl Erasures {
         }
     }
 
-    /// Takes the words out of a decision that must not show them. `at_ms` is the time of its record.
-    /// Returns whether it did.
+    /// Takes the words out of a decision that must not show them. `at_ms` is the time of the
+    /// record. Returns true if the decision is withheld or erased.
     pub fn hide(&self, decision: &mut Value, at_ms: i64) -> bool {
         let hides = decision["withheld"] == true || self.covers(decision, at_ms);
-        // The outcome of a `forget` has no words, and is what its user looks for.
+        // The outcome of a `forget` has no words, and the user wants to see that decision.
         if hides && decision["outcome"] != "forgotten" {
             if let Some(fields) = decision.as_object_mut() {
                 fields.remove("candidate");
@@ -211,14 +211,14 @@ impl Erasures {
         self.cover(&key, &about, &ids)
     }
 
-    /// True if an event of the user was erased, as far as its place and time tell.
+    /// True if an event of the user was erased, judged by place and time.
     pub fn cover_event(&self, key: &UserKey, event: &Position, at_ms: i64) -> bool {
         let about = About { event, at_ms, is_in_session: false, made_none: false };
         self.cover(key, &about, &[])
     }
 
-    /// True for a record of the events topic that was or may have been erased, by the user of its key: it
-    /// is not known whether it made a memory.
+    /// True for a record of the events topic that was or may have been erased, by the user of its
+    /// key: the record does not show whether a memory was made.
     pub fn cover_record(&self, record: &Record) -> bool {
         let key = std::str::from_utf8(record.key.as_deref().unwrap_or_default());
         let key = key.ok().and_then(|key| key.split_once('/'));
@@ -285,7 +285,7 @@ fn redact_value(value: &mut Value) {
     }
 }
 
-/// The text without what any rule redacts, whatever the profile.
+/// The text redacted by all rules, whatever the profile.
 pub fn redacted(text: &str) -> String {
     let options = redact::Options { rules: Rule::ALL.to_vec() };
     redact::redacted(text, &options).map_or_else(|| text.to_owned(), |redacted| redacted.text)

@@ -1,4 +1,4 @@
-//! Reads the lines of an export as `remember` events, user by user, and counts what became of each.
+//! Reads the lines of an export as `remember` events, user by user, and counts the outcomes.
 //!
 //! A user's memories are sorted by their age, because a later one may replace an earlier one. Those
 //! that the service has are left out: by the id of the memory, or by the id of the event that an
@@ -88,7 +88,7 @@ impl Imported {
         }
     }
 
-    /// Notes what became of a published memory.
+    /// Notes the outcome of a published memory.
     pub fn note(&mut self, wish: &Wish, receipt: &Value) {
         let decision = &receipt["decisions"][0];
         let Some(outcome) = decision["outcome"].as_str() else {

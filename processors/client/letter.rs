@@ -20,7 +20,7 @@ const SPRING: &str = "kafka_dlt-";
 /// shard skips a forwarded record that was applied before.
 const FORWARDED: [&str; 5] =
     ["keepsake-origin", "keepsake-via", "keepsake-hops", "keepsake-own", MARK];
-/// Header of a change of a tenant's memories on its way between partitions.
+/// Header of a change of a tenant's memories on the way between partitions.
 const TENANT: &str = "keepsake-tenant";
 
 pub struct DeadLetter(pub Record);
@@ -129,9 +129,9 @@ impl DeadLetter {
         })
     }
 
-    /// Signs the restored record again, because an event is forbidden if another one of its user was
-    /// signed much later. A record that was forbidden, or whose signature was not valid, keeps its
-    /// own, and so does one of a tenant without a key here.
+    /// Signs the restored record again, because an event is forbidden if another one of its user
+    /// was signed much later. A record that was forbidden, or whose signature was not valid, keeps
+    /// the old signature, and so does one of a tenant without a key here.
     pub fn signed_again(
         &self,
         mut restored: OutgoingRecord,
@@ -353,7 +353,7 @@ mod tests {
         let verified = SignedParts { topic: &topic, partition: 0, key, value, headers: &headers };
         assert_eq!(keys.verify("acme", &verified, signature, at), Ok(Some(Time(now))));
 
-        // Once more, after it became a dead letter again.
+        // Once more, after becoming a dead letter again.
         let twice = Record { headers: back.headers, ..own.clone() };
         let back = again(&twice, &keys, now + 5);
         fn of(record: &OutgoingRecord) -> Option<String> {

@@ -180,7 +180,7 @@ impl Client {
         OutgoingRecord { headers: Vec::new(), ..self.message(self.events.clone(), event) }
     }
 
-    /// Sends a record, signed if the configuration has the key of its tenant.
+    /// Sends a record, signed if the configuration has the tenant's key.
     fn send(&mut self, mut outgoing: OutgoingRecord) -> Result<()> {
         sign(&mut outgoing, &self.tenants);
         self.producer.send(&outgoing)
@@ -206,8 +206,8 @@ impl Client {
         self.send(outgoing)
     }
 
-    /// Sends a request that is answered after the event at `offset` has been applied. A decision
-    /// is published before its effect is readable.
+    /// Sends a request that is answered after the event at `offset` has been applied. A decision is
+    /// published before the effect is readable.
     pub fn ask_after(
         &mut self,
         offset: i64,
@@ -219,7 +219,7 @@ impl Client {
         self.exchange(outgoing, within)
     }
 
-    /// Builds a message with the key of its user and the headers that ask for a reply.
+    /// Builds a message with the user's key and the headers that request a reply.
     fn message(&self, topic: String, value: &Value) -> OutgoingRecord {
         let tenant = value["tenant"].as_str().unwrap_or("default");
         let user = value["user"].as_str().unwrap_or_default();

@@ -43,8 +43,9 @@ pub fn whole_topic(
         .collect())
 }
 
-/// Like `read`, but begins when all transactions before the ends are decided. A receipt comes before the
-/// marker that ends its transaction, and a reader that begins in between would miss what was written.
+/// Like `read`, but begins when all transactions before the ends are decided. A receipt comes
+/// before the marker that ends its transaction, and a reader that begins in between would miss the
+/// records of that transaction.
 pub fn read_decided(
     connection: &Connection,
     topic: &str,

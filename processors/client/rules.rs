@@ -1,5 +1,5 @@
-//! The rules by which the service accepts a record: its own decoder with its own limits, so that a
-//! client refuses a message before it is written to a topic.
+//! The rules by which the service accepts a record: the service's decoder and limits, so that a
+//! client refuses a message before writing it to a topic.
 
 use crate::sign;
 use domain::fault::Reject;

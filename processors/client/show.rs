@@ -56,7 +56,7 @@ pub fn meter(share: f64, width: usize) -> String {
     format!("{filled}{DIM}{}{PLAIN}", "·".repeat(width - filled.chars().count()))
 }
 
-/// Formats rows under a head; each column is as wide as its longest cell.
+/// Formats rows under a head; each column is as wide as the longest cell.
 pub fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     let mut widths: Vec<usize> = head.iter().map(|cell| cell.len()).collect();
     for row in rows {

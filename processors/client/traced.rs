@@ -1,5 +1,5 @@
 //! Sends the message of a command in a trace: a span around the exchange, whose context the message
-//! carries in `traceparent`. With tracing off, the message carries what the caller gave.
+//! carries in `traceparent`. With tracing off, the message carries the caller's context.
 
 use crate::{Client, ClientReply};
 use domain::fault::Result;
@@ -41,8 +41,9 @@ pub fn exchange(
     reply
 }
 
-/// Returns the context that the message carries, and the recording if the exchange is traced. An
-/// exchange that is not traced says so, and then nor does the service trace it.
+/// Returns the context that the message carries, and the recording if the exchange is traced. The
+/// context of an untraced exchange is marked so, and the service does not trace the exchange
+/// either.
 fn begin(config: &Config, caller: Option<Context>) -> Result<(Option<Context>, Option<Recording>)> {
     let Some(options) = config.tracing.exporter()? else { return Ok((caller, None)) };
     let (tracer, exporter) = spans::start(options);

@@ -1,4 +1,4 @@
-//! The key of an endpoint. It is sent in one header and shown nowhere.
+//! The key of an endpoint, sent in one header and shown nowhere.
 
 use std::fmt;
 

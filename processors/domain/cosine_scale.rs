@@ -1,8 +1,8 @@
 //! Maps the cosines of any encoder to the scale of the standard encoder, all-MiniLM-L6-v2.
 //!
 //! Encoders differ in the cosine that they give unrelated texts: about .1 for one, .8 for another.
-//! All thresholds are written for the standard encoder, so every cosine is mapped before it is
-//! compared. The mapping has two straight parts that meet at the knee, three deviations above the
+//! All thresholds are written for the standard encoder, so every cosine is mapped before a
+//! comparison. The mapping has two straight parts that meet at the knee, three deviations above the
 //! mean:
 //!
 //! ```text

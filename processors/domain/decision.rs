@@ -69,8 +69,8 @@ pub struct Decision {
     /// Number of memories that a forget matched and did not erase, because one forget may erase
     /// only a limited number.
     pub left: Option<usize>,
-    /// For a duplicate: the id came first with an event of another type or target, so what this
-    /// event asks for has not happened.
+    /// For a duplicate: the id came first with an event of another type or target, so the change
+    /// that this event asks for has not happened.
     pub of_other_event: bool,
     /// For a forget: the salt of the receipt, shown only to the asker.
     pub salt: Option<Salt>,
@@ -80,6 +80,6 @@ pub struct Decision {
     /// Warnings for the sender: fields that were ignored, values that were corrected.
     pub warnings: Vec<String>,
     /// The words of the event must not be shown: they are off the record, forbidden, taken back, or
-    /// were said before a `forget` that covers them.
+    /// are older than a `forget` that covers them.
     pub withheld: bool,
 }

@@ -1,4 +1,4 @@
-//! The receipt of a `forget`: what was erased, as digests, without a word of the text.
+//! The receipt of a `forget`: digests of the erased texts, without a word of them.
 
 use super::{MemoryId, Position, SigningKey, Time, UserKey};
 use hmac::{Hmac, Mac};
@@ -18,8 +18,8 @@ pub struct Erasure {
     pub count: usize,
     /// Each erased text: the contents of the memories, and their earlier contents.
     pub texts: Vec<ErasedText>,
-    /// Digest in hexadecimal of each session whose context window was cleared though no memory was made of it: a
-    /// restore has nothing else by which to clear the window again.
+    /// Digest in hexadecimal of each session whose context window was cleared though no memory was
+    /// made of the session: a restore has nothing else by which to clear the window again.
     pub sessions: Vec<String>,
     /// The turns that they came from, with those of which no memory was made, in order.
     pub turns: BTreeSet<Position>,
@@ -34,7 +34,7 @@ pub enum Target {
     Session,
     Query,
     Everything,
-    /// The turn before, which its user takes back.
+    /// The turn before, which the user takes back.
     Turn,
 }
 
@@ -62,8 +62,8 @@ impl ErasedText {
     }
 }
 
-/// The salt of one receipt. Only the reply to the `forget` carries it, so the asker can prove what
-/// a receipt is about, and a reader of the topic cannot find a short text by trying.
+/// The salt of one receipt. Only the reply to the `forget` carries it, so the asker can prove which
+/// texts a receipt covers, and a reader of the topic cannot find a short text by trying.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Salt([u8; 32]);
 
@@ -72,9 +72,8 @@ impl Salt {
         Salt(bytes)
     }
 
-    /// Derives the salt of a `forget` from the service's key and the place of the sender's event, so
-    /// that the same `forget` has the same receipt however often it is applied, and all its parts
-    /// one salt.
+    /// Derives the salt of a `forget` from the service's key and the place of the sender's event,
+    /// so that a repeated `forget` has the same receipt, and all parts of a `forget` have one salt.
     pub fn of_forget(marks: &SigningKey, topic: &str, partition: i32, offset: i64) -> Salt {
         let place = [partition.to_string(), offset.to_string()];
         Salt::of(marks.secret_digest(&["salt", topic, &place[0], &place[1]]))

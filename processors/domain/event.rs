@@ -24,7 +24,8 @@ pub struct Event<A = Action> {
     pub metadata: Metadata,
     /// The place where the sender wrote the record. A forwarded record keeps this first place.
     pub source: Position,
-    /// Warnings for the sender: fields that were ignored, values that were corrected. Few and short.
+    /// Warnings for the sender: fields that were ignored, values that were corrected. Few and
+    /// short.
     pub warnings: Vec<String>,
     pub limits: SenderLimits,
     pub action: A,
@@ -38,7 +39,7 @@ const NO_FORGET: &str = "no-forget";
 
 /// Limits of a sender whom the writer of the record speaks for, as the gateway for the holder of a
 /// key. A limit only takes rights away, so nobody gains by adding one and the header needs no
-/// signature of its own; where the tenant signs, it is signed like the others.
+/// signature of its own; where the tenant signs, the header is signed like the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SenderLimits {
     /// Changes no memory of the whole tenant.
@@ -97,7 +98,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// Returns the `type` of the event, as the contract spells it.
+    /// Returns the `type` of the event, spelt as in the contract.
     pub fn name(&self) -> &'static str {
         self.into()
     }
@@ -111,8 +112,8 @@ pub struct MemoryVersion {
     pub version: u32,
 }
 
-/// A session as a proposal saw it: its name, empty for turns without one, and the time of its last
-/// turn. `None` clears the context window in any case: a restore forgets it again.
+/// A session as a proposal saw it: the name, empty for turns without one, and the time of the last
+/// turn. `None` clears the context window in any case: a restore forgets that window again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdleSession {
     pub session: String,

@@ -1,4 +1,4 @@
-//! Classifies every error by who is at fault and what happens next:
+//! Classifies every error by the party at fault and the fate of the error:
 //!
 //! | type | at fault | fate |
 //! |---|---|---|
@@ -50,8 +50,8 @@ impl Fault {
     }
 }
 
-/// Says that this build lacks a part, by the name of its cargo feature. `what`: the option, command or
-/// call that asks for the part.
+/// Returns the message that this build lacks a part, named by the cargo feature. `what`: the
+/// option, command or call that asks for the part.
 pub fn lacking(what: &str, part: &str) -> String {
     format!(
         "{what}: this build lacks `{part}` (cargo feature); use a build that has it, or do without {what}"
@@ -174,7 +174,7 @@ impl StopName {
     }
 }
 
-/// Why an input is refused: the error reply to its sender and the reason on its dead letter.
+/// Why an input is refused: the error reply to the sender and the reason on the dead letter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reject {
     pub code: RejectCode,
@@ -221,15 +221,15 @@ pub enum RejectCode {
     NotJson,
     UnknownType,
     InvalidField,
-    /// The registry did not say what the schema of the value is.
+    /// The registry did not return the schema of the value.
     SchemaUnavailable,
     /// The registry has no schema of the value's id.
     SchemaUnknown,
     /// The schema cannot be compiled, or is beyond a limit.
     SchemaRefused,
-    /// The bytes of the value are not of its schema.
+    /// The bytes of the value do not fit the schema.
     NotOfSchema,
-    /// The record was forwarded once and again reached a partition that is not its key's.
+    /// The record was forwarded once and again reached a partition that is not that of the key.
     #[strum(serialize = "misrouted-twice")]
     Misrouted,
     /// A proposal without a valid signature: only the compaction worker may write proposals.
@@ -245,7 +245,7 @@ pub enum RejectCode {
     #[strum(serialize = "forbidden-reply-topic")]
     ForbiddenReply,
     ReplyTopicMissing,
-    /// Keepsake panics on this record, or the model refuses its text.
+    /// Keepsake panics on this record, or the model refuses the text.
     Poison,
     /// An operator named the record in `ingest.skip`.
     Skipped,
@@ -259,7 +259,7 @@ impl RejectCode {
         self.into()
     }
 
-    /// Returns the `status` field of the error reply, as `schemas/` defines it.
+    /// Returns the `status` field of the error reply, defined in `schemas/`.
     pub fn status(self) -> &'static str {
         match self {
             RejectCode::TooLarge => "too_large",

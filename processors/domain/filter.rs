@@ -1,4 +1,4 @@
-//! Conditions of a request on the memories that it returns: their metadata, session and age.
+//! Conditions of a request on the returned memories: metadata, session and age.
 
 use super::{Memory, Time};
 use std::cmp::Ordering;
@@ -25,8 +25,8 @@ pub enum Comparison {
     CreatedAt(Bound, Time),
 }
 
-/// A test of a text, or of the number that it spells. Where there is no text, only `Differs` and
-/// `Exists(false)` hold.
+/// A test of a text, or of the number that the text spells. Where there is no text, only `Differs`
+/// and `Exists(false)` hold.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Test {
     Equals(String),

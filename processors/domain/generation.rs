@@ -1,5 +1,5 @@
-//! The marks on the events topic by which one generation of shards hands over to the next, and what
-//! a shard keeps of them.
+//! The marks on the events topic by which one generation of shards hands over to the next, and the
+//! state that a shard keeps of them.
 //!
 //! | mark | partitions | effect |
 //! |---|---|---|
@@ -38,7 +38,7 @@ pub struct GenerationMark {
 }
 
 impl GenerationMark {
-    /// Reads a mark as [`fmt::Display`] writes it.
+    /// Reads a mark in the form of [`fmt::Display`].
     pub fn parsed(text: &str) -> Option<GenerationMark> {
         let mut parts = text.split(':');
         let name = parts.next()?;

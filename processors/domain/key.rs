@@ -46,7 +46,7 @@ impl UserKey {
         UserKey::joined(self.tenant(), "")
     }
 
-    /// Reads a key as `as_str` writes it.
+    /// Reads a key in the form of `as_str`.
     pub fn parse(text: &str) -> Option<UserKey> {
         let (tenant, user) = text.split_once('/')?;
         UserKey::are_names(tenant, user).then(|| UserKey::joined(tenant, user))

@@ -1,4 +1,4 @@
-//! Memories: the stored record, its id, and the neighbouring turns by which it is also found.
+//! Memories: the stored record, the id, and the neighbouring turns by which a memory is also found.
 
 use super::{Cursor, Position, Role, Surprise, Time, UserKey, Vector};
 use std::collections::BTreeMap;
@@ -38,8 +38,8 @@ impl fmt::Display for MemoryId {
     }
 }
 
-/// Returns the message about an id that no memory of the user has. The nil id stands for a text that
-/// is no UUID.
+/// Returns the message about an id that no memory of the user has. The nil id stands for a text
+/// that is no UUID.
 pub fn unknown_memory(id: MemoryId) -> String {
     if id.0.is_nil() {
         return "this user has no memory with the id that was sent, which is no UUID".to_owned();
@@ -47,7 +47,7 @@ pub fn unknown_memory(id: MemoryId) -> String {
     format!("this user has no memory {id}")
 }
 
-/// The kind of a memory, an open word: a profile lists the kinds that it uses.
+/// The kind of a memory, an open word: a profile lists the kinds in use.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Kind(pub Arc<str>);
 
@@ -135,7 +135,8 @@ pub struct Memory {
     /// The summary that stands for this memory in an answer. The memory stays, and is found where
     /// the recall asks for compressed memories.
     pub compressed_by: Option<MemoryId>,
-    /// Switched off by the user: kept, and in no answer unless the request asks for it.
+    /// Switched off by the user: kept, and in no answer unless the request asks for disabled
+    /// memories.
     pub disabled: bool,
     /// How lasting the statement is, from 0 to 1. `None` where the policy has no such score.
     pub stability: Option<f32>,
@@ -204,7 +205,7 @@ impl NeighbourTurns {
     }
 }
 
-/// A turn as the memories next to it store it.
+/// A turn in the form that the neighbouring memories store.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NeighbourTurn {
     pub source: Position,

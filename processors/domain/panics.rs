@@ -7,15 +7,15 @@ use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 use std::sync::Once;
 
-/// Bytes kept of a stack: about 80 frames. A header of a dead letter holds it, and Kafka limits a
-/// record with its headers.
+/// Bytes kept of a stack: about 80 frames. A header of a dead letter holds the stack, and Kafka
+/// limits a record, headers included.
 const STACK_BYTES_MAX: usize = 8192;
 
 /// A caught panic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Panic {
     pub message: String,
-    /// The stack as text; its beginning, if it is long.
+    /// The stack as text; the beginning of a long one.
     pub stack: String,
 }
 
@@ -24,8 +24,9 @@ thread_local! {
     static STACK: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// Runs `work` and returns its panic, if it panics. Nothing is printed for such a panic; the caller
-/// reports it. The caller drops whatever `work` was changing, since it may be changed in part.
+/// Runs `work` and returns the panic, if there is one. Nothing is printed for such a panic; the
+/// caller reports it. The caller drops whatever `work` was changing, since that may be changed in
+/// part.
 pub fn caught<T>(work: impl FnOnce() -> T) -> Result<T, Panic> {
     install_hook();
     let before = IS_CAUGHT.replace(true);
@@ -34,7 +35,7 @@ pub fn caught<T>(work: impl FnOnce() -> T) -> Result<T, Panic> {
     result.map_err(|panic| Panic { message: message(&*panic), stack: STACK.take() })
 }
 
-/// The hook takes the stack, because it is gone when the panic is caught.
+/// The hook takes the stack, because the stack is gone when the panic is caught.
 fn install_hook() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

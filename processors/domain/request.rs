@@ -37,7 +37,7 @@ pub enum RequestKind {
 }
 
 impl RequestKind {
-    /// Returns the `type` of the request, as the contract spells it.
+    /// Returns the `type` of the request, spelt as in the contract.
     pub fn name(&self) -> &'static str {
         self.into()
     }

@@ -69,8 +69,8 @@ impl SigningKey {
         digest
     }
 
-    /// Digests parts of text so that only a holder of the key can find out by trying what they
-    /// were: the plain digest of a short text can be guessed.
+    /// Digests parts of text so that only a holder of the key can find them by trying: the plain
+    /// digest of a short text can be guessed.
     pub fn secret_digest(&self, parts: &[&str]) -> [u8; 32] {
         let mut digest =
             Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes keys of any length");
@@ -81,8 +81,8 @@ impl SigningKey {
 
     /// Digests a record and the place.
     ///
-    /// Invariant: two different records, or two places, never give the same bytes, since each part
-    /// is preceded by its length.
+    /// Invariant: two different records, or two places, never give the same bytes, since the length
+    /// precedes each part.
     fn digest(&self, marked: &SignedParts<'_>) -> Hmac<Sha256> {
         let mut digest =
             Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes keys of any length");

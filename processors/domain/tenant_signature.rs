@@ -27,7 +27,7 @@ pub const TENANT_SIGNATURE: &str = "keepsake-tenant-signature";
 /// timestamp and may be signed later.
 pub const REDRIVEN: &str = "keepsake-redriven";
 
-/// The headers that change what Keepsake does with a record.
+/// The headers that change how Keepsake handles a record.
 pub const SIGNED_HEADERS: [&str; 12] = [
     "ce_id",
     "ce_time",
@@ -73,8 +73,8 @@ impl TenantKeys {
         Some(format!("{now_ms}:{}", key.sign_bytes(&signed_bytes(record, now_ms))))
     }
 
-    /// Verifies that a record comes from the tenant that it names, and returns when the tenant
-    /// signed it; `None` for a tenant without a key. `header` is the value of [`TENANT_SIGNATURE`].
+    /// Verifies that a record comes from `tenant`, and returns the time of the signature; `None`
+    /// for a tenant without a key. `header` is the value of [`TENANT_SIGNATURE`].
     pub fn verify(
         &self,
         tenant: &str,
@@ -160,7 +160,8 @@ mod tests {
         all.iter().map(|(name, value)| ((*name).to_owned(), value.as_bytes().to_vec())).collect()
     }
 
-    /// `schemas/README.md` has the same example, with a function in Python that computes it.
+    /// `schemas/README.md` has the same example, with a function in Python that computes the
+    /// signature.
     #[test]
     fn a_signature_is_the_documented_one() {
         let record = SignedParts {

@@ -3,8 +3,9 @@
 //!
 //! The sketch is an array of `COUNTERS` counters of four bits. A word counts in the counter of its
 //! hash, so words may share a counter and a count may then be too high. The array holds no words:
-//! nobody can read from it what a user said. As in [TinyLFU](https://arxiv.org/abs/1512.00727),
-//! counters age: when the sketch is full, all counts are halved.
+//! nobody can read a user's words from the counts. As in
+//! [TinyLFU](https://arxiv.org/abs/1512.00727), counters age: when the sketch is full, all counts
+//! are halved.
 //!
 //! The packed bytes and the hash are a store format and must not change.
 

@@ -91,7 +91,7 @@ impl Header {
         if is_whole { Ok(header) } else { Err(Invalid::Field) }
     }
 
-    /// Reads the batch at the beginning of these bytes, and compares its checksum.
+    /// Reads the batch at the beginning of these bytes, and compares the checksum.
     pub fn checked(bytes: &[u8]) -> Result<Header, Invalid> {
         let header = Header::read(bytes)?;
         let batch = bytes.get(..header.bytes).ok_or(Invalid::Truncated)?;
@@ -133,8 +133,8 @@ pub fn sequence_after(sequence: i32, by: i32) -> i32 {
     ((i64::from(sequence) + i64::from(by)) % (1 << 31)) as i32
 }
 
-/// Gives a batch its offset, which the checksum does not cover. `LEADER_EPOCH` is always 0: the log
-/// has one leader.
+/// Writes the offset of a batch, which the checksum does not cover. `LEADER_EPOCH` is always 0: the
+/// log has one leader.
 pub fn place(batch: &mut [u8], base_offset: i64) {
     batch[at::BASE_OFFSET..at::LENGTH].copy_from_slice(&base_offset.to_be_bytes());
     batch[at::LEADER_EPOCH..at::MAGIC].copy_from_slice(&0_i32.to_be_bytes());
@@ -197,7 +197,8 @@ pub fn marker(
         base_sequence: -1,
         records: 1,
     });
-    // Attributes, deltas of time and offset, then key and value with their lengths as zigzag varints.
+    // Attributes, deltas of time and offset, then key and value with their lengths as zigzag
+    // varints.
     let key = [0, 0, 0, u8::from(is_commit)];
     let value = [0; 6];
     let mut record = vec![0, 0, 0, 2 * key.len() as u8];
@@ -211,7 +212,7 @@ pub fn marker(
     batch
 }
 
-/// Returns whether a marker commits: the second number of its key is the type.
+/// Returns whether a marker commits: the second number of the key is the type.
 pub fn is_commit(marker: &[u8]) -> bool {
     marker.get(HEADER_BYTES + 8) == Some(&1)
 }

@@ -1,9 +1,9 @@
-//! The broker: the state behind one lock, the journal that makes its changes durable, and the two
+//! The broker: the state behind one lock, the journal that makes changes durable, and the two
 //! threads that look after them.
 //!
-//! A change is checked and applied under the lock; whoever has to acknowledge it waits for the
-//! journal outside ([`Broker::make_durable`]). The first that waits syncs for all that have come
-//! until then.
+//! A change is checked and applied under the lock; whoever has to acknowledge the change waits for
+//! the journal outside ([`Broker::make_durable`]). The first that waits syncs for all that have
+//! come until then.
 
 use super::change::Change;
 use super::coordinator::Coordinator;
@@ -23,8 +23,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
-/// The journal is emptied at least this often while there are changes: it holds the words of erased
-/// records too.
+/// The journal, which holds the words of erased records too, is emptied at least this often while
+/// there are changes.
 const CHECKPOINT_EVERY: Duration = Duration::from_secs(300);
 const CHECKPOINT_FORMAT: u8 = 1;
 /// Memory of large requests and answers.
@@ -131,7 +131,7 @@ impl Broker {
         }
     }
 
-    /// Notes the fault that ends the broker: from now on it acknowledges nothing.
+    /// Notes the fault that ends the broker, which acknowledges nothing from now on.
     pub fn fail(&self, fault: Fault) -> ResponseError {
         let mut failed = self.failed.lock();
         if failed.is_none() {
@@ -154,8 +154,9 @@ impl Broker {
         }
     }
 
-    /// The state, once the journal has room for an entry of so many bytes. Order matters: the wait gives
-    /// the lock away, so it comes before the checks that the change relies on, such as its offset.
+    /// The state, once the journal has room for an entry of so many bytes. Order matters: the wait
+    /// gives the lock away, so it comes before the checks that the change relies on, such as the
+    /// offset of a batch.
     pub fn core_with_room(
         &self,
         bytes: usize,
@@ -171,7 +172,7 @@ impl Broker {
         }
     }
 
-    /// Journals a change and applies it, under one lock. Returns the number that
+    /// Journals and applies a change, under one lock. Returns the number that
     /// [`Broker::make_durable`] waits for.
     pub fn change(
         &self,
@@ -191,9 +192,9 @@ impl Broker {
         written.map_err(|fault| self.fail(fault))
     }
 
-    /// Returns when the change with this number is on the disk. What comes during an fsync shares the
-    /// next one. Waiting before an fsync for more to share it gains nothing: 16 producers had 2,400
-    /// records a second acknowledged without a wait, 2,350 with 1 ms and 1,250 with 2 ms.
+    /// Returns when the change with this number is on the disk. Changes that come during an fsync
+    /// share the next one. Waiting before an fsync for more changes gains nothing: 16 producers had
+    /// 2,400 records a second acknowledged without a wait, 2,350 with 1 ms and 1,250 with 2 ms.
     pub fn make_durable(&self, number: u64) -> std::result::Result<(), ResponseError> {
         let mut core = self.core.lock();
         while core.journal.durable() < number {
@@ -208,7 +209,7 @@ impl Broker {
             core.is_syncing = false;
             match done {
                 Ok(()) => core.settle(last),
-                // A failed sync may have written anything, and the next one would not say so.
+                // A failed sync may have written anything, and the next one would not report that.
                 Err(error) => {
                     let _ = self.fail(fault::unwritable("syncs", &self.options.dir, &error));
                 }
@@ -223,7 +224,7 @@ impl Broker {
         self.checkpoint_wanted.1.notify_one();
     }
 
-    /// Has the timer look again when it must act.
+    /// Has the timer look up the next deadline again.
     pub fn wake_timer(&self) {
         *self.timer.0.lock() = true;
         self.timer.1.notify_one();
@@ -375,8 +376,8 @@ struct Snapshot {
 }
 
 impl Snapshot {
-    /// Order matters: the segments are durable before the checkpoint that names them, and a file goes
-    /// after the checkpoint that no longer names it.
+    /// Order matters: the segments are durable before the checkpoint that names them, and a file
+    /// goes after the checkpoint that no longer names it.
     fn write(self, files: &Files, dir: &Path) -> Result<()> {
         for index in &self.indexes {
             index.write(files)?;

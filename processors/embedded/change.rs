@@ -40,7 +40,7 @@ pub enum Change<'a> {
         partition: i32,
         start: i64,
     },
-    /// With a producer, the offsets count when its transaction commits.
+    /// With a producer, the offsets count when the transaction commits.
     OffsetsCommitted {
         group: &'a str,
         offsets: Vec<GroupOffset>,
@@ -73,7 +73,7 @@ pub enum Change<'a> {
         group: &'a str,
         at_ms: i64,
     },
-    /// Ends a transaction with its markers and offsets, as one change: all of it or nothing is there
+    /// Ends a transaction, markers and offsets included, as one change: all or nothing is there
     /// after a crash.
     TransactionEnded {
         transactional_id: &'a str,

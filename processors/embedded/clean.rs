@@ -1,5 +1,5 @@
-//! Decides which records compaction removes from a partition. The caller reads the batches and writes
-//! those that are left.
+//! Decides which records compaction removes from a partition. The caller reads the batches and
+//! writes those that are left.
 //!
 //! ```text
 //!   batches not yet cleaned → Latest::add ──► latest offset of each key, up to Latest::end
@@ -10,8 +10,8 @@
 //! - All batches lie below the last stable offset and in segments that are no longer written.
 //! - Offsets never change. The last batch of the range stays, if need be without its records, so
 //!   that the offset behind the range can be read from the log.
-//! - Batches with the last sequence of a producer do not stay for its sake, as they do in Kafka:
-//!   this broker keeps the state of producers in its checkpoint and never reads it from the log.
+//! - Batches with the last sequence of a producer are removed like any other, unlike in Kafka: this
+//!   broker keeps the state of producers in the checkpoint and never reads that from the log.
 
 use crate::batch::{Header, Invalid};
 use crate::records::{self, Records, Retained};
@@ -24,7 +24,7 @@ use twox_hash::XxHash3_128;
 pub struct Aborted {
     pub producer_id: i64,
     pub first_offset: i64,
-    /// Offset of its marker.
+    /// Offset of the marker.
     pub last_offset: i64,
 }
 
@@ -41,15 +41,15 @@ pub struct Latest {
     end: i64,
 }
 
-/// The passes that finished, each with the offset up to which it cleaned and its time.
+/// The finished passes, each with the offset up to which records were cleaned, and the time.
 ///
 /// A tombstone may go `delete.retention.ms` after the first pass over its offset: that pass removed
 /// the earlier values of its key, so whoever read one of them has had that time to reach the
 /// tombstone. The same holds for the marker of a transaction, whose aborted records that pass
 /// removed. Kafka writes the time into each batch
-/// ([KIP-534](https://cwiki.apache.org/confluence/x/XIOzBQ)). The age of the record itself would not
-/// do: a first pass that comes late would remove value and tombstone together, between the two reads
-/// of a consumer.
+/// ([KIP-534](https://cwiki.apache.org/confluence/x/XIOzBQ)). The age of the record itself would
+/// not do: a first pass that comes late would remove value and tombstone together, between the two
+/// reads of a consumer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Passes(Vec<(i64, i64)>);
 
@@ -58,13 +58,13 @@ pub struct Passes(Vec<(i64, i64)>);
 pub struct Report {
     pub bytes_before: u64,
     pub bytes_after: u64,
-    /// Highest offset of a tombstone that was removed although it was the latest of its key.
+    /// Highest offset of a removed tombstone that was the latest record of its key.
     pub tombstone_removed: Option<i64>,
-    /// Lowest offset of a tombstone or marker that stays until its time. Another pass is worth its
-    /// work when `Passes::removable_below` is behind that.
+    /// Lowest offset of a tombstone or marker that may only be removed later. Another pass is
+    /// worthwhile when `Passes::removable_below` is behind that.
     pub waiting: Option<i64>,
     /// Transactions whose markers were removed. They have to leave the answers to fetches, because
-    /// a consumer drops the records of their producers until it meets the marker.
+    /// a consumer drops the records of their producers up to the marker.
     pub aborted_gone: Vec<Aborted>,
 }
 
@@ -103,8 +103,8 @@ impl Latest {
         Latest { offsets: HashMap::new(), seed, keys_max, end: from }
     }
 
-    /// Takes the next batch. Returns false without it if there are as many keys as may be: this and
-    /// later batches are for the next pass.
+    /// Adds the keys of the next batch. Returns false and adds nothing if `keys_max` is reached:
+    /// this and later batches are for the next pass.
     pub fn add(&mut self, batch: &[u8], aborted: &AbortedRanges) -> Result<bool, Invalid> {
         if self.offsets.len() >= self.keys_max {
             return Ok(false);
@@ -127,7 +127,7 @@ impl Latest {
         self.end
     }
 
-    /// The record is the latest of its key, as far as the range says.
+    /// The record is the latest of its key within the range.
     fn is_latest(&self, key: &[u8], offset: i64) -> bool {
         self.offsets.get(&self.hash(key)).is_none_or(|latest| offset >= *latest)
     }
@@ -164,9 +164,9 @@ impl<'a> Cleaner<'a> {
         Cleaner { latest, aborted, removable_below, report: Report::default() }
     }
 
-    /// Cleans the next batch from the start of the log. A batch behind the range stays whole
-    /// and is not counted. An error leaves the partition as it is: it would not be safe to remove a tombstone behind a
-    /// batch that cannot be read.
+    /// Cleans the next batch from the start of the log. A batch behind the range stays whole and is
+    /// not counted. An error leaves the partition unchanged: removing a tombstone behind a batch
+    /// that cannot be read would not be safe.
     pub fn clean(&mut self, batch: &[u8]) -> Result<Retained, Invalid> {
         let header = Header::read(batch)?;
         if header.base_offset >= self.latest.end {
@@ -244,7 +244,7 @@ mod tests {
 
     const RETENTION_MS: i64 = 1_000;
 
-    /// A partition with its index of aborted transactions.
+    /// A partition with an index of aborted transactions.
     #[derive(Clone, Default)]
     struct Log {
         batches: Vec<Vec<u8>>,
@@ -295,7 +295,7 @@ mod tests {
             self.aborted.iter().copied().collect()
         }
 
-        /// One pass as the broker does it. The first `batches` belong to sealed segments.
+        /// One pass as in the broker. The first `batches` belong to sealed segments.
         fn clean(&mut self, batches: usize, keys_max: usize, now_ms: i64) -> Report {
             let ranges = self.ranges();
             let mut latest = Latest::new(self.cleaned_to, keys_max);
@@ -321,8 +321,9 @@ mod tests {
             report
         }
 
-        /// The records that a consumer with `read_committed` sees from an offset on. It drops the
-        /// records of a producer from the first offset of an aborted transaction to its marker.
+        /// The records that a consumer with `read_committed` sees from an offset on. The consumer
+        /// drops the records of a producer from the first offset of an aborted transaction to the
+        /// marker.
         fn committed(&self, from: i64) -> Vec<Record> {
             let mut committed = Vec::new();
             let mut aborting = BTreeSet::new();
@@ -433,7 +434,7 @@ mod tests {
             assert_eq!(log.batches, before, "seed {seed}");
             assert_eq!(report.bytes_before, report.bytes_after);
 
-            // All that waits goes once its time is over, but for a marker at the end.
+            // All that waits goes once the retention is over, but for a marker at the end.
             let report = log.clean(log.batches.len(), usize::MAX, RETENTION_MS);
             assert_eq!(report.waiting, None, "seed {seed}");
             let records = log.committed(0);
@@ -458,7 +459,7 @@ mod tests {
             for _ in 0..3 {
                 clean(&mut log, random, 2 * RETENTION_MS as u64);
             }
-            // It reads the first records, and the rest less than the retention later.
+            // The consumer reads the first records, and the rest less than the retention later.
             let first = log.committed(0);
             let until = random.below(1 + first.len() as u64) as usize;
             let from = first.get(until).map_or(0, |r| r.offset);

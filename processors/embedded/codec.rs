@@ -1,16 +1,16 @@
-//! Compresses and decompresses the records of a batch by the codec that its attributes name. What a
-//! few bytes decompress to is bounded, because they come from a client.
+//! Compresses and decompresses the records of a batch by the codec that its attributes name. The
+//! decompressed size is bounded, because the bytes come from a client.
 
 use crate::batch::{COMPRESSION, Invalid};
 use std::borrow::Cow;
 use std::io::{self, Read};
 
-/// Largest records of a batch in bytes, decompressed. Kafka has no such bound; its default for the
-/// compressed batch is 1 MiB.
+/// Largest records of a batch in bytes, decompressed. Kafka bounds only the compressed batch, by
+/// default to 1 MiB.
 pub const DECOMPRESSED_MAX: usize = 64 << 20;
 
 /// Begins the stream of [snappy-java](https://github.com/xerial/snappy-java), which Kafka's clients
-/// write: a magic number, then its version and the oldest version that can read it.
+/// write: a magic number, then the version, and the oldest version that can read the stream.
 const SNAPPY_MAGIC: &[u8] = b"\x82SNAPPY\0";
 const SNAPPY_VERSIONS: &[u8] = &[0, 0, 0, 1, 0, 0, 0, 1];
 /// Bytes of a block that snappy-java compresses at once.

@@ -30,8 +30,8 @@ impl Coordinator {
         self.began.elapsed().as_millis() as Millis
     }
 
-    /// The groups, without those who are silent for too long. Nobody sees a deadline pass late, so the
-    /// timer need not be woken for it.
+    /// The groups, without those who are silent for too long. Nobody sees a deadline pass late, so
+    /// no deadline need wake the timer.
     ///
     /// Order matters: the lock of the broker's state is taken before this one, never after it.
     pub fn groups(&self) -> MutexGuard<'_, Groups> {

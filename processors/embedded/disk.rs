@@ -1,4 +1,4 @@
-//! Files as the log uses them: the real ones, and in tests a disk that loses what was not synced.
+//! Files as the log uses them: the real ones, and in tests a disk that loses unsynced changes.
 //!
 //! Invariant: nothing outside this file opens, renames or removes a file of the log.
 
@@ -8,14 +8,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub trait Disk: Debug + Send + Sync {
-    /// Makes a directory with its parents, for the owner only.
+    /// Makes a directory, parents included, for the owner only.
     fn make_dir(&self, dir: &Path) -> Result<()>;
-    /// Opens a file for reading and writing, and makes it if it is missing.
+    /// Opens a file for reading and writing, and makes a missing one.
     fn open(&self, path: &Path) -> Result<Arc<dyn File>>;
     /// Names of the entries of a directory; none if there is no directory.
     fn list(&self, dir: &Path) -> Result<Vec<String>>;
     fn rename(&self, from: &Path, to: &Path) -> Result<()>;
-    /// Removes a file, or a directory with all that is in it. A missing one is removed already.
+    /// Removes a file, or a directory with all its content. A missing one is removed already.
     fn remove(&self, path: &Path) -> Result<()>;
     /// Makes the names in a directory durable.
     fn sync_dir(&self, dir: &Path) -> Result<()>;

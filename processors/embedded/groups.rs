@@ -44,7 +44,7 @@ pub struct Join {
     pub protocols: Vec<(String, Bytes)>,
     /// The client knows that a new member is first given an id.
     pub takes_id: bool,
-    /// The client knows that a leader may be told not to assign.
+    /// The client knows `skip_assignment`, with which the leader does not assign.
     pub skips_assignment: bool,
 }
 
@@ -86,7 +86,7 @@ pub enum Step<T> {
     Wait(u64),
 }
 
-/// An id for a client that is to join with it.
+/// The answer to a join that is not accepted: an error, or the id to join with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refused {
     Error(ResponseError),
@@ -127,7 +127,7 @@ pub struct Member {
     session_ms: i64,
     rebalance_ms: i64,
     protocols: Vec<(String, Bytes)>,
-    /// When the member counts as gone, unless it waits for an answer.
+    /// When the member counts as gone, unless an answer is pending.
     expires: Millis,
     joining: Option<u64>,
     syncing: Option<u64>,
@@ -172,7 +172,7 @@ pub struct Group {
 #[derive(Debug)]
 pub struct Groups {
     groups: BTreeMap<String, Group>,
-    /// No group has a deadline before this. Heartbeats move deadlines, so it may be too early.
+    /// No group has a deadline before this. Heartbeats move deadlines, so this may be too early.
     next: Millis,
     next_ticket: u64,
     joined: BTreeMap<u64, Outcome<Joined>>,
@@ -220,7 +220,7 @@ impl Groups {
         self.next_ticket
     }
 
-    /// Changes a group, keeps the answers that this made ready, and forgets the group if it is empty.
+    /// Changes a group, keeps the answers that this made ready, and forgets an empty group.
     fn with<T>(
         &mut self,
         name: &str,
@@ -327,8 +327,8 @@ impl Groups {
         left.unwrap_or(Err(ResponseError::UnknownMemberId))
     }
 
-    /// Checks who commits offsets. Without a member only if the group has none, but a transaction may:
-    /// its producer is fenced by its epoch.
+    /// Checks who commits offsets. Without a member, only to a group without members, or in a
+    /// transaction, whose producer is fenced by the epoch.
     pub fn check_commit(
         &mut self,
         now: Millis,

@@ -1,5 +1,5 @@
-//! A Kafka broker of one node, inside the process, on a directory. It speaks Kafka's protocol to any
-//! client on this machine, so the service and its clients stay Kafka clients.
+//! A Kafka broker of one node, inside the process, on a directory. The broker speaks Kafka's
+//! protocol to any client on this machine, so the service and its clients stay Kafka clients.
 //!
 //! ```text
 //!   connection → frame → decode → handler ─► state ─► journal (one fsync for a group) → answer
@@ -7,14 +7,14 @@
 //! ```
 //!
 //! - `journal` orders all changes: records, offsets of groups, transactions, topics. A change is
-//!   acknowledged when the journal is on the disk, and a torn end of it is cut at the next start.
+//!   acknowledged when the journal is on the disk, and the next start cuts a torn end.
 //! - `segments` keeps the record batches of a partition byte for byte as they were sent. They are
 //!   written beside the journal and synced by a checkpoint, behind which the journal is emptied.
 //! - `state` is the fold of the journal. `groups` holds the members of groups, which a restart
 //!   forgets: they join again.
 //!
-//! It listens on loopback only. It has no replicas, no ACLs and no TLS: a request for what it does
-//! not do is answered by Kafka's error code.
+//! The broker listens on loopback only, without replicas, ACLs or TLS. An unsupported request gets
+//! Kafka's error code.
 
 mod api;
 pub mod batch;
@@ -95,7 +95,7 @@ impl Options {
     }
 }
 
-/// A running broker. Dropping it stops it; what was acknowledged is on the disk.
+/// A running broker, which stops when dropped. Acknowledged changes are on the disk.
 pub struct Embedded {
     broker: Arc<Broker>,
     connections: Arc<Connections>,
@@ -143,7 +143,7 @@ impl Embedded {
         Ok(())
     }
 
-    /// The address on which it listens, with the port that was taken.
+    /// The address on which the broker listens, with the port that was taken.
     pub fn address(&self) -> SocketAddr {
         self.broker.options.listen
     }
@@ -153,8 +153,9 @@ impl Embedded {
         self.broker.on_fault(Box::new(notify));
     }
 
-    /// Returns, for each partition of a topic, the highest offset of a tombstone that compaction has
-    /// removed: a store that has read less may still hold what was forgotten. -1: none was removed.
+    /// Returns, for each partition of a topic, the highest offset of a tombstone that compaction
+    /// has removed: a store that has read less may still hold the deleted records. -1: none was
+    /// removed.
     pub fn tombstones_gone(&self, topic: &str) -> impl Fn(i32) -> i64 + Send + Sync + use<> {
         let (broker, topic) = (self.broker.clone(), topic.to_owned());
         move |partition| {

@@ -1,4 +1,5 @@
-//! One partition: its log, the producers that write to it, its transactions, and who waits for it.
+//! One partition: the log, the producers that write here, the transactions, and the waiting
+//! readers.
 
 use super::batch::{self, Header};
 use super::clean::{Aborted, Passes};
@@ -10,8 +11,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-/// Batches of a producer that are recognised when they come again, as in Kafka: a client has at most
-/// five requests on the way.
+/// Batches of a producer that are recognised when they come again, as in Kafka: a client has at
+/// most five requests on the way.
 const REMEMBERED_BATCHES: usize = 5;
 /// A producer that wrote nothing for this long is forgotten, as in Kafka.
 const PRODUCER_EXPIRES_MS: i64 = 24 * 3_600_000;
@@ -21,7 +22,7 @@ const PRODUCERS_MAX: usize = 10_000;
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Partition {
     pub log: Segments,
-    /// The high watermark: readers see what is durable.
+    /// The high watermark: readers see durable records only.
     #[serde(skip)]
     pub durable: i64,
     pub producers: BTreeMap<i64, Producer>,
@@ -29,8 +30,8 @@ pub struct Partition {
     open: BTreeMap<i64, i64>,
     /// Aborted transactions, in order of their ends.
     pub aborted: Vec<Aborted>,
-    /// Transactions that have ended in an entry that is not durable yet: the number of the entry and
-    /// the first offset.
+    /// Transactions that have ended in an entry that is not durable yet: the number of the entry
+    /// and the first offset.
     #[serde(skip)]
     ending: Vec<(u64, i64)>,
     /// The offset behind the last pass of compaction, and the times of the passes.
@@ -76,7 +77,7 @@ impl Waiter {
         self.woken.notify_one();
     }
 
-    /// Returns when it was woken since the last wait, or at the deadline.
+    /// Returns when woken since the last wait, or at the deadline.
     pub fn wait(&self, deadline: Instant) {
         let mut is_woken = self.is_woken.lock();
         while !*is_woken && !self.woken.wait_until(&mut is_woken, deadline).timed_out() {}
@@ -101,7 +102,7 @@ impl Partition {
         }
     }
 
-    /// Notes the producer of a batch, and the transaction that it opens or ends.
+    /// Notes the producer of a batch, and the transaction that the batch opens or ends.
     pub fn note(&mut self, header: &Header, batch: &[u8], number: u64, at_ms: i64) {
         if !header.is_idempotent() {
             return;
@@ -150,7 +151,8 @@ impl Partition {
         open.into_iter().chain(ending).fold(self.durable, i64::min)
     }
 
-    /// Makes visible what is durable up to this entry of the journal, and wakes who waits for it.
+    /// Makes the records before `next` visible and wakes the waiters. `durable` is the last durable
+    /// entry of the journal.
     pub fn advance(&mut self, next: i64, durable: u64) {
         self.durable = self.durable.max(next);
         self.ending.retain(|(number, _)| *number > durable);

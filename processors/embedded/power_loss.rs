@@ -1,6 +1,6 @@
-//! Power loss: a disk that keeps only what was synced, and parts of the rest, under a broker that is
-//! cut off at any of its writes. What was acknowledged is there once, transactions are whole, and
-//! what was written byte for byte stays so.
+//! Power loss: a disk that keeps synced writes, and only parts of the others, under a broker that
+//! is cut off at any write. Every acknowledged record is there once, transactions are whole, and
+//! batches stay byte for byte as written.
 
 use super::api::{produce, transactions};
 use super::batch::Header;
@@ -62,13 +62,13 @@ impl SimDisk {
         }
     }
 
-    /// The power is gone, and comes back: of what was not synced, each sector and each name is there
-    /// or not.
+    /// The power is gone, and comes back: each sector and each name that was not synced is there or
+    /// not.
     fn lose_power(&self, random: &mut Random) {
         let mut inodes = self.inodes.lock();
         for inode in inodes.values_mut() {
             let mut kept = inode.synced.clone();
-            // A longer file may have its new length and zeros in it.
+            // The new length may be there without the new bytes, as zeros.
             if inode.now.len() != kept.len() && random.below(2) == 0 {
                 kept.resize(inode.now.len(), 0);
             }
@@ -206,7 +206,7 @@ const PARTITIONS: i32 = 2;
 const GROUP: &str = "group";
 const NAME: &str = "writer";
 
-/// A batch of one record that somebody sends until it is acknowledged.
+/// A batch of one record, sent again until acknowledged.
 #[derive(Clone, Copy)]
 struct Sent {
     partition: i32,
@@ -214,16 +214,16 @@ struct Sent {
     sequence: i32,
 }
 
-/// What the senders know.
+/// The state of the senders.
 #[derive(Default)]
 struct Known {
     next: i32,
-    /// Id of the producer without a name, and the sequence of each of its partitions.
+    /// Id of the producer without a name, and the sequence in each partition.
     producer: Option<(i64, [i32; PARTITIONS as usize])>,
     /// Sent and not acknowledged.
     unsure: Option<Sent>,
     acknowledged: BTreeSet<i32>,
-    /// Numbers of each transaction whose commit was acknowledged, with the offset in it.
+    /// Numbers and offset of each transaction whose commit was acknowledged.
     committed: Vec<(BTreeSet<i32>, i64)>,
     aborted: BTreeSet<i32>,
     /// The outcome of the last transaction was not heard of.
@@ -379,13 +379,13 @@ impl World {
         Ok(())
     }
 
-    /// A transaction that was open holds back the readers of later records until its time is up.
+    /// An open transaction holds back the readers of later records until the timeout.
     fn end_open(&self, broker: &Broker) {
         self.clock.0.fetch_add(60_001, Ordering::Relaxed);
         broker.end_expired_transactions();
     }
 
-    /// Compares what readers see with what the senders know.
+    /// Compares the records that readers see with the outcomes that the senders know.
     fn check(&mut self, broker: &Broker) {
         let seen = self.seen(broker);
         let numbers: BTreeSet<i32> = seen.iter().copied().collect();
@@ -451,7 +451,7 @@ impl World {
     }
 }
 
-/// A batch of one record whose key is its number.
+/// A batch of one record with the number as key.
 fn one(number: i32, producer: i64, epoch: i16, sequence: i32, is_transactional: bool) -> Vec<u8> {
     let mut record = record(0, Some(&number.to_string()), Some("a record of some length"));
     (record.producer_id, record.producer_epoch) = (producer, epoch);

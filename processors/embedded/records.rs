@@ -5,7 +5,7 @@ use crate::batch::{self, COMPRESSION, HEADER_BYTES, Header, Invalid, LOG_APPEND_
 use crate::codec::{Codec, DECOMPRESSED_MAX};
 use std::borrow::Cow;
 
-/// One record, as far as the broker looks into it.
+/// The parts of a record that the broker reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordView<'a> {
     pub offset: i64,
@@ -13,7 +13,7 @@ pub struct RecordView<'a> {
     pub key: Option<&'a [u8]>,
     /// False for a tombstone.
     pub has_value: bool,
-    /// The record as the producer wrote it, with its length.
+    /// The record as the producer wrote it, length included.
     encoded: &'a [u8],
 }
 
@@ -23,10 +23,10 @@ pub struct Records<'a> {
     bytes: Cow<'a, [u8]>,
 }
 
-/// What [`retain`] leaves of a batch.
+/// The rest of a batch after [`retain`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Retained {
-    /// All records: the batch stays as it is.
+    /// All records: the batch is unchanged.
     Whole,
     /// The batch with some of its records.
     Part(Vec<u8>),
@@ -85,7 +85,7 @@ pub fn retain(
     Ok(Retained::Part(part))
 }
 
-/// Writes the batch without its records, which keeps its offsets and its producer's sequence in the
+/// Writes the batch without records, which keeps the offsets and the producer's sequence in the
 /// log.
 pub fn empty(header: &Header) -> Vec<u8> {
     let attributes = header.attributes & !COMPRESSION;
@@ -103,7 +103,7 @@ impl Records<'_> {
             return Err(Invalid::Field);
         }
         let bytes = match header.records {
-            // An empty batch has no stream of its codec either.
+            // An empty batch has no compressed stream either.
             0 if records.is_empty() => Cow::Borrowed(records),
             _ => Codec::of(header.attributes)?.decompress(records, DECOMPRESSED_MAX)?,
         };

@@ -1,7 +1,7 @@
 //! The log of one partition: its batches in files of bounded size, each with a sparse index.
 //!
 //! Nothing here waits for the disk. Invariant: a checkpoint names the files and the bytes of each
-//! that are durable; a start cuts what lies behind and applies the journal again. So a file is
+//! that are durable; a start cuts the bytes behind and applies the journal again. So a file is
 //! removed only by a checkpoint that no longer names it.
 
 use super::batch::{HEADER_BYTES, Header};
@@ -148,7 +148,7 @@ impl Segments {
         Segments { list: Vec::new(), start: 0, next: 0, dir }
     }
 
-    /// Continues behind a checkpoint: cuts the bytes that it does not name.
+    /// Continues behind a checkpoint: cuts the bytes that the checkpoint does not name.
     pub fn reopen(&mut self, files: &Files, dir: PathBuf) -> Result<()> {
         self.dir = dir;
         let last = self.list.len().saturating_sub(1);
@@ -198,7 +198,7 @@ impl Segments {
         &self.dir
     }
 
-    /// Writes a batch that has its offset already.
+    /// Writes a batch whose offset is set already.
     pub fn append(
         &mut self,
         files: &Files,
@@ -223,7 +223,7 @@ impl Segments {
         Ok(())
     }
 
-    /// Ends the last segment, so that it can be compacted or deleted.
+    /// Ends the last segment, which can then be compacted or deleted.
     pub fn roll(&mut self, files: &Files, now_ms: i64) -> Result<()> {
         if let Some(last) = self.list.last() {
             if last.bytes == 0 {
@@ -242,8 +242,8 @@ impl Segments {
         Ok(())
     }
 
-    /// Moves the beginning, of a log that was never written behind its end too. Returns the files of
-    /// segments that lie before it.
+    /// Moves the beginning of the log, behind the end only if the log was never written. Returns
+    /// the files of the segments before the new beginning.
     pub fn begin_at(&mut self, start: i64) -> Vec<PathBuf> {
         if self.is_new() {
             self.next = self.next.max(start);
@@ -277,7 +277,7 @@ impl Segments {
         Some(gone)
     }
 
-    /// Finds the batch that holds an offset, or the first one behind it.
+    /// Finds the batch that holds an offset, or the first one behind.
     pub fn find(&self, files: &Files, offset: i64) -> Result<Option<Place>> {
         let position = self.list.partition_point(|segment| segment.next <= offset);
         let Some(segment) = self.list.get(position).filter(|segment| segment.bytes > 0) else {
@@ -368,7 +368,7 @@ impl Segments {
     }
 }
 
-/// The index file beside a segment. It is derived: one that is missing or torn is made anew.
+/// The index file beside a segment. Derived: a missing or torn one is made anew.
 pub struct SavedIndex {
     path: PathBuf,
     body: Vec<u8>,
@@ -394,7 +394,7 @@ pub fn index_path(segment: &Path) -> PathBuf {
     segment.with_extension("index")
 }
 
-/// Reads the index of a segment from its batches.
+/// Makes the index of a segment from the batches.
 fn scan_index(files: &Files, path: &Path, bytes: u64) -> Result<Vec<IndexEntry>> {
     let mut segment = Segment::new(0, 0, 0);
     let place = Place { file: files.file(path)?, path: path.to_owned(), at: 0, end: bytes };
@@ -454,7 +454,7 @@ pub fn read_batches(place: &Place, limit: i64, bytes_max: usize) -> Result<Vec<u
         let at = place.at + end as u64;
         let header = match Header::checked(&bytes[end..]) {
             Ok(header) => header,
-            // The next read begins with it.
+            // The next read begins with this batch.
             Err(super::batch::Invalid::Truncated) if end > 0 => break,
             Err(why) => {
                 return Err(broken(at, &format!("a batch does not fit its checksum: {why:?}")));

@@ -1,5 +1,5 @@
 //! Connections: one thread each, requests in turn, as Kafka answers them. A client has other
-//! connections for what must not wait.
+//! connections for requests that must not wait.
 
 use super::api::{self, Answer, Hangup, Peer};
 use super::broker::Broker;
@@ -14,12 +14,12 @@ use std::time::Duration;
 /// Bytes of one request: twelve megabytes of records with room for the rest.
 const REQUEST_BYTES_MAX: usize = 40 << 20;
 const BUFFER_BYTES: usize = 16 << 10;
-/// Room for what is announced, before it has come.
+/// Room for the announced bytes of a request before their arrival.
 const ANNOUNCED_BYTES_MAX: usize = 1 << 20;
 /// Requests up to this size need no share of the memory.
 const SMALL_BYTES: usize = 128 << 10;
-/// A peer that takes nothing of an answer, or sends nothing of a large request, for this long is cut
-/// off.
+/// A peer that takes nothing of an answer, or sends nothing of a large request, for this long is
+/// cut off.
 const STALLED_FOR: Duration = Duration::from_secs(30);
 const STACK_BYTES: usize = 512 << 10;
 
@@ -29,7 +29,7 @@ pub struct Memory {
     freed: Condvar,
 }
 
-/// A share of the memory until it is dropped.
+/// A share of the memory, free again when dropped.
 pub struct Share<'a> {
     memory: &'a Memory,
     bytes: usize,
@@ -50,7 +50,7 @@ impl Memory {
         Share { memory: self, bytes }
     }
 
-    /// Takes so much if it is free.
+    /// Takes so many bytes if they are free.
     pub fn try_take(&self, bytes: usize) -> Option<Share<'_>> {
         let mut left = self.left.lock();
         *left = left.checked_sub(bytes)?;
@@ -147,7 +147,7 @@ fn converse(broker: &Broker, stream: TcpStream, mut peer: Peer) -> Result<(), Ha
             frames.write(&held)?;
             held.clear();
         }
-        // Order matters: the share of a large request ends with its answer.
+        // Order matters: the share of a large request ends with the answer.
         let Some((frame, _share)) = frames.next(&broker.memory)? else { return Ok(()) };
         match api::answer(broker, &mut peer, frame)? {
             Answer::When(number, bytes) => {
@@ -176,7 +176,7 @@ impl Frames {
         self.length().is_some_and(|length| self.buffer.len() >= 4 + length)
     }
 
-    /// The next request is here and writes records: its key is 0.
+    /// The next request is here and writes records: `ApiKey` 0.
     fn has_produce(&self) -> bool {
         self.has_one() && self.buffer.get(4..6) == Some(&[0, 0])
     }

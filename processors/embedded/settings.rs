@@ -2,9 +2,9 @@
 //! ([topics](https://kafka.apache.org/documentation/#topicconfigs),
 //! [brokers](https://kafka.apache.org/documentation/#brokerconfigs)).
 //!
-//! A setting that one node does not need, such as `flush.ms` where each record is synced before its
-//! acknowledgement, is taken and has no effect. One that would change what clients see and is not
-//! built can only have its default.
+//! A setting that one node does not need, such as `flush.ms` where each record is synced before the
+//! acknowledgement, is taken and has no effect. One that clients would notice and that is not built
+//! can only have its default.
 
 use std::collections::BTreeMap;
 
@@ -14,11 +14,11 @@ pub const REPLICAS: i16 = 1;
 pub const PARTITIONS: i32 = 1;
 /// Longest time for which a producer may keep a transaction open.
 pub const TRANSACTION_MS_MAX: i32 = 15 * 60_000;
-/// Shortest and longest session time of a member of a group. Kafka's shortest is 6 s; here no network
-/// delays a heartbeat.
+/// Shortest and longest session time of a member of a group. Kafka's shortest is 6 s; here no
+/// network delays a heartbeat.
 pub const SESSION_MS_MIN: i32 = 1_000;
 pub const SESSION_MS_MAX: i32 = 30 * 60_000;
-/// How long an empty group waits for more members before it shares out partitions.
+/// How long an empty group waits for more members before sharing out partitions.
 pub const REBALANCE_DELAY_MS: i32 = 0;
 /// How long the offsets of a group without members are kept, in minutes.
 pub const OFFSETS_MINUTES: i32 = 7 * 24 * 60;
@@ -46,11 +46,11 @@ pub struct Settings {
     pub delete_retention_ms: i64,
     pub compaction_lag_ms_min: i64,
     pub compaction_lag_ms_max: i64,
-    /// Share of bytes not yet cleaned from which compaction is worth its work.
+    /// Share of bytes not yet cleaned from which compaction is worthwhile.
     pub dirty_ratio_min: f64,
 }
 
-/// The type of a value, as `DescribeConfigs` numbers it.
+/// The type of a value, with the number in `DescribeConfigs`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Boolean = 1,
@@ -61,7 +61,7 @@ pub enum Kind {
     List = 7,
 }
 
-/// One setting as `DescribeConfigs` shows it.
+/// One setting in the answer to `DescribeConfigs`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     pub name: &'static str,
@@ -176,7 +176,7 @@ impl Settings {
     }
 }
 
-/// Returns all settings of a topic for `DescribeConfigs`. `own` are those that it was given.
+/// Returns all settings of a topic for `DescribeConfigs`. `own` are those that the topic was given.
 pub fn describe(own: &BTreeMap<String, String>) -> Vec<Entry> {
     let entry = |setting: &Setting| Entry {
         name: setting.name,

@@ -1,5 +1,5 @@
-//! The state of the broker: the fold of the journal's changes. [`State::apply`] is the only place
-//! that changes it, at run time and at a start alike.
+//! The state of the broker: the fold of the journal's changes. Only [`State::apply`] changes the
+//! state, at run time and at a start alike.
 
 use super::batch::{self, Header};
 use super::change::{Change, CommittedOffset, GroupOffset};
@@ -28,7 +28,7 @@ pub struct State {
     /// Directories and files that the next checkpoint removes.
     #[serde(skip)]
     pub doomed: Vec<PathBuf>,
-    /// Partitions whose end is not durable yet, with the number of the entry that makes it so.
+    /// Partitions whose end is not durable yet, with the number of the awaited entry.
     #[serde(skip)]
     unsynced: VecDeque<(u64, u32, i32, i64)>,
     #[serde(skip)]
@@ -258,7 +258,7 @@ impl State {
         Ok(())
     }
 
-    /// Writes the markers of a transaction and lets its offsets count.
+    /// Writes the markers of a transaction. A commit also makes the offsets count.
     fn end_transaction(
         &mut self,
         files: &Files,
@@ -295,7 +295,7 @@ impl State {
         Ok(())
     }
 
-    /// Makes visible what is durable, and wakes who waits for it.
+    /// Makes durable records visible and wakes the waiters.
     pub fn advance(&mut self, durable: u64) {
         while let Some((number, topic, place, next)) = self.unsynced.front().copied()
             && number <= durable
@@ -344,7 +344,7 @@ impl State {
         }
     }
 
-    /// Removes what a crash has left behind: files that nothing names.
+    /// Removes files that a crash has left behind: those that the state does not name.
     pub fn remove_strays(&self, files: &Files) -> Result<()> {
         let mut named = BTreeSet::new();
         let topics = self.dir.join("topics");

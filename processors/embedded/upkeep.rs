@@ -18,7 +18,7 @@ use domain::fault::{Fault, Result};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Keys of one pass: about 64 MB while it runs. A partition with more takes several passes.
+/// Keys of one pass: about 64 MB during the pass. A partition with more takes several passes.
 const KEYS_MAX: usize = 1_000_000;
 const READ_BYTES: usize = 1 << 20;
 
@@ -49,7 +49,7 @@ fn find(state: &mut State, (topic, place): (u32, i32)) -> Option<(Settings, &mut
     Some((topic.settings.clone(), partition))
 }
 
-/// Ends the segment that is written if it is due, and drops those that the topic no longer keeps.
+/// Ends the active segment if due, and drops those that the topic no longer keeps.
 fn delete_old(broker: &Broker, place: (u32, i32), now_ms: i64) -> Result<bool> {
     let mut core = broker.core();
     let Some((settings, partition)) = find(&mut core.state, place) else { return Ok(false) };
@@ -243,7 +243,7 @@ impl Output {
     }
 }
 
-/// Calls for each batch of a segment, until one ends it with false.
+/// Calls `each` with each batch of a segment, until `each` returns false.
 fn for_each_batch(
     files: &Files,
     segment: &Segment,

@@ -1,8 +1,9 @@
 //! Reads a topic page by page from its end, newest record first.
 //!
-//! A page reads the last records of each partition, merges them by time, and goes back to the oldest
-//! time that it knows of all partitions. The cursor of the next page is the offset reached in each
-//! partition. Rows are made while reading, and a page holds only rows, as many bytes as one page may have.
+//! A page reads the last records of each partition, merges them by time, and goes back to the
+//! oldest time that is known of all partitions. The cursor of the next page is the offset reached
+//! in each partition. Rows are made while reading, and a page holds only rows, as many bytes as one
+//! page may have.
 //!
 //! Limit: a page reads at most [`PAGE_RECORDS_MAX`](crate::PAGE_RECORDS_MAX) records and some 64 MB, so it may have fewer
 //! rows than were asked for although there are older ones.
@@ -66,7 +67,8 @@ impl AskedPage {
         AskedPage { user, ..self }
     }
 
-    /// Reads the page on a thread that may block. `wanted` makes a row of a record, or leaves it out.
+    /// Reads the page on a thread that may block. `wanted` makes a row of a record, or leaves the
+    /// record out.
     pub async fn page<T: Send + 'static>(
         self,
         calls: &Arc<Calls>,
@@ -226,8 +228,8 @@ impl<T> Window<T> {
         self.seen = chunk.seen;
     }
 
-    /// The times of what was read. A record counts as no older than the one before it in its partition:
-    /// a page must not leave a record behind that the next page would not read.
+    /// The times of the records read. A record counts as no older than the one before in the same
+    /// partition: a page must not leave a record behind that the next page would not read.
     fn times(&self) -> impl Iterator<Item = i64> {
         self.seen.iter().scan(i64::MIN, |newest, seen| {
             *newest = seen.timestamp_ms.max(*newest);

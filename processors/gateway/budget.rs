@@ -37,8 +37,7 @@ const RESERVED: usize = 8;
 /// with one wrong record in a hundred gets 1,000 calls a second through.
 const REFUSALS: f64 = 300.0;
 const REFUSALS_PER_SECOND: f64 = 10.0;
-/// Bytes that are copied out of an answer at once. The answer itself, and its place, go when the last
-/// ones are.
+/// Bytes that are copied out of an answer at once. The last copy frees the answer and its place.
 const SLICE: usize = 16 << 10;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -49,7 +48,7 @@ pub enum Holder {
 }
 
 pub struct Budget {
-    /// The unit, and the option or constant that limits it.
+    /// The unit, and the option or constant that limits the budget.
     name: &'static str,
     all: usize,
     used: Mutex<Used>,
@@ -64,7 +63,7 @@ struct Used {
 /// A part of a budget, given back when dropped.
 pub struct Place {
     budget: Arc<Budget>,
-    /// The holders, and how many times what is free each may hold.
+    /// The holders, and how many times the free amount each may hold.
     shares: Vec<(Holder, usize)>,
     is_admin: bool,
     amount: usize,
@@ -75,8 +74,8 @@ impl Budget {
         Arc::new(Budget { name, all, used: Mutex::default() })
     }
 
-    /// Takes a part for a call, or refuses with the name of the budget. Callers without keys are one
-    /// program's, so these have it all.
+    /// Takes a part for a call, or refuses with the name of the budget. Callers without keys are
+    /// one program's, so these may use the whole budget.
     pub fn take(self: &Arc<Self>, caller: &Caller, amount: usize) -> Result<Place> {
         let shares = match caller.key.as_str() {
             "" => vec![],
@@ -98,7 +97,7 @@ impl Budget {
         if holds { self.take(caller, amount).map(drop) } else { Ok(()) }
     }
 
-    /// Takes one place for an address, which may hold so many times what is free.
+    /// Takes one place for an address, which may hold up to `times` times the free places.
     pub fn take_for(self: &Arc<Self>, peer: IpAddr, times: usize) -> Option<Place> {
         let shares = vec![(Holder::Peer(peer), times)];
         let mut place = Place { budget: self.clone(), shares, is_admin: true, amount: 0 };
@@ -107,7 +106,7 @@ impl Budget {
 }
 
 impl Place {
-    /// Takes more, or refuses and keeps what there is.
+    /// Takes more, or refuses and keeps the present amount.
     pub fn grow(&mut self, by: usize) -> Result<()> {
         self.extend(by).map_err(|holder| {
             let whose = match holder {
@@ -213,7 +212,7 @@ impl Refusals {
         Ok(())
     }
 
-    /// Counts a call whose fault was the caller's. Callers without keys are not told apart.
+    /// Counts a call whose fault was the caller's. Calls without a key are not counted.
     pub fn count(&self, key: &str, status: StatusCode) {
         let is_wrong = status.is_client_error()
             && status != StatusCode::TOO_MANY_REQUESTS
@@ -225,9 +224,9 @@ impl Refusals {
     }
 }
 
-/// Answers a call within the budgets of its caller; pages without a key have none. An answer that is a
-/// stream of its own has a place among the streams. A call that only reads is not carried out while its
-/// key leaves earlier answers unread.
+/// Answers a call within the budgets of its caller; pages without a key have none. An answer that
+/// is a stream of its own has a place among the streams. A call that only reads is not carried out
+/// while earlier answers to the same key are unread.
 pub async fn answered(
     budgets: &Budgets,
     caller: Option<&Caller>,
@@ -252,7 +251,7 @@ pub async fn answered(
     if bytes == 0 {
         return response;
     }
-    // A receipt says what has been done, and is short: it never gives way.
+    // A receipt is short and reports a change already made, so no receipt is refused here.
     let place = caller.filter(|_| bytes > SLICE).map(|caller| budgets.answers.take(caller, bytes));
     let place = match place.transpose() {
         Ok(place) => place,
@@ -263,8 +262,8 @@ pub async fn answered(
     Response::from_parts(parts, held(answer, place))
 }
 
-/// Returns a body that gives up memory and place of an answer as the caller reads it. The server keeps
-/// what it could not send yet, so it gets copies of small slices, and holds no whole answer.
+/// Returns a body that gives up memory and place of an answer while the caller reads. The server
+/// keeps unsent bytes, so it gets copies of small slices, and holds no whole answer.
 fn held(answer: Bytes, place: Option<Place>) -> Body {
     Body::new(Held { rest: answer, _place: place })
 }

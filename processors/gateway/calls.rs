@@ -36,7 +36,7 @@ const POLL_AGAIN: Duration = Duration::from_millis(200);
 pub const TRACEPARENT: &str = "traceparent";
 
 tokio::task_local! {
-    /// The trace context of the HTTP request that is answered, if it has one.
+    /// The trace context of the HTTP request that is answered, if any.
     pub static TRACE: Option<Vec<u8>>;
 }
 
@@ -52,7 +52,7 @@ pub struct TopicNames {
     pub dead_letters: String,
 }
 
-/// The calls that wait: each gets the value of its reply, or why its record was not written.
+/// The calls that wait: each gets the value of its reply, or why the record was not written.
 type Waiting = Mutex<HashMap<[u8; 16], oneshot::Sender<std::result::Result<Vec<u8>, NotWritten>>>>;
 
 /// The share of `gateway.reply_ms` in which a record is written or given up: two thirds leave the
@@ -262,7 +262,7 @@ impl Calls {
         self.waiting.lock().insert(correlation, sender);
         let _forgets = Forgets { waiting: &self.waiting, correlation };
         self.producer.lock().send(&record).map_err(not_written)?;
-        // The message as a value may be ten times as long as its text, and the wait is long.
+        // The message as a value may be ten times as long as the text, and the wait is long.
         drop((message, record));
         let Ok(Ok(reply)) = tokio::time::timeout(within, reply).await else { return Ok(None) };
         let bytes = reply.map_err(not_written)?;
@@ -313,8 +313,8 @@ impl Calls {
         }
     }
 
-    /// Hands each reply to the call that waits for it. A reply that nobody waits for came too late,
-    /// or is for another client of the same partition.
+    /// Hands each reply to the call that waits. A reply that nobody waits for came too late, or is
+    /// for another client of the same partition.
     fn receive(&self, mut consumer: Box<dyn Consumer>) {
         while !self.stopping.load(Ordering::Relaxed) {
             *self.alive.lock() = Instant::now();
@@ -397,7 +397,7 @@ fn reader(
     Ok(consumer)
 }
 
-/// Removes a call that has ended from the calls that wait, however it ended.
+/// Removes a call from the calls that wait, however the call ended.
 struct Forgets<'a> {
     waiting: &'a Waiting,
     correlation: [u8; 16],

@@ -37,7 +37,7 @@ use tokio::sync::watch;
 const USER: &str = "x-keepsake-user";
 const TENANT: &str = "x-keepsake-tenant";
 const REQUEST_ID: &str = "x-request-id";
-/// Headers of answers, which hold memories: no cache keeps them, no browser guesses what they are, no
+/// Headers of answers, which hold memories: no cache keeps them, no browser guesses their type, no
 /// page of another site loads them. The explorer's files have their own.
 const PRIVATE: [(&str, &str); 3] = [
     ("cache-control", "no-store"),
@@ -47,7 +47,7 @@ const PRIVATE: [(&str, &str); 3] = [
 /// Paths that probes request: answered on a short place as well.
 const PROBES: [&str; 4] = ["/livez", "/readyz", "/health", "/ready"];
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
-/// Pause before a key that is refused again and again gets its next refusal.
+/// Pause before the next refusal of a key that is refused again and again.
 const SLOWED: Duration = Duration::from_millis(100);
 /// The longest answer over MCP that may be a refusal.
 const REFUSAL_BYTES: u64 = 16 << 10;
@@ -283,7 +283,7 @@ impl Gateway {
     }
 }
 
-/// A request with its whole body, which counts in the budget until the answer is made.
+/// A request with the whole body, which counts in the budget until the answer is made.
 struct Admitted {
     request: Request,
     _body: Option<Place>,
@@ -392,8 +392,9 @@ async fn named(response: Response, door: &str) -> Response {
     Refusal::of_framework(status, &String::from_utf8_lossy(&text)).into_response()
 }
 
-/// Answers a body that is no message as [JSON-RPC](https://www.jsonrpc.org/specification#error_object)
-/// asks for. What else the library of MCP refuses, such as a wrong `Accept` header, it explains well.
+/// Answers a body that is no message as
+/// [JSON-RPC](https://www.jsonrpc.org/specification#error_object) asks for. Other refusals of the
+/// MCP library, such as of a wrong `Accept` header, explain themselves.
 fn of_mcp(parts: Parts, text: Bytes) -> Response {
     if !text.starts_with(b"fail to deserialize") {
         return Response::from_parts(parts, Body::from(text));
@@ -430,7 +431,7 @@ async fn mcp_of(gateway: Arc<Gateway>, user: Option<String>, mut request: Reques
     if response.body().size_hint().exact().is_none_or(|bytes| bytes > REFUSAL_BYTES) {
         return response;
     }
-    // HTTP answers 200 to what MCP refuses.
+    // MCP answers refused calls with HTTP 200.
     let (parts, body) = response.into_parts();
     let answer = to_bytes(body, REFUSAL_BYTES as usize).await.unwrap_or_default();
     if let Some(status) = mcp::refused(&answer) {

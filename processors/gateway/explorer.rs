@@ -1,5 +1,5 @@
-//! Serves the explorer: web pages that show what is remembered, and why. The pages hold no data, so
-//! they need no key; the calls that they send do.
+//! Serves the explorer: web pages that show the memories, and why each is kept. The pages hold no
+//! data, so they need no key; the calls that they send do.
 //!
 //! The pages run no script of another origin, load nothing from elsewhere and cannot be framed
 //! ([Content Security Policy](https://www.w3.org/TR/CSP3/)).

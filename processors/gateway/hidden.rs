@@ -1,5 +1,5 @@
 //! Hides the words of decisions and events that were erased, or withheld from memory, and shows an
-//! event only once it is known that it was not.
+//! event only once a decision proves that neither happened.
 
 use crate::PAGE_RECORDS_MAX;
 use crate::calls::Calls;
@@ -37,7 +37,7 @@ impl Hidden {
         self.now(calls, |_| ())
     }
 
-    /// The text of a decision as it may be shown, by the erasures that were read last.
+    /// The text of a decision as readers may see it, by the erasures that were read last.
     pub fn shown<'t>(&self, decision: &'t str, at_ms: i64) -> Cow<'t, str> {
         let mut value: Value = serde_json::from_str(decision).unwrap_or_default();
         match self.0.lock().hide(&mut value, at_ms) {
@@ -70,8 +70,8 @@ pub struct Sent<'a> {
     pub at_ms: i64,
 }
 
-/// Redacts the event. Returns false if its words must not be shown: without a decision about it nobody
-/// knows whether it was off the record.
+/// Redacts the event. Returns false if the words must not be shown: without a decision about the
+/// event nobody knows whether it was off the record.
 pub fn shows(
     gateway: &Gateway,
     sent: &Sent<'_>,
@@ -87,8 +87,8 @@ pub fn shows(
     Ok(!decisions.is_empty() && !is_hidden)
 }
 
-/// The decisions about an event, with the times of their records: among those of its user that were
-/// made since it was sent, as many as one page reads.
+/// The decisions about an event, with the times of their records: among the user's decisions since
+/// the event was sent, as many as one page reads.
 fn decisions_about(gateway: &Gateway, sent: &Sent<'_>) -> fault::Result<Vec<(Value, i64)>> {
     let (calls, topic) = (&gateway.calls, &gateway.calls.topics.decisions);
     let mut decisions = Vec::new();

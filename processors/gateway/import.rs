@@ -1,4 +1,5 @@
-//! Takes the memories of an export into the service, as `keepsake import` does, or previews it.
+//! Imports the memories of an export into the service, as `keepsake import` does, or previews an
+//! import.
 
 use crate::calls::Calls;
 use crate::door::Gateway;
@@ -56,7 +57,7 @@ pub async fn import(
         if batch.wishes.is_empty() && batch.superseded + batch.summaries == 0 {
             continue;
         }
-        // A revoked key reads nothing more, and `publish` refuses its lines.
+        // A revoked key reads nothing more, and `publish` refuses the lines.
         let there = match gateway.still_admits(&caller) {
             true => batch.leave_out(&ids_there(&gateway.calls, &batch.key).await?),
             false => 0,
@@ -82,7 +83,7 @@ pub async fn import(
 #[derive(Default)]
 pub struct Imports(Mutex<BTreeSet<String>>);
 
-/// The import of a key, until it is dropped.
+/// The running import of a key, ended when dropped.
 pub struct Importing<'a> {
     imports: &'a Imports,
     key: String,

@@ -91,7 +91,7 @@ impl Caller {
         Caller { key: String::new(), tenant: tenant.to_owned(), user: None, rights }
     }
 
-    /// The limits of the key, by which the service judges its events.
+    /// The limits of the key, by which the service judges the events.
     pub fn limits(&self) -> SenderLimits {
         let no_forget = !self.rights.contains(&Right::Forget);
         SenderLimits { one_user: self.user.is_some(), no_forget }
@@ -193,15 +193,15 @@ fn beside(path: &Path, end: &str) -> PathBuf {
     name.into()
 }
 
-/// Waits until no other command changes the file: between its reading and its writing a key that it
-/// revokes would come back. The lock is on a file of its own, since each change replaces the other.
+/// Waits until no other command changes the file: otherwise the other's write could bring a revoked
+/// key back. The lock is on a file of its own, since each change replaces the key file.
 fn lock(path: &Path) -> fault::Result<std::fs::File> {
     let path = beside(path, ".lock");
     let locked = std::fs::File::create(&path).and_then(|file| file.lock().map(|()| file));
     locked.map_err(|e| wrong(format!("cannot lock {}: {e}", path.display())))
 }
 
-/// Replaces the file in one step, readable by its owner only. The temporary file is new: one that
+/// Replaces the file in one step, readable by the owner only. The temporary file is new: one that
 /// somebody else put there would stay theirs.
 fn write(path: &Path, key: Vec<Key>) -> fault::Result<()> {
     use std::os::unix::fs::OpenOptionsExt;
@@ -268,7 +268,7 @@ impl Keys {
         self.looked(Instant::now()).is_known(Instant::now())
     }
 
-    /// Reads the file again if it has changed since the last look.
+    /// Reads the file again after a change since the last look.
     fn looked(&self, now: Instant) -> MutexGuard<'_, Read> {
         let mut read = self.read.lock();
         if now.duration_since(read.looked) < LOOK {

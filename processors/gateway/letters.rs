@@ -1,8 +1,8 @@
 //! Dead letters for an administrator: listed newest first, and sent again by their positions, as
 //! `keepsake dlq` does.
 //!
-//! With keys an administrator sees the letters of one tenant: those whose value names it or, if the
-//! value cannot be read, whose key does.
+//! With keys an administrator sees the letters of one tenant: those whose value names the tenant
+//! or, if the value cannot be read, whose key does.
 
 use crate::backwards::{AskedPage, TopicPage};
 use crate::calls::Calls;
@@ -87,7 +87,7 @@ impl Visible {
     }
 }
 
-/// Whose a letter is and where it came from: topic and partition, if Keepsake wrote the letter.
+/// Tenant and origin of a letter: topic and partition, if Keepsake wrote the letter.
 pub struct Origin {
     pub tenant: Option<String>,
     pub place: Option<(String, i64)>,

@@ -1,6 +1,6 @@
 //! The Model Context Protocol, over streamable HTTP and over stdio: the tools of `tools.rs`, each
-//! memory as a resource, and a prompt that holds the block of a recall. A result is text for the model
-//! and, beside it, the numbers as structured content.
+//! memory as a resource, and a prompt that holds the block of a recall. A result is text for the
+//! model, with the numbers as structured content.
 
 use crate::calls::Calls;
 use crate::keys::{Caller, Right};
@@ -20,8 +20,8 @@ use std::time::Duration;
 use uuid::Uuid;
 
 const MEMORY: &str = "memory://";
-/// Pause between two looks, during a call, whether its service is still the one that was asked. A call
-/// takes milliseconds, so few are long enough for one look.
+/// Pause between two looks, during a call, whether the service is still the one that was asked. A
+/// call takes milliseconds, so few are long enough for one look.
 const SUCCESSOR_LOOK: Duration = Duration::from_millis(500);
 
 /// The Kafka client of a server.
@@ -125,8 +125,7 @@ fn failed(refusal: Refusal) -> ErrorData {
     }
 }
 
-/// The HTTP status that says what a refused call or tool is refused for; 400 for an error of the
-/// protocol.
+/// The HTTP status of a refused call or tool; 400 for an error of the protocol.
 pub fn refused(answer: &[u8]) -> Option<StatusCode> {
     let answer: Value = serde_json::from_slice(answer).ok()?;
     let body = match &answer["error"] {

@@ -15,7 +15,7 @@ const SCHEMAS: [(&str, &str); 22] = schemas!["applied" "common" "decision" "dupl
     "explain" "explained" "feedback" "forget" "get" "list" "listed" "memory" "recall" "recalled"
     "remember" "stats" "stats-reply" "turn" "update"];
 
-/// Each own call with the schema of its reply.
+/// Each own call with the schema of the reply.
 const OWN: [(&str, &str); 11] = [
     ("turn", "applied"),
     ("remember", "applied"),

@@ -1,5 +1,5 @@
-//! Judges the receipt of an event for all doors: a change that did not happen is no success, and a key
-//! that may not read learns the outcome and the id of its own memory only.
+//! Judges the receipt of an event for all doors: a change that did not happen is no success, and a
+//! key that may not read gets the outcome and the id of the caller's own memory only.
 
 use crate::keys::{Caller, Right};
 use crate::refusal::{Refusal, Result};
@@ -10,8 +10,8 @@ use serde_json::Value;
 const OWN: [&str; 10] =
     ["type", "outcome", "event", "tenant", "user", "session", "memory", "left", "salt", "at"];
 
-/// Refuses a receipt of which nothing took effect: each of its decisions is a refusal, or its id was
-/// used by another event.
+/// Refuses a receipt of which nothing took effect: each decision is a refusal, or the id was used
+/// by another event.
 pub fn checked(receipt: Value) -> Result<Value> {
     let decisions = receipt["decisions"].as_array().map(Vec::as_slice).unwrap_or_default();
     if decisions.iter().any(|decision| decision["of_other_event"] == true) {
@@ -29,7 +29,8 @@ pub fn checked(receipt: Value) -> Result<Value> {
     }
 }
 
-/// The receipt as the caller may see it. A reason quotes memories, and a merged turn names one.
+/// The part of the receipt that the caller may see. A reason quotes memories, and a merged turn
+/// names one.
 pub fn shown(caller: &Caller, mut receipt: Value) -> Value {
     if caller.rights.contains(&Right::Read) {
         return receipt;

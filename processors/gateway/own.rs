@@ -14,7 +14,7 @@ use domain::UserKey;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Publishes an event and returns its receipt.
+/// Publishes an event and returns the receipt.
 pub async fn event(
     State(gateway): State<Arc<Gateway>>,
     Extension(route): Extension<&'static Route>,
@@ -36,7 +36,7 @@ pub async fn event(
     Ok(Json(by.publish(message).await?))
 }
 
-/// Sends a request and returns its reply.
+/// Sends a request and returns the reply.
 pub async fn request(
     State(gateway): State<Arc<Gateway>>,
     Extension(route): Extension<&'static Route>,
@@ -77,7 +77,7 @@ async fn check_scopes(by: &By<'_>, message: &Value) -> Result<()> {
     Ok(())
 }
 
-/// `GET /v1/keepsake/session`: who the caller is, and what the caller may do. Any key may ask.
+/// `GET /v1/keepsake/session`: who the caller is, and the caller's rights. Any key may ask.
 pub async fn session(
     State(gateway): State<Arc<Gateway>>,
     Extension(caller): Extension<Caller>,
@@ -92,8 +92,8 @@ pub async fn session(
     }))
 }
 
-/// The key of a call that may come twice. It becomes the id of the event, and an event with an id that
-/// was applied is a `duplicate`.
+/// The key of a call that may come twice. The key becomes the id of the event, and an event with an
+/// id that was applied is a `duplicate`.
 pub fn idempotency_key(headers: &HeaderMap) -> Option<&str> {
     headers.get("idempotency-key")?.to_str().ok()
 }

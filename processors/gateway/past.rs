@@ -1,4 +1,4 @@
-//! Decisions of the past, newest first, and an event as it was sent.
+//! Decisions of the past, newest first, and an event as sent.
 
 use crate::PAGE_RECORDS_MAX;
 use crate::backwards::{AskedPage, TopicPage};
@@ -80,7 +80,7 @@ pub struct EventQuery {
     offset: i64,
 }
 
-/// `GET /v1/keepsake/event`: an event as its sender wrote it, redacted, while the topics have it and the
+/// `GET /v1/keepsake/event`: an event as sent, redacted, while the topics have the event and the
 /// decisions about it.
 pub async fn event(
     State(gateway): State<Arc<Gateway>>,
@@ -131,8 +131,8 @@ fn said(record: &Record) -> Option<Map<String, Value>> {
     data.unwrap_or(event).as_object().cloned()
 }
 
-/// The user of an event, if its value names the caller's tenant, and the caller's user if the key is for
-/// one. The key of the record proves nothing.
+/// The user of an event, if the value names the caller's tenant, and the caller's user if the key
+/// is for one. The key of the record proves nothing.
 fn owner(caller: &Caller, event: &Map<String, Value>) -> Option<UserKey> {
     let text = |field: &str| event.get(field).and_then(Value::as_str);
     let (tenant, user) = (text("tenant").unwrap_or("default"), text("user").unwrap_or_default());

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-/// Returns the text of a result, and removes from the result what the text has already.
+/// Returns the text of a result, and takes out of the result the fields that the text covers.
 pub fn take(result: &mut Value) -> String {
     if let Some(fields) = result.as_object_mut()
         && let Some(Value::String(block)) = fields.remove("prompt")
@@ -64,7 +64,7 @@ fn decision(decision: &Value) -> String {
     }
 }
 
-/// A decision with the numbers behind it.
+/// A decision with its numbers.
 fn explained(why: &Value) -> String {
     match &why["surprise"] {
         Value::Null => decision(why),
@@ -76,7 +76,7 @@ fn said(memory: &Value) -> String {
     one_line(memory["content"].as_str().unwrap_or_default())
 }
 
-/// A text cannot add a line of its own, which a model would read as another memory.
+/// Keeps a text from adding a line, which a model would read as another memory.
 fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -1,4 +1,4 @@
-//! Why a call is refused: an HTTP status, a name, and a message that says what to do.
+//! Why a call is refused: an HTTP status, a name, and a message with the next step.
 
 use axum::Json;
 use axum::http::{StatusCode, header};
@@ -42,7 +42,7 @@ impl Refusal {
         Refusal::new(StatusCode::TOO_MANY_REQUESTS, "overloaded", message)
     }
 
-    /// Says when a repeated call can succeed.
+    /// Adds the time after which a repeated call can succeed.
     pub fn after(self, seconds: f64) -> Refusal {
         Refusal { retry_after: Some(seconds.ceil().max(1.0) as u64), ..self }
     }
@@ -72,7 +72,7 @@ impl Refusal {
         Refusal { field: reject.field, ..Refusal::new(status_of(name), name, message) }
     }
 
-    /// Says in words of the call why the framework could not read a body, a query or a path.
+    /// Explains in words of the call why the framework could not read a body, a query or a path.
     pub fn of_framework(status: StatusCode, text: &str) -> Refusal {
         if status == StatusCode::UNSUPPORTED_MEDIA_TYPE {
             let refusal = Refusal::invalid("content-type", "send content-type: application/json");
@@ -107,7 +107,7 @@ impl Refusal {
     }
 }
 
-/// The field that a parser's message is about, if it names one, and what is wrong with it.
+/// The field that a parser's message names, if any, and the error in that field.
 fn of_parser(message: &str) -> (Option<&str>, String) {
     let quoted = message.split('`').nth(1);
     for (theirs, ours) in [

@@ -1,8 +1,8 @@
 //! The table of routes: for each method and path the right that a key needs, the largest body, the
-//! budget that the call draws on and the answer to what was changed.
+//! budget that the call draws on and the kind of answer.
 //!
-//! The router is built from it, `door.rs` reads rights and body size from it before it reads a byte of
-//! the body, and the tests walk it with every kind of key.
+//! The router is built from this table, `door.rs` takes rights and body size from there before
+//! reading a byte of the body, and the tests try each route with every kind of key.
 
 use crate::dialect::Dialect;
 use crate::door::{self, Gateway};
@@ -12,12 +12,12 @@ use axum::Router;
 pub use axum::routing;
 use std::sync::Arc;
 
-/// The right that a key needs, before what its body or query names is looked at.
+/// The right that a key needs, checked before the names in body or query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs {
     /// No key.
     Nothing,
-    /// Any key. An MCP call names its tool in the body, and each tool has its right.
+    /// Any key. An MCP call names the tool in the body, and each tool has a right.
     Key,
     Read,
     Write,
@@ -38,7 +38,7 @@ pub enum Size {
     Lines,
 }
 
-/// The budget that a call draws on, besides the rate of its key.
+/// The budget that a call draws on, besides the rate of the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Budget {
     /// Answered from memory.
@@ -56,13 +56,14 @@ pub enum Budget {
 /// The answer to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// What was read. Nothing is changed.
+    /// The data read. Nothing is changed.
     Found,
-    /// The receipt of an event, or what is made of it, only if the event took effect (`outcome.rs`).
+    /// The receipt of an event, or an answer made of the receipt, only if the event took effect
+    /// (`outcome.rs`).
     Receipt,
-    /// What became of each line.
+    /// The outcome of each line.
     Report,
-    /// 501 with the name of what Keepsake does not have.
+    /// 501 with the name of the missing feature.
     Unsupported,
 }
 

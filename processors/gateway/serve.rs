@@ -33,22 +33,24 @@ use tokio::sync::watch;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
-/// Bytes of the kernel's send buffer. It is writable again when a third is free, and the caller's kernel
-/// announces room in steps of its own: measured on loopback, a write goes on after each 190 KB that the
-/// caller reads. With 7 KB/s that is within `gateway.idle_ms`. 2,000 callers who read nothing hold half
-/// a gigabyte of the kernel's memory at most, which counts for no process.
+/// Bytes of the kernel's send buffer. The socket is writable again when a third is free, and the
+/// caller's kernel announces room in steps of its own: measured on loopback, a write goes on after
+/// each 190 KB that the caller reads. With 7 KB/s that is within `gateway.idle_ms`. 2,000 callers
+/// who read nothing hold half a gigabyte of the kernel's memory at most, which counts for no
+/// process.
 const SEND_BUFFER: usize = 128 << 10;
 /// Longest head, and bytes of answers that a connection holds until they can be sent.
 const BUFFER_MAX: usize = 32 << 10;
-/// Age from which on a connection ends with its next answer. A caller that opens another loses
+/// Age from which on a connection ends with the next answer. A caller that opens another loses
 /// milliseconds; a place that is held by dripping bytes comes back.
 const AGE_MAX: Duration = Duration::from_secs(600);
-/// Short places: each is free again after a few seconds. Of an address that would hold more than half,
-/// further connections are closed at once: nobody waits for it.
+/// Short places: each is free again after a few seconds. Of an address that would hold more than
+/// half, further connections are closed at once: nobody waits for such an address.
 const SHORT_PLACES: usize = 256;
 /// Time in which a caller on a short place sends the head of a request, and takes the answer.
 const SHORT: Duration = Duration::from_secs(2);
-/// What one address may hold: so many times what is free, three quarters of all if it is alone.
+/// Places of one address, in multiples of the free ones: a lone address may hold three quarters of
+/// all.
 const PEER_TIMES: usize = 3;
 /// The whole answer to a connection without any place.
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 2\r\nconnection: close\r\n\
@@ -82,7 +84,7 @@ pub fn bind(options: &Options) -> Result<Bound> {
     let keys = options.keys.as_deref().map(Keys::open).transpose()?;
     let bound = TcpListener::bind(wanted).and_then(|listener| {
         listener.set_nonblocking(true)?;
-        // Connections inherit it.
+        // Connections inherit the size.
         rustix::net::sockopt::set_socket_send_buffer_size(&listener, SEND_BUFFER)?;
         Ok(Bound { address: listener.local_addr()?, listener, keys })
     });

@@ -1,6 +1,7 @@
 //! The shards as Kafka shows them: the end of each events partition, how far the service's consumer
-//! group has come, the process that serves it, what a restore reads, and its dead letters. Whether a
-//! shard answers only the shard itself can show, so each one gets a request.
+//! group has come, the process that serves the shard, the records that a restore reads, and the
+//! dead letters. Whether a shard answers only the shard itself can show, so each one gets a
+//! request.
 //!
 //! The offsets behind the last event may hold only markers of transactions, which nobody reads. So a
 //! partition is behind only if there is a record to be read, and the first one gives the age.
@@ -29,7 +30,8 @@ use std::time::{Duration, Instant};
 const POLL: Duration = Duration::from_millis(50);
 /// Longest reading of the oldest events that wait. Without an answer their age is left out.
 const OLDEST_WITHIN: Duration = Duration::from_secs(2);
-/// Longest wait for a shard. One that is being restored says so after `recall.min_offset_ms`, a second.
+/// Longest wait for a shard. One that is being restored answers so after `recall.min_offset_ms`, a
+/// second.
 const ANSWER_WITHIN: Duration = Duration::from_secs(3);
 /// Fields of a shard that the administrator of one tenant sees: all tenants share the shard.
 const OF_TENANT: [&str; 4] = ["partition", "behind", "dead_letters", "member"];
@@ -50,7 +52,7 @@ pub async fn list(
     let read = read.await.unwrap_or_else(|e| Err(Fault::retry(e.to_string())));
     let shards = read.map_err(|fault| unavailable(&fault))?;
     let Calls { topics, .. } = &*gateway.calls;
-    // Counts and offsets of a shard are those of all tenants, and its machine serves all.
+    // Counts and offsets of a shard are those of all tenants, and one machine serves all.
     let tenant = gateway.keys.is_some().then_some(&*caller.tenant);
     Ok(Json(shards.reply(&topics.events, &letters, tenant)))
 }
@@ -139,7 +141,7 @@ impl Shards {
         Ok(Shards { group: group.to_owned(), ranges, memories, committed, facts, oldest })
     }
 
-    /// The shards, for one tenant without what others have there.
+    /// The shards; for one tenant only that tenant's letters and the fields in `OF_TENANT`.
     fn reply(&self, events: &str, origins: &Origins, tenant: Option<&str>) -> Value {
         let is_visible = |letter: &&Origin| tenant.is_none() || letter.tenant.as_deref() == tenant;
         let letters: Vec<&Origin> = origins.letters.iter().filter(is_visible).collect();

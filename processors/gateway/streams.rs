@@ -32,7 +32,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::broadcast;
 use tokio::time::{Interval, MissedTickBehavior};
 
-/// Decisions that a stream may be behind before it misses some: about a megabyte for all streams.
+/// Decisions that a stream may be behind before losing some: about a megabyte for all streams.
 const BEHIND_MAX: usize = 1024;
 const POLL: Duration = Duration::from_millis(500);
 const POLL_AGAIN: Duration = Duration::from_millis(500);
@@ -98,13 +98,14 @@ fn send_on(
         match reader.poll(POLL) {
             Ok(Polled::Record(record)) => {
                 let Some(decision) = decision(record) else { continue };
-                // Order matters: what is still to be sent to a slow reader is hidden from here on.
+                // Order matters: from here on, erased words are hidden in decisions not yet sent to
+                // a slow reader.
                 if decision.forgets
                     && let Err(fault) = hidden.refresh(calls)
                 {
                     tracing::warn!(%fault, "cannot read the receipts of erasures");
                 }
-                // Without a stream nobody receives it.
+                // Without a stream nobody receives the decision.
                 let _ = streams.send(Arc::new(decision));
             }
             Ok(_) => {}
@@ -202,11 +203,12 @@ struct Listening {
 }
 
 impl Listening {
-    /// Waits for the next decision about the user. The stream ends with the gateway, and with its key.
+    /// Waits for the next decision about the user. The stream ends with the gateway, and with the
+    /// key.
     async fn next(mut self) -> Option<(std::result::Result<Event, Infallible>, Listening)> {
         let mut draining = self.gateway.draining.subscribe();
         loop {
-            // Order matters: what comes at the same time as the look waits for it.
+            // Order matters: a decision that comes at the same time as the look waits.
             let received = tokio::select! {
                 biased;
                 _ = draining.wait_for(|is_draining| *is_draining) => return None,

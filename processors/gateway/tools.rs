@@ -263,7 +263,7 @@ const DESCRIPTIONS: [(&str, &str); 16] = [
     ("id", "Id of the memory, as get_memories and search_memories return it."),
 ];
 
-/// Adds its description to each property, and to those of the objects in a list.
+/// Adds a description to each property, and to those of the objects in a list.
 fn describe(properties: &mut Value) {
     for (name, property) in properties.as_object_mut().into_iter().flatten() {
         if let Some((_, description)) = DESCRIPTIONS.iter().find(|(known, _)| known == name) {
@@ -276,9 +276,9 @@ fn describe(properties: &mut Value) {
 }
 
 impl By<'_> {
-    /// Publishes an event under its own id, the key of the call, or a new one: without an id whoever
-    /// reads and writes the topic could have it applied twice. Returns the receipt of an event that
-    /// took effect, as the caller may see it.
+    /// Publishes an event under its own id, the key of the call, or a new one: without an id
+    /// whoever reads and writes the topic could have the event applied twice. Returns the receipt
+    /// of an event that took effect, as far as the caller may see.
     pub async fn publish(&self, mut event: Value) -> Result<Value> {
         if event["id"].is_null() || event["id"] == "" {
             let id = self.key.map_or_else(|| Uuid::new_v4().to_string(), str::to_owned);
@@ -303,7 +303,8 @@ impl By<'_> {
         }
     }
 
-    /// Erases one memory. A repeated call finds no memory, and succeeds if the first erased it.
+    /// Erases one memory. A repeated call finds no memory, and succeeds if the first call erased
+    /// the memory.
     pub async fn erase(&self, memory: &Value) -> Result<Value> {
         let event = of("forget", &[("memory", memory)]);
         match self.check(memory).await {

@@ -1,9 +1,10 @@
 //! The users of a tenant, each with the number of memories, kept up to date by following the memories
 //! topic.
 //!
-//! One thread reads the topic from its beginning, from the first question on, and goes on until the
-//! gateway stops. Limit: about 60 bytes for each memory, at most `gateway.followed_max` of them. With more
-//! the list says so, and some time later a question begins anew: memories may have been forgotten.
+//! From the first question until the gateway stops, one thread reads the topic, from the beginning
+//! on. Limit: about 60 bytes for each memory, at most `gateway.followed_max` of them. With more
+//! memories a list is refused, and some time later a question begins anew: memories may have been
+//! forgotten.
 
 use crate::calls::Calls;
 use crate::door::Gateway;
@@ -26,7 +27,8 @@ use std::time::{Duration, Instant};
 
 const POLL: Duration = Duration::from_millis(500);
 const POLL_AGAIN: Duration = Duration::from_millis(500);
-/// Pause before a topic that had too many memories is read again from its beginning, which takes seconds.
+/// Pause before a topic that had too many memories is read again from the beginning, which takes
+/// seconds.
 const ANEW_AFTER: Duration = Duration::from_secs(300);
 /// Marks the records of the memories topic that are no state of a memory.
 const KIND: &str = "keepsake-record";
@@ -91,7 +93,7 @@ struct Followed {
     /// By tenant and user.
     users: BTreeMap<(String, String), User>,
     memories: usize,
-    /// Partitions whose end as it was at the beginning is not reached.
+    /// Partitions that are not yet read to the end that they had at the beginning.
     behind: BTreeSet<i32>,
     /// Since when there are more memories than are followed.
     over: Option<Instant>,
@@ -99,7 +101,7 @@ struct Followed {
 
 #[derive(Default)]
 struct User {
-    /// The state of each memory by its id.
+    /// The state of each memory by id.
     memories: HashMap<u128, Held>,
     changed_ms: i64,
 }

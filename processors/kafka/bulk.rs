@@ -45,7 +45,8 @@ impl Connection {
         })
     }
 
-    /// Returns the number of members that a consumer group has now. `topic`: one that it reads.
+    /// Returns the number of members that a consumer group has now. `topic`: one that the group
+    /// reads.
     pub fn members(&self, group: &str, topic: &str) -> Result<usize> {
         let probe = self.probe(UNDECIDED)?;
         let groups = probe
@@ -54,8 +55,8 @@ impl Connection {
         if let Some(found) = groups.groups().iter().find(|found| found.name() == group) {
             return Ok(found.members().len());
         }
-        // A broker leaves out a group that this client may not see, and names the missing right only
-        // where it is asked for the offsets.
+        // A broker leaves out a group that this client may not see, and names the missing right
+        // only if asked for the offsets.
         self.committed(group, topic, &[0]).map(|_| 0)
     }
 

@@ -28,7 +28,7 @@ use std::time::Duration;
 
 /// Time to fetch the group's offsets. The rebalance waits for them, and the group for the
 /// rebalance. Short, because the offsets in an open transaction of a dead member cannot be fetched
-/// before it ends, which the new owner sees to after the rebalance.
+/// before the transaction ends, which the new owner sees to after the rebalance.
 const COMMITTED_WITHIN: Duration = Duration::from_millis(300);
 /// Time to fetch the first offset of a partition.
 const FIRST_WITHIN: Duration = Duration::from_secs(1);
@@ -36,8 +36,8 @@ const FIRST_WITHIN: Duration = Duration::from_secs(1);
 pub struct ConsumerCallbacks {
     topic: String,
     owner: Option<Arc<dyn RebalanceListener>>,
-    /// False for a reader that notes nothing in its group. The client library insists on a group for
-    /// every consumer, and looks up its coordinator.
+    /// False for a reader that notes nothing in a group. The client library insists on a group for
+    /// every consumer, and looks up the coordinator.
     needs_group: bool,
     throttle: LogThrottle,
     assignments: AtomicU64,
@@ -62,7 +62,7 @@ impl ConsumerCallbacks {
         }
     }
 
-    /// For a reader of assigned partitions that notes its offsets in a group.
+    /// For a reader of assigned partitions that notes offsets in a group.
     pub fn of_reader() -> ConsumerCallbacks {
         ConsumerCallbacks { needs_group: true, ..ConsumerCallbacks::without_group() }
     }
@@ -127,7 +127,7 @@ impl ClientContext for ConsumerCallbacks {
         {
             *self.reported.lock() = Some(Reported { code, reason: reason.to_owned() });
         }
-        // The end of a partition is an event that `poll` returns. The client reports it here a
+        // The end of a partition is an event that `poll` returns. The client reports the end here a
         // second time.
         if error.rdkafka_error_code() != Some(RDKafkaErrorCode::PartitionEOF) {
             self.throttle.log(&error, reason);
@@ -200,11 +200,11 @@ fn committed(
     }
 }
 
-/// Replaces `Paused` by an offset: the group's, but not one before the first of the partition, which
-/// the client would report as lost while the partition is not yet paused. From a name for an offset,
-/// the client would look the offset up while the partition is paused and resumed, then take the
-/// answer for outdated, ask again half a second later, and begin at the answer, before everything
-/// that was read meanwhile.
+/// Replaces `Paused` by an offset: the group's, but not one before the first of the partition,
+/// which the client would report as lost while the partition is not yet paused. From a name for an
+/// offset, the client would look the offset up while the partition is paused and resumed, then take
+/// the answer for outdated, ask again half a second later, and begin at the answer, before
+/// everything that was read meanwhile.
 fn placed(
     consumer: &BaseConsumer<ConsumerCallbacks>,
     topic: &str,

@@ -35,8 +35,8 @@ pub fn is_denied(code: RDKafkaErrorCode) -> bool {
     )
 }
 
-/// A client that cannot be created. An option's value is left out, because it may be a password
-/// whose option is misspelt.
+/// A client that cannot be created. An option's value is left out, because a misspelt option may
+/// hold a password.
 pub fn refused(what: impl Display, error: &KafkaError) -> Fault {
     let why = match error {
         KafkaError::ClientConfig(_, why, option, _) => format!("kafka.librdkafka.{option}: {why}"),

@@ -19,7 +19,7 @@ pub struct GroupFacts {
 pub struct GroupMember {
     pub client: String,
     pub host: String,
-    /// Its partitions of the topic.
+    /// The member's partitions of the topic.
     pub partitions: Vec<i32>,
 }
 

@@ -67,13 +67,13 @@ pub struct Connection {
 const TRANSACTION: Duration = Duration::from_secs(3);
 
 /// Time without a heartbeat after which the broker gives the partitions of a member to others: the
-/// least that a broker accepts as it comes (`group.min.session.timeout.ms`). Until then nobody
+/// least that a broker accepts by default (`group.min.session.timeout.ms`). Until then nobody
 /// answers for the shards of a process that was killed.
 pub const SESSION_MS: i64 = 6000;
 /// The same for a static member, which is expected to come back: the client's own default.
 pub const STATIC_SESSION_MS: i64 = 45_000;
-/// Time between two heartbeats. The others learn of a rebalance with theirs, so this comes on top of
-/// the session. A busy machine may miss eleven in a row.
+/// Time between two heartbeats. The others learn of a rebalance with theirs, so this comes on top
+/// of the session. A busy machine may miss eleven in a row.
 const HEARTBEAT_MS: &str = "500";
 /// Option that makes a member static.
 pub const INSTANCE_ID: &str = "group.instance.id";
@@ -138,8 +138,8 @@ impl Connection {
             .set("partition.assignment.strategy", "cooperative-sticky")
             // At most 16 MiB are fetched ahead over all partitions: two batches of ingest.
             .set("queued.max.messages.kbytes", "16384")
-            // A full queue is looked at again after this time. A reader empties 16 MiB in about
-            // 50 ms; with the client's own second it then waited for the rest.
+            // A full queue is looked at again after this time. A reader empties 16 MiB in some 50
+            // ms; with the client's own second the reader then waited for the rest.
             .set("fetch.queue.backoff.ms", "10");
         config
     }
@@ -177,8 +177,8 @@ impl Connection {
         config
     }
 
-    /// Creates a client that fetches metadata and offsets. It has no group, since leaving one takes
-    /// a tenth of a second for each client.
+    /// Creates a client that fetches metadata and offsets, without a group: leaving one takes a
+    /// tenth of a second for each client.
     fn probe(&self, isolation: &str) -> Result<BaseConsumer<ConsumerCallbacks>> {
         let mut config = self.client("keepsake-probe");
         config.set("enable.auto.commit", "false").set("isolation.level", isolation);
@@ -186,7 +186,7 @@ impl Connection {
     }
 
     /// Creates a producer that sends at once, for clients with a short life. An idempotent producer
-    /// fetches its id first, and again half a second later if no broker was connected. Without
+    /// fetches an id first, and again half a second later if no broker was connected. Without
     /// retries nothing is written twice either: a record that is not acknowledged is an error.
     pub fn impatient_producer(&self, client_id: &str) -> Result<Box<dyn Producer>> {
         let mut config = self.writer(client_id);
@@ -194,8 +194,8 @@ impl Connection {
         self.producer_of(config)
     }
 
-    /// Creates an idempotent producer for callers that wait: it tries again within the time, and
-    /// calls `failed` for a record that is not delivered with the value of the header.
+    /// Creates an idempotent producer for callers that wait. The producer tries again within the
+    /// time, and calls `failed` for a record that is not delivered with the value of the header.
     pub fn reporting_producer(
         &self,
         client_id: &str,
@@ -311,7 +311,7 @@ impl Connection {
         done.map_err(|e| of_group(&client, format!("commits {topic} for group {group}"), &e))
     }
 
-    /// Opens a reader of assigned partitions that notes no offsets: it needs no right to a group.
+    /// Opens a reader of assigned partitions that notes no offsets and needs no right to a group.
     pub fn reader_without_group(&self, client_id: &str, topic: &str) -> Result<Box<dyn Consumer>> {
         self.reader_as(ConsumerCallbacks::without_group(), client_id, topic)
     }
@@ -337,8 +337,8 @@ impl Connection {
         self.asking(config)
     }
 
-    /// Creates a client that asks without being polled. One poll comes first, because a token for
-    /// the log-in is only fetched inside it.
+    /// Creates a client that asks without being polled. One poll comes first, because only a poll
+    /// fetches a token for the log-in.
     fn asking(&self, config: ClientConfig) -> Result<BaseConsumer<ConsumerCallbacks>> {
         let client: BaseConsumer<ConsumerCallbacks> = self
             .finished(config)
@@ -349,7 +349,7 @@ impl Connection {
     }
 }
 
-/// A failure of a client of a group. The call itself says only that it found no coordinator.
+/// A failure of a client of a group. The call itself reports only a missing coordinator.
 fn of_group(client: &BaseConsumer<ConsumerCallbacks>, what: String, error: &KafkaError) -> Fault {
     while client.poll(QUIET).is_some() {}
     match client.context().reported() {
@@ -461,8 +461,8 @@ fn first_since(
 /// Asks the leader of a partition. Retries while a partition that was just created or moved has
 /// none.
 ///
-/// The client believes for minutes what it last heard of a partition's leader, also from a broker
-/// that had just started, so the topic is looked up before each further try.
+/// The client caches a partition's leader for minutes, also one named by a broker that had just
+/// started, so the topic is looked up before each further try.
 fn with_leader<T>(
     probe: &BaseConsumer<ConsumerCallbacks>,
     topic: &str,

@@ -1,4 +1,5 @@
-//! Deletes the oldest records of a topic, and keeps notes about it beside a group's offsets.
+//! Deletes the oldest records of a topic, and keeps notes about the deletion beside a group's
+//! offsets.
 
 use super::consumer::known_offset;
 use super::fault::{failed, is_denied, of_code};
@@ -12,7 +13,7 @@ use std::time::Duration;
 /// Time for the brokers of all replicas to delete records.
 const DELETED_WITHIN: Duration = Duration::from_secs(5);
 
-/// An offset of a group, with the text beside it.
+/// An offset of a group, with the text in its metadata.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Noted {
     pub offset: i64,
@@ -53,8 +54,7 @@ impl Connection {
         Ok(done.elements().iter().map(|done| (done.partition(), outcome(done))).collect())
     }
 
-    /// Returns what the group has noted of these partitions. A partition without a note has no
-    /// entry.
+    /// Returns the notes of the group on these partitions. A partition without one has no entry.
     pub fn noted(
         &self,
         group: &str,

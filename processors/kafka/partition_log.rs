@@ -13,7 +13,7 @@ use rdkafka::consumer::BaseConsumer;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Group id of the readers. No consumer subscribes with it, and nothing is committed under it.
+/// Group id of the readers, with which no consumer subscribes and nothing is committed.
 const GROUP: &str = "keepsake-restore";
 
 pub struct KafkaLog {
@@ -46,7 +46,7 @@ impl KafkaLog {
         let mut config = self.connection.consumer(GROUP, GROUP);
         config
             // The end of a partition shows only in an empty answer, and a broker waits this long
-            // before it sends one.
+            // before sending one.
             .set("fetch.wait.max.ms", "5")
             .set("queued.max.messages.kbytes", "65536");
         let consumer = self
@@ -124,7 +124,7 @@ impl Lent {
 impl Drop for Lent {
     fn drop(&mut self) {
         let Some(mut reader) = self.reader.take() else { return };
-        // A reader that keeps its partition would return the records of it to the next user.
+        // A reader that keeps its partition would return that partition's records to the next user.
         if reader.unassign(&[self.partition]).is_ok() {
             self.idle.lock().push(reader);
         }

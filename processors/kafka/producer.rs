@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 pub struct Deliveries {
     failed: AtomicU64,
     too_large: AtomicBool,
-    /// A record was taken back because its transaction has failed.
+    /// A record was taken back because the transaction has failed.
     purged: AtomicBool,
     /// The right that was missing.
     denied: Mutex<Option<RDKafkaErrorCode>>,
@@ -56,19 +56,19 @@ fn take<K: Ord>(counts: &mut BTreeMap<K, usize>, key: K, bytes: usize) {
     }
 }
 
-/// Bytes that a queued record costs besides its value.
+/// Bytes that a queued record costs besides the value.
 const RECORD_BYTES: usize = 1024;
 
 impl Deliveries {
-    /// Counts an offered record, unless there is no room. A tenant may have as many bytes waiting as
-    /// its topic has left, so that one whose answers are long leaves room for the others.
+    /// Counts an offered record, unless there is no room. A tenant may have as many bytes waiting
+    /// as the topic has left, so that one whose answers are long leaves room for the others.
     fn has_room(&self, topic: &str, key: Option<&[u8]>, bytes: usize, room: Room) -> bool {
         let mut waiting = self.waiting.lock();
         let all: usize = waiting.topics.values().sum();
         let of_topic = waiting.topics.get(topic).copied().unwrap_or(0);
         let owner = (topic.to_owned(), tenant(key));
         let of_tenant = waiting.tenants.get(&owner).copied().unwrap_or(0);
-        // A record alone always has room, however long it is.
+        // A record alone always has room, at any length.
         let fits = (of_topic == 0 || of_topic + bytes <= room.a_topic)
             && (of_tenant == 0 || of_tenant + bytes <= room.a_topic.saturating_sub(of_topic))
             && (all == 0 || all + bytes <= room.all_topics);

@@ -1,9 +1,9 @@
-//! Reaches the cluster for the first time, and says why if nothing answers: the broker is away, the
-//! log-in is refused, or the two sides cannot agree on TLS.
+//! Reaches the cluster for the first time, and names the reason if nothing answers: the broker is
+//! away, the log-in is refused, or the two sides cannot agree on TLS.
 //!
-//! A broker that is away may come back, so the caller waits for it. A refused log-in or certificate
-//! does not heal by itself, but is tried for [`CONFIRMED`]: a broker that has just started may not
-//! have read its users yet.
+//! A broker that is away may come back, so the caller waits. A refused log-in or certificate does
+//! not heal by itself, but is tried for [`CONFIRMED`]: a broker that has just started may not have
+//! read its users yet.
 
 use super::{Connection, UNDECIDED};
 use domain::fault::{Fault, Result, StopName};
@@ -11,7 +11,7 @@ use rdkafka::consumer::Consumer as _;
 use rdkafka::error::RDKafkaErrorCode;
 use std::time::{Duration, Instant};
 
-/// Time for which a refusal must last before it is a stop.
+/// Time for which a refusal must last to become a stop.
 const CONFIRMED: Duration = Duration::from_secs(3);
 /// Wait for an answer between two looks at the reports of the client.
 const LOOK: Duration = Duration::from_millis(500);
@@ -33,8 +33,8 @@ struct Refused {
 }
 
 impl Reported {
-    /// Follows the reports. The client does not repeat a report, and after a refusal reports that the
-    /// connection has ended; only a broker that is away ends a refusal.
+    /// Follows the reports. The client does not repeat a report, and after a refusal reports that
+    /// the connection has ended; only a broker that is away ends a refusal.
     fn refused(&self, before: Option<Refused>) -> Option<Refused> {
         let Some((name, advice)) = self.refusal() else {
             return before.filter(|_| !self.is_away());
@@ -55,7 +55,7 @@ impl Reported {
                 "check user, password or token under kafka.librdkafka and kafka.librdkafka_files, \
                  and that the brokers offer sasl.mechanism on this listener",
             )),
-            // A broker that refuses the client's certificate says so after the handshake.
+            // A broker refuses the client's certificate by an alert after the handshake.
             _ if self.is_alert() => Some((StopName::TlsFailed, CLIENT_CERTIFICATE)),
             RDKafkaErrorCode::SSL => Some((StopName::TlsFailed, self.advice())),
             _ => None,
@@ -81,7 +81,7 @@ impl Reported {
     }
 }
 
-/// Nothing was reported: a broker waits for more bytes of what it takes for TLS.
+/// Nothing was reported: the broker takes the bytes for TLS and waits for more.
 const SILENCE: &str = "a listener that speaks TLS is silent to a client that does not: see \
                        security.protocol under kafka.librdkafka";
 const CLIENT_CERTIFICATE: &str = "the brokers require a certificate of the client: name one that \

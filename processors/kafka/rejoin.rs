@@ -1,20 +1,20 @@
 //! Joins the group again: where the broker has expelled a static member, and where the caller asks
 //! for a new client.
 //!
-//! A broker expels the member whose `instance.id` somebody else joins with. That is a second process
-//! with a copy of the store, or this process itself: if the answer to its join was lost while a broker
-//! failed, the broker knows a member that this process has never heard of. Neither side can tell which.
-//! So an expelled member joins again, but not for ever: two processes expel each other again and again
-//! until one of them stops by name.
+//! A broker expels the member whose `instance.id` somebody else joins with. That is a second
+//! process with a copy of the store, or this process itself: if the answer to the join was lost
+//! while a broker failed, the broker knows a member that this process does not know. Neither side
+//! can distinguish the two. So an expelled member joins again, but not for ever: two processes
+//! expel each other again and again until one of them stops by name.
 
 use super::consumer::KafkaConsumer;
 use domain::fault::{Fault, Result, Stop, StopName};
 use log::broker::{Consumer, Membership, Polled, Start};
 use std::time::{Duration, Instant};
 
-/// Expulsions within this time that count together, and how many of them a member survives. Brokers that
-/// fail one after the other expelled a member three times in a minute; two processes with copies of a
-/// store expel each other every few seconds.
+/// Expulsions within this time that count together, and how many of them a member survives. Brokers
+/// that fail one after the other expelled a member three times in a minute; two processes with
+/// copies of a store expel each other every few seconds.
 const TOGETHER: Duration = Duration::from_secs(60);
 const SURVIVED: usize = 4;
 
@@ -41,7 +41,8 @@ impl RejoiningConsumer {
         Ok(self.member.insert(member))
     }
 
-    /// Gives up the partitions of an expelled member. Returns false for one that was expelled too often.
+    /// Gives up the partitions of an expelled member. Returns false for one that was expelled too
+    /// often.
     fn leave_expelled(&mut self) -> bool {
         self.expelled.retain(|at| at.elapsed() < TOGETHER);
         if self.expelled.len() == SURVIVED {

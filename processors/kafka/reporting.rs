@@ -1,5 +1,5 @@
 //! Writes records for callers that wait: no record is queued where there is no room, and each that
-//! is not delivered is reported with its headers, so that its caller is answered at once.
+//! is not delivered is reported with its headers, so that the caller is answered at once.
 
 use super::throttle::LogThrottle;
 use super::token;
@@ -84,8 +84,8 @@ impl ReportingProducer {
         self.0.poll(Duration::ZERO);
     }
 
-    /// Returns why this producer can write nothing any more: an idempotent producer stops where it
-    /// could write a record twice. A new one goes on.
+    /// Returns why this producer can write nothing any more: an idempotent producer stops rather
+    /// than write a record twice. A new one goes on.
     pub fn broken(&self) -> Option<String> {
         self.0.client().fatal_error().map(|(_, why)| why)
     }

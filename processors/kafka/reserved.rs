@@ -1,5 +1,6 @@
-//! Settings of the client that the exactly-once guarantees rest on. [`Connection::finished`] applies
-//! the settings of the operator last, so one of these would replace Keepsake's own without a word.
+//! Settings of the client that the exactly-once guarantees rest on. [`Connection::finished`]
+//! applies the settings of the operator last, so one of these would replace Keepsake's own without
+//! a word.
 //!
 //! [Kafka Streams](https://kafka.apache.org/41/streams/developer-guide/config-streams/) reserves
 //! the same ones. Aliases are reserved too.
@@ -40,7 +41,7 @@ const RESERVED: [(&str, &str); 24] = [
     ("metadata.broker.list", SERVERS),
 ];
 
-/// Returns why a setting of the client is not the operator's to change, or `None` if it is.
+/// Returns why the operator may not change a setting of the client, or `None` for a free one.
 pub fn reserved(setting: &str) -> Option<&'static str> {
     RESERVED.iter().find(|(name, _)| *name == setting).map(|(_, reason)| *reason)
 }

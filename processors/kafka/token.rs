@@ -15,14 +15,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// `sasl.oauthbearer.config` of clients that read their token from a file begins with this.
 pub const TOKEN_FILE: &str = "token_file=";
-/// Life of a token that does not say when it expires: the file is read again every four minutes.
+/// Life of a token without an expiry time: the file is read again every four minutes.
 const LIFE_MS: i64 = 5 * 60_000;
 /// Life of a token without signature: librdkafka's own default.
 const UNSIGNED_LIFE_MS: i64 = 3_600_000;
 
 pub type Result = std::result::Result<OAuthToken, Box<dyn Error>>;
 
-/// Returns the next token, as `sasl.oauthbearer.config` asks for it.
+/// Returns the next token that `sasl.oauthbearer.config` asks for.
 pub fn token(config: Option<&str>) -> Result {
     let now_ms = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis() as i64;
     let config = config.unwrap_or_default();
@@ -39,7 +39,7 @@ pub fn token(config: Option<&str>) -> Result {
     Ok(unsigned(principal, now_ms))
 }
 
-/// A token as it stands in a file. A JSON web token says until when it is valid.
+/// Reads the text of a token file. A JSON web token holds the expiry time.
 fn of_text(text: &str, now_ms: i64) -> std::result::Result<OAuthToken, &'static str> {
     if text.is_empty() {
         return Err("has no token");

@@ -3,22 +3,22 @@
 //!
 //! A transaction runs in five steps: begin, send all records, flush, add the input offsets, commit.
 //! The offsets are added while the records are on their way: librdkafka waits a millisecond before
-//! it joins a partition to the transaction, in which the two requests for the offsets are answered.
+//! joining a partition to the transaction, in which the two requests for the offsets are answered.
 //! A failure ends as one of [`TransactError`]:
 //!
 //! - `Nothing`: the broker confirmed the abort. Before the last step nothing can be committed, so a
 //!   timeout there is aborted, too.
 //! - `Fenced`: another producer has the same transactional id.
-//! - `Unknown`: neither commit nor abort is confirmed. The producer is given up before anybody reads
-//!   the log to find out.
+//! - `Unknown`: neither commit nor abort is confirmed. The producer is given up before anybody
+//!   reads the log to find out.
 //! - `Fault`: the error would come again on every attempt.
 //!
-//! The last two steps and the abort ask the coordinators. librdkafka does not keep to its
-//! timeout there: a request waits for a frozen coordinator until `socket.timeout.ms`, and one to a
+//! The last two steps and the abort ask the coordinators. librdkafka does not keep to its timeout
+//! there: a request waits for a frozen coordinator until `socket.timeout.ms`, and one to a
 //! coordinator that is looked up waits until a connection changes, without any limit
-//! (`creq_ts_timeout` in its `rdkafka_coord.c` is set and never read). Meanwhile the caller cannot poll,
-//! and the whole group waits. So these steps run on a thread of their own, and the caller waits
-//! for [`ENDED_WITHIN`].
+//! (`creq_ts_timeout` in its `rdkafka_coord.c` is set and never read). Meanwhile the caller cannot
+//! poll, and the whole group waits. So these steps run on a thread of their own, and the caller
+//! waits for [`ENDED_WITHIN`].
 
 use super::Connection;
 use super::fault::{failed, is_denied, of_code};
@@ -41,11 +41,12 @@ use std::time::Duration;
 /// Time for each step that the broker has to answer. Waiting for longer is useless while a broker
 /// restarts, since the transaction has timed out there by then.
 const WITHIN: Duration = Duration::from_secs(5);
-/// Time for all steps that ask a coordinator: two of them, since the third comes only after a failure.
+/// Time for all steps that ask a coordinator: two of them, since the third comes only after a
+/// failure.
 const ENDED_WITHIN: Duration = Duration::from_secs(10);
 /// Time to open a new epoch. The caller then tries again.
 const RENEWED_WITHIN: Duration = Duration::from_secs(10);
-/// Timeout of a transaction on which no reader waits. It is longer than the steps above together, because
+/// Timeout of a transaction on which no reader waits. Longer than the steps above together, because
 /// the broker ends an expired transaction as if another writer had begun.
 const UNHURRIED: Duration = Duration::from_secs(60);
 /// Clients at a time that were given up and do not come back. Each holds threads and connections.
@@ -109,7 +110,7 @@ impl Transactor for KafkaTransactor {
 }
 
 impl KafkaTransactor {
-    /// Runs one transaction. `read`: the input offsets that it commits, if there is an input.
+    /// Runs one transaction. `read`: the input offsets to commit, if there is an input.
     pub(super) fn write(
         &mut self,
         records: &[OutgoingRecord],
@@ -119,8 +120,8 @@ impl KafkaTransactor {
             return Err(TransactError::Unknown("the producer is being replaced".into()));
         };
         let outcome = open.transact(records, read);
-        // Order matters: after any other outcome the producer is given up before anybody looks in the
-        // log for the transaction. One that does not come back is fenced by the next.
+        // Order matters: after any other outcome the producer is given up before anybody looks in
+        // the log for the transaction. One that does not come back is fenced by the next.
         if matches!(outcome, Ok(_) | Err(TransactError::Nothing(_))) {
             self.open = Some(open);
         } else {
@@ -143,7 +144,7 @@ pub(super) struct Read {
 pub struct ChangelogWriter(KafkaTransactor);
 
 impl ChangelogWriter {
-    /// Ends an open transaction of the name, and whoever else writes under it.
+    /// Ends an open transaction of the name, and any other writer under that name.
     pub fn renew(&mut self) -> Result<()> {
         self.0.renew()
     }
@@ -251,7 +252,7 @@ impl Ending {
         let end = move || {
             let read = if is_sent { self.mark_as_read() } else { Ok(()) };
             let ended = is_delivered.recv().map(|delivered| self.end(delivered, read));
-            // Order matters: the client is let go before the caller counts who still has it.
+            // Order matters: the client is let go before the caller counts the remaining owners.
             drop(self);
             // Without a delivery the caller has panicked.
             let _ = ended.map(|ended| outcome.send(ended));
@@ -298,7 +299,7 @@ impl Ending {
     }
 
     /// Finds out whether records were taken back for want of a right: only the next call for the
-    /// transaction says why it has failed. Without records that were taken back the transaction may
+    /// transaction returns the reason. Without records that were taken back the transaction may
     /// still be whole, so nothing is called.
     fn denied(&self) -> Option<TransactError> {
         if !self.deliveries.take_purged() {

@@ -1,9 +1,10 @@
 //! Reads the partitions of a consumer in turn, so that a backlog of one partition does not delay
 //! the records of the others.
 //!
-//! By default a consumer has one queue for all partitions: what was fetched ahead of one partition,
-//! some 30,000 short records, stands before every newer record of the others. Here each partition
-//! has a queue of its own, and each call of [`Turns::poll`] goes on with the next of them.
+//! By default a consumer has one queue for all partitions: the records fetched ahead of one
+//! partition, some 30,000 short ones, stand before every newer record of the others. Here each
+//! partition has a queue of its own, and each call of [`Turns::poll`] goes on with the next of
+//! them.
 //!
 //! Rebalances, errors and commits stay in the queue of the consumer, which is looked at once before
 //! each round over the partitions.
@@ -38,7 +39,7 @@ impl Turns {
         Turns { queues: Vec::new(), waiting: 0, assignments: 0, filled, is_filled }
     }
 
-    /// Returns what the next queue holds, or waits until one of them holds something.
+    /// Returns the first message of the next queue, or waits until one of them has a message.
     pub fn poll(
         &mut self,
         consumer: &Arc<BaseConsumer<ConsumerCallbacks>>,

@@ -18,8 +18,8 @@ impl Breaker {
         self.open_until.is_some_and(|until| now_ms < until)
     }
 
-    /// Lets a question pass, or not. The first question after the pause is the only one until it has
-    /// ended or a further pause is over, in case it never ends.
+    /// Lets a question pass, or not. After the pause, one question passes; all others are refused
+    /// until that one has ended or a further pause is over, in case the question never ends.
     pub fn admit(&mut self, now_ms: i64) -> bool {
         if self.is_open(now_ms) {
             return false;

@@ -1,6 +1,6 @@
-//! Counts the requests of each tenant in a day (UTC), so that no tenant spends more than its share.
+//! Counts the requests of each tenant in a day (UTC), so that no tenant exceeds the daily limit.
 //!
-//! Limit: the counts are those of this process since its start.
+//! Limit: only the requests of this process since the start are counted.
 
 use domain::Time;
 use std::collections::HashMap;

@@ -20,7 +20,7 @@ pub struct Options {
     pub url: String,
     pub model: String,
     pub key: Option<BearerKey>,
-    /// Time of one answer with everything that it takes.
+    /// Time of one answer, all requests and pauses included.
     pub timeout: Duration,
     pub tokens_max: u32,
     /// Requests for one answer while the endpoint fails.
@@ -143,7 +143,7 @@ fn judged(sent: Result<Answered, Refusal>) -> Judged {
             None => Judged::Passing(Refusal::Unavailable, None),
         },
         400 | 415 | 422 | 501 => Judged::Unaccepted(text().into_owned()),
-        // The server of llama-cpp-python calls an option that it does not know its own fault.
+        // The server of llama-cpp-python reports an unknown option as a fault of the server.
         500 if dialect::names_an_option(&text()) => Judged::Unaccepted(text().into_owned()),
         429 => Judged::Passing(Refusal::Busy, retry_after),
         408 | 500..=599 => Judged::Passing(Refusal::Unavailable, retry_after),

@@ -75,8 +75,8 @@ pub fn read(body: &[u8]) -> Option<Completion> {
     (!is_empty).then_some(read)
 }
 
-/// Returns the events of a stream. `None` if the stream breaks off: without its end, nobody knows
-/// what is missing.
+/// Returns the events of a stream. `None` if an event is no JSON or the stream breaks off, because
+/// the rest is then missing.
 fn events(body: &str) -> Option<Vec<Written>> {
     let mut events = Vec::new();
     for line in body.lines() {

@@ -1,8 +1,8 @@
 //! The differences between OpenAI-compatible servers: which options of a request they accept.
 //!
-//! A request begins with the options of the newest servers. If a server refuses a request, the one
-//! that its error names is changed, or else the format of the answer is asked for less strictly.
-//! The dialect that a server accepted is kept for the next requests.
+//! A request begins with the options of the newest servers. If a server refuses a request, the
+//! option that the error names is changed, or else the format of the answer is asked for less
+//! strictly. The dialect that a server accepted is kept for the next requests.
 
 use crate::Shape;
 use serde_json::{Map, Value, json};

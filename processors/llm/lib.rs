@@ -26,7 +26,7 @@ use strum::{EnumCount, IntoStaticStr, VariantArray};
 pub trait LanguageModel: Send + Sync {
     fn ask(&self, prompt: &Prompt<'_>) -> Reply;
 
-    /// The name of the model, as the records of its answers state it.
+    /// The name of the model, as stated in the records of answers.
     fn name(&self) -> &str;
 }
 
@@ -86,9 +86,9 @@ pub enum Refusal {
     Slow,
     /// The endpoint had too many requests.
     Busy,
-    /// The endpoint did not answer, or reported a fault of its own.
+    /// The endpoint did not answer, or reported an internal fault.
     Unavailable,
-    /// The endpoint did not accept the request: its key, the model's name or an option.
+    /// The endpoint did not accept the request: the key, the model's name or an option.
     Rejected,
     /// The answer had more bytes than allowed.
     Oversized,
@@ -106,7 +106,7 @@ impl Refusal {
         self.into()
     }
 
-    /// Says in words why there is no answer, for the record of what was done instead.
+    /// Returns the reason in words, for the record of the fallback.
     pub fn reason(self) -> &'static str {
         match self {
             Refusal::Declined => "the model declined",

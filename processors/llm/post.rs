@@ -24,7 +24,8 @@ pub struct Answered {
 
 impl Post {
     pub fn new(url: String, key: Option<BearerKey>, bytes_max: u64) -> Post {
-        // Checks certificates against those of the system, by the OpenSSL that the Kafka client uses.
+        // Checks certificates against those of the system, by the OpenSSL that the Kafka client
+        // uses.
         let tls = TlsConfig::builder()
             .provider(TlsProvider::NativeTls)
             .root_certs(RootCerts::PlatformVerifier)

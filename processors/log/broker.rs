@@ -96,8 +96,8 @@ pub enum Start {
     Paused,
 }
 
-/// Receives the group's assignments. A group consumer calls it inside the rebalance, on the thread
-/// that polls.
+/// Receives the group's assignments. A group consumer calls the listener inside the rebalance, on
+/// the thread that polls.
 pub trait RebalanceListener: Send + Sync {
     /// These partitions are now assigned to this process. The argument holds the group's committed
     /// offset of each, the result the place where reading begins.

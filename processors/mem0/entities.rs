@@ -59,7 +59,7 @@ pub(crate) async fn erase(
     Ok(Json(json!({"message": "Entity deleted successfully!"})))
 }
 
-/// Erases an entity in all users that the caller may change. A run is erased as a whole, also its
+/// Erases an entity in all users that the caller may change. A run is erased as a whole, also the
 /// turns that made no memory. Erasing the memories of all users needs the right `admin`.
 pub(crate) async fn erase_everywhere(
     gateway: &Gateway,

@@ -71,8 +71,8 @@ pub struct Filters {
 }
 
 impl Filters {
-    /// Translates mem0's filters. A name or an operator that has no counterpart is refused, since
-    /// without it other memories would be found.
+    /// Translates mem0's filters. A name or an operator that has no counterpart is refused: a
+    /// filter left out would find other memories.
     pub fn read(filters: Map<String, Value>) -> Result<Filters> {
         let mut read = Filters::default();
         read.add(filters)?;
@@ -105,7 +105,7 @@ impl Filters {
         Ok(())
     }
 
-    /// Adds the user that the call names beside its filters.
+    /// Adds the user that the call names beside the filters.
     pub fn of_user(&mut self, user: Option<String>) -> Result<()> {
         let Some(user) = user else { return Ok(()) };
         if self.user.as_ref().is_some_and(|other| *other != user) {
@@ -295,7 +295,7 @@ fn unsupported(what: &str) -> Refusal {
     Refusal { field: Some("filters".into()), ..refusal }
 }
 
-/// Reads seconds since 1970, a date, or a time. A date means its end where it is an upper bound.
+/// Reads seconds since 1970, a date, or a time. A date as an upper bound means the end of that day.
 pub fn moment(name: &str, value: &Value, is_end: bool) -> Result<Timestamp> {
     let read = match value {
         Value::Number(seconds) => seconds

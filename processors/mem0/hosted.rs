@@ -297,7 +297,7 @@ pub(crate) async fn delete_one(
         }
         next += 1;
     }
-    // Order matters: while the named memory is there, a repeated call finds its older versions.
+    // Order matters: while the named memory is there, a repeated call finds the older versions.
     for id in versions.drain(1..).rev() {
         let mut unkeyed = named.clone();
         unkeyed.key = None;
@@ -347,7 +347,7 @@ pub(crate) struct ErasedNames {
     filters: Option<String>,
 }
 
-/// Erases what all the given names have in common.
+/// Erases the memories that all the given names have in common.
 pub(crate) async fn delete_all(
     State(gateway): Shared,
     Extension(caller): Extension<Caller>,
@@ -433,7 +433,7 @@ impl Batch {
     }
 }
 
-/// Says how far a batch came: what is before the entry that fails is done.
+/// Adds to a refusal how far the batch came: all entries before the one that fails are done.
 fn in_batch(done: usize, refusal: Refusal) -> Refusal {
     let message = format!("entry {done}: {}; the {done} before are done", refusal.message);
     Refusal { message, ..refusal }

@@ -1,4 +1,4 @@
-//! Reads a user's list of memories in as many requests as needed: one page by its number, or all
+//! Reads a user's list of memories in as many requests as needed: one page by number, or all
 //! memories that meet conditions.
 
 use axum::http::StatusCode;

@@ -3,8 +3,8 @@
 //! A bounded cache has the ids that this gateway has seen. For any other, and for a list of users,
 //! the memories topic, whose keys are `tenant/user/id`, is read. One reading goes on at a time and
 //! answers all callers that waited when it began, so that no caller keeps others from it; then the
-//! gateway rests as long as it read. Limit: a reading takes seconds at a million memories; callers that
-//! know the user give the name as `?user_id=`.
+//! gateway rests for as long as the reading took. Limit: a reading takes seconds at a million
+//! memories; callers that know the user give the name as `?user_id=`.
 
 use axum::http::StatusCode;
 use client::reading;
@@ -156,7 +156,7 @@ fn read_all(calls: &Calls, waiting: &Mutex<Waiting>, held_max: usize) {
     }
 }
 
-/// One reading of the topic, for all questions that waited when it began.
+/// One reading of the topic, for all questions that waited at its beginning.
 struct Reading {
     ids: HashMap<String, HashMap<String, Option<String>>>,
     lists: Vec<List>,
@@ -264,7 +264,7 @@ impl List {
     }
 }
 
-/// A memory as its record on the memories topic has it, without the text.
+/// A memory as on the memories topic, without the text.
 pub struct HeldMemory {
     pub user: String,
     pub id: String,

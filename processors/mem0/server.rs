@@ -1,5 +1,5 @@
-//! The paths of mem0's open-source server, so that its clients work against Keepsake. `run_id` is
-//! the session, `agent_id` a metadata field, `score` the relevance.
+//! The paths of mem0's open-source server, so that mem0's clients work against Keepsake. `run_id`
+//! is the session, `agent_id` a metadata field, `score` the relevance.
 
 use crate::filters::{Filters, texts};
 use crate::listing;
@@ -63,7 +63,7 @@ pub(crate) struct Added {
     /// The key of a call that may come twice.
     #[serde(skip)]
     pub key: Option<String>,
-    /// Time of the messages, and end of what they say. mem0's server has neither.
+    /// Time of the messages, and end of their validity. mem0's server has neither.
     #[serde(skip)]
     pub at: Value,
     #[serde(skip)]

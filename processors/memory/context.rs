@@ -67,7 +67,7 @@ pub struct Context<'a> {
     pub settings: Settings<'a>,
     pub event: &'a Event<Command>,
     pub rules: &'a Rules,
-    /// Partition and offset at which this shard reads the event. A forwarded event has its source
+    /// Partition and offset at which this shard reads the event. The source of a forwarded event is
     /// elsewhere.
     pub partition: i32,
     pub offset: i64,
@@ -99,7 +99,7 @@ impl<'a> Context<'a> {
     }
 
     /// True if no event before this one can have been of that time: the clock of a producer, which
-    /// sets the time of a record, may be wrong. Such a memory is not the latest word on its fact.
+    /// sets the time of a record, may be wrong. Such a memory is not the latest word on a fact.
     pub fn is_false_time(&self, time: Time) -> bool {
         let recorded = self.sent.at;
         recorded.0 > 0 && time.ms_since(recorded) > self.settings.at_ahead_ms_max
@@ -148,8 +148,8 @@ impl<'a> Context<'a> {
         Ok(near)
     }
 
-    /// The memory that the event names: the user's own, or one of the tenant. In its turn only one
-    /// of the tenant.
+    /// The memory that the event names: the user's own, or one of the tenant. In order, only one of
+    /// the tenant.
     pub fn named(&self, staged: &Staged<'_>, id: MemoryId) -> Result<Option<Memory>> {
         let is_first = self.part == Part::First;
         let own = if is_first { staged.memory(self.key(), id)? } else { None };

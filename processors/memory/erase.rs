@@ -27,8 +27,8 @@ pub fn erase(
     erase_beside(cx, staged, handled, key, doomed, (&BTreeSet::new(), &repeated))
 }
 
-/// Erases the last memories of a `forget` of everything, which cleared what the others were linked to.
-/// Memories of later turns may link to any of them, or have their words as neighbours.
+/// Erases the last memories of a `forget` of everything, which removed all records linked to the
+/// others. Memories of later turns may link to any of them, or have their words as neighbours.
 pub fn erase_last(
     cx: &Context<'_>,
     staged: &mut Staged<'_>,
@@ -39,7 +39,7 @@ pub fn erase_last(
     let key = cx.key();
     staged.remove_memories(key, &doomed.iter().map(|memory| memory.id).collect())?;
     let there: HashSet<MemoryId> = staged.memory_ids(key)?.into_iter().collect();
-    // A turn of another partition has no order with the `forget`: its facts go.
+    // A turn of another partition has no order with the `forget`: facts from that turn go.
     let is_before = |turn: &Position| {
         (&turn.topic, turn.partition) != (&forgot.topic, forgot.partition)
             || turn.offset < forgot.offset
@@ -206,7 +206,7 @@ fn remove(
     let asked = doomed.len();
     let Referring { linked, beside, mut covering, mut extracted } =
         referring(cx, staged, key, (&gone, &sources), repeated)?;
-    // Rare, so only then everything is read again: what covers such a fact goes too.
+    // Rare, so only then everything is read again: a memory that covers such a fact goes too.
     if !extracted.is_empty() {
         doomed.append(&mut extracted);
         return remove(cx, staged, handled, key, doomed, (before, repeated));
@@ -239,7 +239,7 @@ fn remove(
     Ok(Removed { memories: doomed, sources, freed })
 }
 
-/// Memories that refer to what is erased.
+/// Memories that refer to the erased ones.
 #[derive(Default)]
 struct Referring {
     linked: Vec<Memory>,

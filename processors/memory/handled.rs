@@ -16,11 +16,11 @@ pub struct Handled {
     pub shadows: Vec<Decision>,
     /// Outcome and class of each judgement, for the metrics.
     pub judged: Vec<(Outcome, &'static str)>,
-    /// The event is refused because it names a memory of nobody.
+    /// The event is refused because the memory that it names does not exist.
     pub not_found: Option<Reject>,
     /// The event becomes a dead letter: nothing of it was applied.
     pub rejected: Option<Reject>,
-    /// Decisions that refuse a memory because the tenant has as many as its quota allows.
+    /// Decisions that refuse a memory because the tenant has as many as the quota allows.
     pub over_quota: usize,
     /// Links of memories that were left out, because a memory has a limited number.
     pub links_cut: usize,
@@ -96,8 +96,8 @@ pub struct Meaning {
 }
 
 impl Meaning {
-    /// True if the text has all words of the query. A query is too short to have a language of its
-    /// own, so its words are stemmed in the language of the text.
+    /// True if the text has all words of the query. A query is too short to detect a language, so
+    /// query words are stemmed in the language of the text.
     pub fn has_words_in(&self, content: &str) -> bool {
         let text = Words::of(content);
         let language = text.language().unwrap_or(Language::ENGLISH);

@@ -1,6 +1,6 @@
 //! The kernel: applies one prepared event to the staged state of a shard and returns the decisions.
-//! It does no I/O and reads no clock: `Reads` and `Neighbours` are its only view of a shard, and
-//! everything that it changes is in `Staged`. The same code runs in ingest, in the simulator and in
+//! The kernel does no I/O and reads no clock: `Reads` and `Neighbours` are its only view of a
+//! shard, and all changes are in `Staged`. The same code runs in ingest, in the simulator and in
 //! evaluations.
 //!
 //!   Prepared → apply → Handled (decisions, copies) + Staged (records)
@@ -97,7 +97,7 @@ pub fn apply(
     } else if cx.part == Part::First
         && !handled.decisions.is_empty()
         && handled.decisions.iter().all(|decision| decision.outcome != Outcome::Duplicate)
-        // An event of which nothing was kept for the quota may come again under its id.
+        // An event of which the quota let nothing in may come again under the same id.
         && (handled.over_quota == 0 || handled.decisions.iter().any(|one| one.outcome.keeps()))
     {
         let memories = handled.decisions.iter().filter_map(|decision| decision.memory);
@@ -173,7 +173,7 @@ fn is_straggler(cx: &Context<'_>, staged: &Staged<'_>) -> Result<bool> {
         | Command::Feedback { .. }
         | Command::Prune { .. }
         | Command::Revise(_)
-        // Its facts are looked at one by one.
+        // The facts are looked at one by one.
         | Command::Extracted { .. }
         | Command::Tick => return Ok(false),
     };
@@ -186,8 +186,8 @@ fn is_straggler(cx: &Context<'_>, staged: &Staged<'_>) -> Result<bool> {
 fn duplicate(cx: &Context<'_>, staged: &mut Staged<'_>) -> Result<Option<Decision>> {
     let Some(id) = &cx.event.id else { return Ok(None) };
     let Some(seen) = staged.seen(cx.key(), id)? else { return Ok(None) };
-    // The event came back without its turn: its signature was made with another key, or it was a
-    // dead letter that somebody sent again.
+    // The event came back without its turn: signed with another key, or a dead letter that somebody
+    // sent again.
     if cx.is_sent_again && staged.awaits_event(cx.key(), &seen.source)? {
         staged.end_awaited(cx.key(), &seen.source)?;
         return Ok(None);
@@ -209,7 +209,7 @@ fn duplicate(cx: &Context<'_>, staged: &mut Staged<'_>) -> Result<Option<Decisio
     Ok(Some(Decision {
         memory: seen.memories.first().copied(),
         related: seen.memories.iter().skip(1).copied().collect(),
-        // The first reply may be lost, and without the salt its receipt proves nothing.
+        // The first reply may be lost, and without the salt a receipt proves nothing.
         salt: forgets_at.map(|place| events::forget::salt(cx, place)),
         ..cx.decision(Outcome::Duplicate, reason)
     }))

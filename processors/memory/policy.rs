@@ -1,9 +1,10 @@
-//! The interface of a memory policy: how candidates are judged, what an explicit wish becomes, what
-//! is extracted from several messages, and how memories are ranked and rendered. Keepsake's
-//! own is in `policies/`, five others in `published/`; the kernel and recall know only this trait.
+//! The interface of a memory policy: how candidates and explicit wishes are judged, facts are
+//! extracted from several messages, and memories are ranked and rendered. Keepsake's own is in
+//! `policies/`, five others in `published/`; the kernel and recall know only this trait.
 //!
-//! A policy decides and never writes, but for `extract`, which rewrites the memories that its own
-//! gate has put aside. So the same call can be made for a shadow, whose judgement nobody applies.
+//! A policy decides and never writes, but for `extract`, which rewrites the memories that the
+//! policy's gate has put aside. So the same call can be made for a shadow, whose judgement nobody
+//! applies.
 
 use super::context::Context;
 use super::handled::Handled;
@@ -21,7 +22,7 @@ use text::Stems;
 use text::split::{Candidate, Slot};
 
 pub trait Policy: Any + Send + Sync {
-    /// What the policy asks of the other steps, fixed when a profile is loaded.
+    /// The policy's requirements on the other steps, fixed when a profile is loaded.
     fn traits(&self) -> &Traits;
 
     /// Judges a candidate on the user's earlier memories and turns.
@@ -30,7 +31,7 @@ pub trait Policy: Any + Send + Sync {
     /// Judges a text that somebody asked to remember.
     fn remember(&self, cx: &Context<'_>, staged: &Staged<'_>, asked: Asked<'_>) -> Result<Wish>;
 
-    /// Reads several messages at once, after a turn with this many candidates was applied.
+    /// Reads several messages at once, after the turn was applied.
     fn extract(
         &self,
         _cx: &Context<'_>,
@@ -56,7 +57,7 @@ pub trait Policy: Any + Send + Sync {
         ranked
     }
 
-    /// The policy's own prompt block, if it has one.
+    /// The policy's own prompt block, if any.
     fn render(&self, _ranked: &[Ranked], _room: &Room<'_>) -> Option<PromptBlock> {
         None
     }
@@ -90,7 +91,7 @@ pub struct Traits {
     pub wishes: bool,
     /// The compaction worker may propose links between contradicting memories.
     pub links: bool,
-    /// The gate puts candidates aside and decides when it has read several.
+    /// The gate puts candidates aside and decides on several together.
     pub decides_later: bool,
     /// Names the weights of the total. Two policies with the same name give every candidate the
     /// same total, so a total of one may be compared with the stored totals of the other.
@@ -99,7 +100,7 @@ pub struct Traits {
     pub stability: Option<Arc<Rating>>,
     /// Orders the memories of several questions, each with its best score.
     pub arrange: fn(Vec<Ranked>) -> Vec<Ranked>,
-    /// Where the block belongs in the prompt, if the policy's document says so.
+    /// Place of the block in the prompt, if the policy's document gives one.
     pub placement: Option<&'static str>,
     /// The readers of a memory that is made from a turn of a session.
     pub scope_in_session: Scope,

@@ -12,7 +12,7 @@ pub struct Prepared {
     pub partition: i32,
     pub offset: i64,
     pub part: Part,
-    /// The partition belongs to the event's user, so its sender is answered from here.
+    /// The partition belongs to the event's user, so the sender is answered from here.
     pub is_home: bool,
     /// The event came here because this partition orders the tenant's changes.
     pub is_ordered_here: bool,
@@ -25,15 +25,15 @@ pub struct Prepared {
 #[derive(Clone, Copy, Debug)]
 pub struct Sent {
     pub at: Time,
-    /// The record was in the log before, on another partition or as a dead letter, so it may come
-    /// after what was sent later.
+    /// The record was in the log before, on another partition or as a dead letter, so newer records
+    /// may have come first.
     pub is_late: bool,
-    /// When the tenant signed the event, if its tenant has a key.
+    /// When the tenant signed the event, if the tenant has a key.
     pub signed: Option<Time>,
 }
 
 impl Sent {
-    /// The time of the record, or that of signing if it was earlier.
+    /// The earlier of the record's time and the time of signing.
     pub fn earliest(&self) -> Time {
         self.signed.map_or(self.at, |signed| signed.min(self.at))
     }

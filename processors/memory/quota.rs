@@ -1,5 +1,5 @@
-//! Refuses a new memory of a tenant that has as many on this shard as its quota allows. Merges,
-//! new values of a fact, updates and summaries add no memory, so they are never refused.
+//! Refuses a new memory of a tenant that has as many on this shard as the quota allows. Merges, new
+//! values of a fact, updates and summaries add no memory, so they are never refused.
 
 use crate::context::Context;
 use crate::staged::Staged;

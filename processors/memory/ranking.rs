@@ -63,7 +63,7 @@ pub fn is_blank(text: &str) -> bool {
 }
 
 impl<'a> Question<'a> {
-    /// Combines one query of a recall with the conditions that its queries share.
+    /// Combines one query of a recall with the conditions that all its queries share.
     pub fn of(
         recall: &'a Recall,
         text: &'a str,
@@ -108,7 +108,7 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// The stronger of both: the cosine with its nearest word, and the shared words.
+    /// The stronger of both: the cosine with the nearest word, and the shared words.
     pub fn or(self, other: &Signals) -> Signals {
         let nearer = if self.cosine >= other.cosine { self } else { *other };
         let shared = match (self.shared, other.shared) {
@@ -169,6 +169,6 @@ pub struct PromptBlock {
     pub tokens: usize,
     /// Places of the memories inside, in the ranking, ascending.
     pub taken: Vec<usize>,
-    /// The content of each part of the block, if the policy assembles its block of parts.
+    /// The content of each part of the block, if the policy assembles a block of parts.
     pub assembly: Option<Assembly>,
 }

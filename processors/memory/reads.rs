@@ -1,6 +1,6 @@
 //! The records of a shard as the kernel reads them: typed, and always of one user. `Reads` is
-//! implemented by the store and by `Staged`, so a handler sees the changes of its own batch as if
-//! they were stored. `Neighbours` is implemented by the vector index.
+//! implemented by the store and by `Staged`, so a handler sees the changes of the current batch as
+//! if they were stored. `Neighbours` is implemented by the vector index.
 
 use domain::fault::Result;
 use domain::{
@@ -29,7 +29,7 @@ pub struct SeenBefore {
     pub tag: u32,
 }
 
-/// A `forget` as a user's shard remembers it, without a word of what was forgotten.
+/// A `forget` as a user's shard keeps it, without a word of the forgotten text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForgetMark {
     /// When the `forget` was sent.
@@ -37,7 +37,7 @@ pub struct ForgetMark {
     pub forgot: Forgot,
 }
 
-/// What a `forget` covered, in keyed digests.
+/// The extent of a `forget`, in keyed digests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Forgot {
     Everything,
@@ -49,7 +49,7 @@ pub enum Forgot {
     Text(u64),
 }
 
-/// The speaker of a memory, and its vector.
+/// Speaker and vector of a memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Spoken {
     pub role: Role,
@@ -120,7 +120,7 @@ pub const SEEN_IDS: u64 = 1000;
 pub const SEEN_IDS_SWEPT: u64 = 250;
 
 /// The partition and offset of an event that waits for its turn, and the offset at which the event
-/// was read on its user's partition.
+/// was read on the user's partition.
 pub type Awaited = ((i32, i64), i64);
 
 /// Slots by name, in the order of their names.
@@ -137,7 +137,7 @@ pub trait Reads {
 
     fn vector(&self, key: &UserKey, id: MemoryId) -> Result<Option<Vector>>;
 
-    /// The speaker of a memory, and its vector, without decoding the rest.
+    /// Speaker and vector of a memory, without decoding the rest.
     fn spoken(&self, key: &UserKey, id: MemoryId) -> Result<Option<Spoken>>;
 
     /// The number of the tenant's memories on this shard that no newer value has superseded. May
@@ -147,7 +147,7 @@ pub trait Reads {
     /// Turns without a session share one context window.
     fn window(&self, key: &UserKey, session: Option<&str>) -> Result<Arc<ContextWindow>>;
 
-    /// Every context window of the user by its session, "" for turns without one.
+    /// Every context window of the user by session, "" for turns without one.
     fn windows(&self, key: &UserKey) -> Result<Vec<(String, Arc<ContextWindow>)>>;
 
     /// The sessions of these windows, without decoding a turn.
@@ -187,7 +187,7 @@ pub trait Reads {
     ///
     /// The events of one partition are read here in the order of their offsets, directly or
     /// forwarded, since only the first copy of a forwarded record counts. So the first one that
-    /// waits was also read first, and the others of its partition are not looked at.
+    /// waits was also read first, and the others of the same partition are not looked at.
     fn awaits(&self, key: &UserKey, offset: i64) -> Result<bool> {
         let mut from = (0, 0);
         while let Some(((partition, _), read_at)) = self.awaited_from(key, from)? {

@@ -1,4 +1,4 @@
-//! Tags an event with its type and target, so that an id which comes again with another event is no
+//! Tags an event with type and target, so that an id which comes again with another event is no
 //! success: nothing of that event happens.
 
 use crate::prepared::Command;
@@ -24,7 +24,7 @@ pub fn tag(action: &Command) -> u32 {
             Forget::Rest(_) => (8, Vec::new()),
         },
         Command::Feedback { memories, .. } => (9, bytes(memories)),
-        // Keepsake's own, whose ids name what they are about.
+        // Keepsake's own, whose ids name their targets.
         Command::Prune { .. }
         | Command::Summary { .. }
         | Command::Revise(_)

@@ -26,7 +26,7 @@ pub fn judge(
         });
     }
     // A share of the last totals means nothing under other weights, and nobody stores totals for a
-    // shadow: such a shadow is left with its fixed threshold.
+    // shadow: such a shadow is left with the fixed threshold.
     let has_foreign_totals = !cx.rules.weighs_as(rules);
     let judgement = rules.policy.judge(&shadow, staged, Said { has_foreign_totals, ..said })?;
     Ok(judgement.decision(&shadow, said.candidate))

@@ -1,6 +1,6 @@
-//! Rejects a signed event that was signed long before another one of its user that came earlier: a
-//! copy that somebody sent again. The time of its record proves nothing, because the writer sets
-//! it; the time of signing cannot be changed without the tenant's key.
+//! Rejects an event that was signed long before another event of the same user that came earlier: a
+//! copy that somebody sent again. The time of a record proves nothing, because the writer chooses
+//! that time; the time of signing cannot be changed without the tenant's key.
 //!
 //! Events of a user may change places by [`AGE_MS_MAX`]. A younger copy has its id among the
 //! user's last ids.
@@ -12,7 +12,7 @@ use super::staged::Staged;
 use domain::fault::{Reject, RejectCode, Result};
 use domain::{AGE_MS_MAX, Forget, Time};
 
-/// When the event was signed, on the partition that compares the times of its user.
+/// When the event was signed, on the partition that compares the user's times.
 fn signed(cx: &Context<'_>) -> Option<Time> {
     let is_of_user = cx.part == Part::First && !matches!(cx.event.action, Command::Tick);
     cx.sent.signed.filter(|_| is_of_user)

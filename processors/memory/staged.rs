@@ -19,8 +19,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use text::Stems;
 
-/// Links of one kind that a memory has: 14 KB in its record. A fact whose old values arrive newest
-/// first would get one for each, until the record is longer than its topic takes.
+/// Links of one kind that a memory has: 14 KB of the record. A fact whose old values arrive newest
+/// first would get one for each, until the record is longer than the topic takes.
 pub const LINKS_MAX: usize = 256;
 
 pub struct Staged<'a> {
@@ -55,7 +55,7 @@ pub struct StagedChanges {
 #[derive(Default)]
 pub struct UserChanges {
     pub memories: BTreeMap<MemoryId, Option<Memory>>,
-    /// A memory that is not named here keeps its stored vector.
+    /// A memory that is not named here keeps the stored vector.
     pub vectors: StagedVectors,
     pub windows: BTreeMap<String, WindowChange>,
     pub sessions: BTreeMap<String, Option<Session>>,
@@ -161,8 +161,7 @@ impl<'a> Staged<'a> {
         }
     }
 
-    /// Removes a memory with its vector and with the slots that it holds, whose values are its
-    /// words.
+    /// Removes a memory with its vector and with its slots, whose values are words of the memory.
     pub fn remove_memory(&mut self, key: &UserKey, id: MemoryId) -> Result<()> {
         self.remove_memories(key, &BTreeSet::from([id]))
     }
@@ -207,7 +206,7 @@ impl<'a> Staged<'a> {
     }
 
     /// Counts one more turn of a session. The turns without a session are counted as those of "",
-    /// so that retention can tell since when their context window is idle.
+    /// so that retention can see since when their context window is idle.
     pub fn count_turn(&mut self, key: &UserKey, session: Option<&str>, at: Time) -> Result<()> {
         let session = session.unwrap_or_default();
         let first = Session { turns: 0, first_at: at, last_at: at, summarised: 0 };
@@ -316,7 +315,7 @@ impl<'a> Staged<'a> {
         self.changes.closed = Some(closed);
     }
 
-    /// Removes a session's context window and progress. Its memories are chosen by the caller.
+    /// Removes a session's context window and progress. The caller chooses the memories.
     pub fn forget_session(&mut self, key: &UserKey, session: &str) {
         self.user(key).sessions.insert(session.to_owned(), None);
         self.forget_window(key, Some(session));
@@ -345,7 +344,7 @@ impl<'a> Staged<'a> {
 
     /// Removes everything of a user but the ids of events and the latest time of signing, which
     /// keep a replay from bringing the rest back, the positions of events that wait for their turn,
-    /// the marks of `forget`s, and what later events erase.
+    /// the marks of `forget`s, and the memories and sessions that later events erase.
     pub fn forget_user(&mut self, key: &UserKey, later: &Later) -> Result<()> {
         let GateState { ids, signed, .. } = *self.gate(key)?;
         let mut memories: BTreeSet<MemoryId> = self.below.memory_ids(key)?.into_iter().collect();

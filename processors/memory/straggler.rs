@@ -1,16 +1,16 @@
-//! Refuses stragglers: what was said before a `forget` and arrives after it. Such an event was sent
-//! to a wrong partition and is forwarded late, or it was a dead letter and is sent again.
+//! Refuses stragglers: events that were sent before a `forget` and arrive after. A straggler was
+//! sent to a wrong partition and forwarded late, or became a dead letter and was sent again.
 //!
 //! A `forget` is remembered by its time and by keyed digests: of the session's name, of the stems
-//! of the query, of the erased text. No word of what is to be forgotten is stored.
+//! of the query, of the erased text. No word of the forgotten text is stored.
 //!
 //! The rule prefers to let pass. An event that reaches its user's partition directly, after the
-//! `forget`, is never a straggler, whatever time its sender gives: the log is the only clock that
+//! `forget`, is never a straggler, whatever time the sender gives: the log is the only clock that
 //! both share, a phone may be slow, and an import of old conversations after a `forget` is a wish.
-//! A straggler is refused only if its record is older than that of the `forget`.
+//! A straggler is refused only if the record is older than that of the `forget`.
 //!
-//! A signed event is the exception: its time of signing is compared wherever the event comes from,
-//! because a copy of what was said before the `forget` can reach the partition directly.
+//! A signed event is the exception: the time of signing is compared wherever the event comes from,
+//! because a copy of an event from before the `forget` can reach the partition directly.
 
 use super::context::Context;
 use super::prepared::Sent;
@@ -35,7 +35,7 @@ pub fn remember(
     erased: &[Memory],
 ) -> Result<()> {
     let key = cx.settings.marks;
-    // The time of the record, as for what comes late: an `at` that lies further back would let
+    // The time of the record, as for late events: an `at` that lies further back would let
     // everything in between return.
     let at = cx.sent.earliest();
     let forgot: Vec<Forgot> = match forget {
@@ -68,7 +68,7 @@ pub fn remember(
     Ok(())
 }
 
-/// The `forget`s that were sent after an event and applied before it. Empty for an event that is no
+/// The `forget`s that were sent after an event and applied before. Empty for an event that is no
 /// straggler.
 #[derive(Default)]
 pub struct Newer {

@@ -1,6 +1,6 @@
 //! Removes summaries that no longer hold and asks for new ones. A summary is planned again when a
-//! memory that it covers is closed, changed or forgotten. Facts that were extracted from the turn of
-//! a closed or changed memory are removed too: they state what it stated.
+//! covered memory is closed, changed or forgotten. Facts that were extracted from the turn of a
+//! closed or changed memory are removed too: they repeat the old statement.
 
 use super::context::Context;
 use super::reads::Reads;
@@ -11,7 +11,7 @@ use std::collections::{BTreeSet, HashSet};
 
 pub const SUMMARY: &str = "summary";
 
-/// Removes every summary that covers this memory, and every fact extracted from its turn.
+/// Removes every summary that covers this memory, and every fact extracted from the same turn.
 pub fn retract_summaries(
     cx: &Context<'_>,
     staged: &mut Staged<'_>,
@@ -20,7 +20,7 @@ pub fn retract_summaries(
 ) -> Result<()> {
     let mut ids = BTreeSet::from([of]);
     let mut changed: Vec<Memory> = staged.memory(key, of)?.into_iter().collect();
-    // The facts of the turn, then what was made of these facts: one reading for each step.
+    // The facts of the turn, then the memories made of these facts: one reading for each step.
     while !ids.is_empty() {
         let compressed_by: BTreeSet<MemoryId> =
             changed.iter().filter_map(|memory| memory.compressed_by).collect();

@@ -6,7 +6,8 @@
 //!   other partitions    apply the copies in that order
 //!
 //! The sender is answered by the user's partition once the copy has come back. A `forget` is
-//! answered at once: the user's partition removes its memories, and all remove them in order.
+//! answered at once: the user's partition removes the memories, and then all partitions remove them
+//! in order.
 
 use super::context::Context;
 use super::handled::{Handled, Meaning};
@@ -38,7 +39,7 @@ pub fn send_on(cx: &Context<'_>, handled: &mut Handled) -> bool {
 }
 
 /// True if an event that changes a tenant memory may do so now. If not, the event is sent on, and
-/// the sender is answered when it has come back.
+/// the sender is answered when the event has come back.
 pub fn has_its_turn(
     cx: &Context<'_>,
     staged: &mut Staged<'_>,
@@ -53,8 +54,8 @@ pub fn has_its_turn(
     false
 }
 
-/// Returns why the user may not do this to a memory of the tenant, or `None`. Everybody may forget
-/// what is the user's own. Decided once, at the user's partition: another one may have another
+/// Returns why the user may not do this to a memory of the tenant, or `None`. Every user may forget
+/// a memory of their own. Decided once, at the user's partition: another one may have another
 /// profile by then.
 pub fn refusal(cx: &Context<'_>, own_to_forget: Option<&Memory>) -> Option<String> {
     let user = cx.key().user();
@@ -72,11 +73,11 @@ pub fn refusal(cx: &Context<'_>, own_to_forget: Option<&Memory>) -> Option<Strin
     Some("tenant_memories.writers of the profile does not name this user".to_owned())
 }
 
-/// Finds the tenant memories that a `forget` means: the one with its id; for a session, a query or
-/// everything, of those that this user created. `vector` belongs to a query.
+/// Finds the tenant memories that a `forget` means: the one with the given id; for a session, a
+/// query or everything, of those that this user created. `vector` belongs to a query.
 ///
 /// Limit: a query means any number of them. `forget_query_max` would choose others on the user's
-/// partition, which removes its memories at once and again in order, than on the rest.
+/// partition, which removes the memories at once and again in order, than on the rest.
 pub fn meant_of_tenant(
     cx: &Context<'_>,
     staged: &Staged<'_>,

@@ -25,7 +25,7 @@ const UNCLEAR: &str =
 const NO_TOPIC: &str = "nothing is erased, because the turn before does not name what is to be forgotten: send a forget event";
 const OTHER_DEED: &str = "nothing is erased, because this may answer a question or be about a file: send a forget event, or name what was said";
 
-/// Reads the turn alone, before it is split: a withheld turn is neither split nor encoded.
+/// Reads the turn alone, before splitting: a withheld turn is neither split nor encoded.
 pub fn withheld(turn: &Turn, rules: &Rules) -> Option<Withheld> {
     match wish(turn, rules) {
         Some(Wish::SkipThisTurn) => Some(Withheld::Asked),
@@ -39,7 +39,7 @@ fn wish(turn: &Turn, rules: &Rules) -> Option<Wish> {
     is_heeded.then(|| consent::wish(&turn.content)).flatten()
 }
 
-/// Adds to the first decision on a turn that words of forgetting in it erase nothing.
+/// Adds to the first decision on a turn that the turn's words of forgetting erase nothing.
 pub fn advise(handled: &mut Handled, turn: &Turn, rules: &Rules) {
     if let Some(decision) = handled.decisions.first_mut()
         && wish(turn, rules) == Some(Wish::Unclear)
@@ -123,7 +123,7 @@ fn doubt(cx: &Context<'_>, staged: &Staged<'_>, turn: &Turn) -> Result<Option<&'
     })
 }
 
-/// Erases the memories of the session's last user turn, and of the answers to it.
+/// Erases the memories of the session's last user turn, and of the answers to that turn.
 fn take_back(cx: &Context<'_>, staged: &mut Staged<'_>, handled: &mut Handled) -> Result<Decision> {
     let key = cx.key();
     let window = staged.window(key, cx.session())?;

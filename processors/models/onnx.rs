@@ -3,8 +3,8 @@
 //!
 //! The embedder and the cross-encoder share this module. Each describes its graph by a
 //! [`Signature`], turns texts into tokens by a [`LimitedTokenizer`], and feeds a [`Graph`] with
-//! named tensors. They decide what the output means, and which fault a failure is. `ort` is used in
-//! no other module.
+//! named tensors. They decide on the meaning of the output and on the fault of a failure. `ort` is
+//! used in no other module.
 
 use ort::environment::Environment;
 use ort::ep::CPU;
@@ -65,7 +65,7 @@ pub struct Signature {
 /// A session with its graph. Owned by one thread.
 pub struct Graph {
     session: Session,
-    /// The inputs that the graph has, a part of its signature's.
+    /// The inputs that the graph has, among those of the signature.
     inputs: Vec<&'static str>,
     output: usize,
 }
@@ -138,8 +138,7 @@ pub struct LimitedTokenizer {
 
 impl LimitedTokenizer {
     /// Switches off the padding and truncation of the file. The tokenizer that ships with
-    /// all-MiniLM-L6-v2 pads every text to 128 tokens and cuts it there: 10 ms for a text that
-    /// needs one.
+    /// all-MiniLM-L6-v2 pads or cuts every text to 128 tokens: 10 ms for a text that needs one.
     fn parse(bytes: &[u8], tokens_max: usize) -> Result<LimitedTokenizer> {
         let mut tokenizer = Tokenizer::from_bytes(bytes)?;
         tokenizer.with_padding(None).with_truncation(None)?;
@@ -172,7 +171,7 @@ pub fn truncate(text: &mut Encoding, tokens: usize) {
     text.take_overflowing();
 }
 
-/// A process can create the environment of ONNX Runtime only once, so it is never dropped.
+/// Never dropped, because a process can create the environment of ONNX Runtime only once.
 static ENVIRONMENT: Mutex<Option<Environment>> = Mutex::new(None);
 
 /// Returns the environment of this process. The first call loads the library: the named one, that
@@ -190,8 +189,8 @@ fn environment(directory: &Path, named: Option<&Path>) -> Result<Environment> {
     Ok(created.insert(environment).clone())
 }
 
-/// Finds the library before it is loaded. Invariant: a named library that is missing is an error
-/// and is not replaced by another that is found.
+/// Finds the library before loading. Invariant: a named library that is missing is an error and is
+/// not replaced by another that is found.
 fn library(directory: &Path, named: Option<&Path>) -> Result<PathBuf> {
     let named =
         named.map(Path::to_owned).or_else(|| std::env::var_os("ORT_DYLIB_PATH").map(PathBuf::from));

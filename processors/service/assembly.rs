@@ -1,5 +1,5 @@
-//! Assembles the processors of one process: for the service, the laboratory, the simulator and tests,
-//! so that a new part of a processor is added here alone.
+//! Assembles the processors of one process: for the service, the laboratory, the simulator and
+//! tests, so that a new part of a processor is added here alone.
 
 use crate::compact::Compact;
 use crate::ingest::Ingest;
@@ -24,7 +24,7 @@ pub struct Assembly<'a> {
     pub shards: &'a Arc<Shards>,
     pub metrics: &'a Arc<Metrics>,
     pub tokens: TokenCounter,
-    /// The encoder whose vocabulary says how rare a word is. Without one, all words are equally rare.
+    /// The encoder whose vocabulary gives the rarity of words. Without one, all are equally rare.
     pub vocabulary: Option<&'a Model>,
     /// Puts the encoder's cosines on the standard scale.
     pub spread: CosineScale,
@@ -32,7 +32,8 @@ pub struct Assembly<'a> {
 }
 
 impl<'a> Assembly<'a> {
-    /// Estimates tokens, takes all words for equally rare and cosines as they are, and traces nothing.
+    /// Estimates tokens, takes all words for equally rare and cosines as they are, and traces
+    /// nothing.
     pub fn new(
         config: &'a Config,
         profiles: &'a Profiles,

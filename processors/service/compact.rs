@@ -1,4 +1,4 @@
-//! The compaction processor: proposes what to erase, to archive, to summarise and to link as revised.
+//! The compaction processor: proposes to erase, archive and summarise memories, and link revisions.
 //!
 //! One round:
 //!

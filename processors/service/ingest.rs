@@ -54,7 +54,7 @@ use text::Rarity;
 use traced::{BatchTrace, EventSpans, Traceparents, with_traceparent};
 use uuid::Uuid;
 
-/// Groups of records that the encoder has at a time: the one it encodes and the next.
+/// Groups of records that the encoder has at a time: the one being encoded and the next.
 const GROUPS_BEGUN: usize = 2;
 
 /// Candidates of one turn. 64 KiB of one-line paragraphs exceed it; the rest is refused with that
@@ -76,7 +76,7 @@ pub struct Options {
     /// The id under which the outputs are committed, for the meta records too. `None` in tests that
     /// commit nothing.
     pub transactional_id: Option<String>,
-    /// The generation of the shards. A mark of a later one ends it.
+    /// The generation of the shards. Ends at the mark of a later one.
     pub generation: u32,
     pub dead_letters: DeadLetters,
     pub decode: decode::Options,
@@ -124,7 +124,7 @@ pub struct Effects {
     pub trace: BatchTrace,
 }
 
-/// Why a batch was given up before its end.
+/// Why a batch was given up early.
 enum Halt {
     Fault(Fault),
     /// The kernel panicked on the record at this place of the batch.
@@ -199,7 +199,7 @@ impl Ingest {
     /// Applies as many of the records as are begun while `goes_on`, and until the forwarded copies
     /// reach `copied_bytes_max`, but at least one. `Effects::records` counts them.
     ///
-    /// A panic of the kernel leaves its record staged in part, so the whole batch is done again: up
+    /// A panic of the kernel leaves the record staged in part, so the whole batch is done again: up
     /// to the record, and in the next batch with the record alone. If the kernel panics there too,
     /// the record is put aside. So is a record whose outputs are longer than their topic takes.
     pub fn step_while(
@@ -214,7 +214,7 @@ impl Ingest {
         loop {
             match self.try_batch(&records[..until], &shards, poison.as_ref(), goes_on) {
                 Ok(effects) => match self.options.sizes.refusal(&effects.outputs) {
-                    // The event is one of these: applied alone, it is put aside.
+                    // Too long outputs of one event: applied alone, that one is put aside.
                     Some(_) if effects.records > 1 => until = effects.records / 2,
                     Some(reject) if poison.is_none() => poison = Some(reject),
                     _ => return Ok(effects),
@@ -391,7 +391,7 @@ impl Ingest {
         self.breaker.saw(partition, offset, rejected)
     }
 
-    /// A record as it goes to another partition.
+    /// The copy of a record for another partition.
     fn copy(
         &self,
         batch: &Batch<'_>,
@@ -411,8 +411,8 @@ impl Ingest {
         (is_ours && mark.generation > self.options.generation).then_some(mark)
     }
 
-    /// Hands an event to the kernel and collects what follows from it. Returns the reason if the
-    /// kernel rejects the event.
+    /// Hands an event to the kernel and collects the outputs, replies and changes. Returns the
+    /// reason if the kernel rejects the event.
     fn decide(
         &self,
         batch: &mut Batch<'_>,
@@ -516,7 +516,7 @@ impl Ingest {
         }
     }
 
-    /// Encodes a batch for the store and adds its records.
+    /// Encodes a batch for the store and adds the records to publish.
     fn finish(&self, effects: &mut Effects, mut batch: Batch<'_>, shard: Arc<Shard>) -> Result<()> {
         effects.outputs.append(&mut batch.outputs);
         effects.replies.append(&mut batch.replies);

@@ -4,14 +4,14 @@
 //!
 //! 1. Refuse if the tenant's budget of the day is used up, or the breaker is open.
 //! 2. Redact every text of the question.
-//! 3. Ask the model, which has a time limit of its own.
-//! 4. Count the requests, and tell the breaker whether the endpoint worked.
+//! 3. Ask the model, which enforces the time limit.
+//! 4. Count the requests, and report to the breaker whether the endpoint worked.
 //!
 //! Invariant: a [`Question`] holds texts of one user only, so no request mixes two.
 //! Invariant: a question leaves this module only redacted, also where ingest redacts nothing.
 //!
 //! A call blocks up to `llm.timeout_ms`, so no ingest and no recall thread asks. A worker asks
-//! through an [`Asker`], which has threads of its own.
+//! through an [`Asker`], which has separate threads.
 
 mod asker;
 mod asking;
@@ -128,7 +128,7 @@ impl Question {
         self.data.to_string().len()
     }
 
-    /// Adds a field to the data. The caller takes its texts from the same memories.
+    /// Adds a field to the data. The caller takes the texts from the same memories.
     pub fn with(mut self, name: &str, value: Value) -> Question {
         self.data[name] = value;
         self
@@ -156,7 +156,7 @@ fn clean(text: &str, options: &redact::Options) -> String {
     redact::redacted(text, options).map_or_else(|| text.to_owned(), |clean| clean.text)
 }
 
-/// Credentials and payment details never leave, whatever the profile says.
+/// Credentials and payment details never leave the process, whatever rules the profile has.
 const NEVER_SENT: [Rule; 6] =
     [Rule::PrivateKey, Rule::Jwt, Rule::ApiKey, Rule::Bearer, Rule::Card, Rule::Iban];
 

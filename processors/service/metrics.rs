@@ -1,16 +1,16 @@
 //! Registers every metric. `recording.rs` has one function for each thing that is measured.
 //!
 //! A function records all metrics of one event with the same labels, so that callers cannot let
-//! them drift apart. Alerts and dashboards in `deploy/` use the names and labels, so a change here is
-//! a line in the changelog. The last word of a name is its unit or `total`, as in
+//! them drift apart. Alerts and dashboards in `deploy/` use the names and labels, so a change here
+//! is a line in the changelog. The last word of a name is its unit or `total`, as in
 //! <https://prometheus.io/docs/practices/naming/>.
 //!
 //! Invariant: no label holds a user, a session or any other text of a record. Every label is a
 //! partition number, a configured topic or tenant, or a word from this code, so time series are
 //! bounded.
 //!
-//! A counter with a label begins at 0 for every value that is an outcome, a reason or a kind of this
-//! code: Prometheus computes no increase of a series that appears with its first occurrence.
+//! A counter with a label begins at 0 for every value that is an outcome, a reason or a kind of
+//! this code: Prometheus computes no increase of a series that appears with its first occurrence.
 
 mod language;
 mod memory;

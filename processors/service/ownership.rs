@@ -18,7 +18,7 @@
 //!        └────────────┘ the tail of the changelog cannot be replayed: `restore_again`
 //! ```
 //!
-//! Where the outcome of a transaction is unknown, its shards stay open and are replayed
+//! Where the outcome of a transaction is unknown, the written shards stay open and are replayed
 //! (`replaying.rs`): readers get the state of before until then.
 //!
 //! Which thread writes which field:
@@ -68,11 +68,12 @@ use storage::restore::{self, Progress, Proof};
 use storage::shard::{self, Restoring, Shard};
 use storage::store::Identity;
 
-/// Looks whether readers have dropped a closed shard: ten seconds, the longest that a request waits.
+/// Looks whether readers have dropped a closed shard: ten seconds, the longest that a request
+/// waits.
 const READERS_TRIES: u32 = 2000;
 const READERS_PAUSE: Duration = Duration::from_millis(5);
 
-/// Identifies this deployment to its stores. A store of another log or of another encoder is
+/// Identifies this deployment to the stores. A store of another log or of another encoder is
 /// refused, because its records would mean something else.
 #[derive(Clone, Debug)]
 pub struct Deployment {
@@ -135,7 +136,8 @@ pub struct Shards {
     restored: Mutex<Vec<i32>>,
     /// Partitions whose restore did not fit into the queue; [`Shards::polled`] sends them again.
     unsent: Mutex<BTreeSet<i32>>,
-    /// An assigned partition beyond those of this generation, until somebody has looked at it.
+    /// An assigned partition beyond those of this generation, until ingest has looked up whether a
+    /// later generation has more.
     beyond: Mutex<Option<i32>>,
     /// Counts changes of ownership, so that recall compares one number in each round.
     changes: AtomicU64,
@@ -285,8 +287,9 @@ impl Shards {
         Ok(Arc::new(shard))
     }
 
-    /// Flushes a shard and removes the shard from the registry. Its files close on a thread of their
-    /// own: that waits for a running merge of the index, and the caller must go on polling.
+    /// Flushes a shard and removes the shard from the registry. The files close on a separate
+    /// thread, because closing waits for a running merge of the index and the caller must go on
+    /// polling.
     pub fn close(&self, partition: i32) {
         let mut open = self.open.write();
         let Some(shard) = open.remove(&partition) else { return };
@@ -308,8 +311,8 @@ impl Shards {
         }
     }
 
-    /// Drops a value on a thread of its own once every reader has dropped it, so that none of them
-    /// has to wait.
+    /// Drops a shared value on a separate thread after the readers, so that none of them has to
+    /// wait for the drop.
     fn drop_elsewhere<T: Send + Sync + 'static>(&self, held: Arc<T>) {
         let closing = std::thread::Builder::new().name("close".into()).spawn(move || {
             for _ in 0..READERS_TRIES {
@@ -348,8 +351,8 @@ fn proof_name(found: &shard::Opened) -> &'static str {
     }
 }
 
-/// Logs each loss that opening a shard found and repaired. The stand-by copy of a shard is rebuilt
-/// in the same way, so its losses are logged too.
+/// Logs each loss that opening a shard found and repaired. A stand-by copy is rebuilt in the same
+/// way, so losses there are logged too.
 fn log_findings(partition: i32, found: &shard::Opened) {
     if let Some(aside) = &found.set_aside {
         tracing::error!(

@@ -29,7 +29,7 @@ pub struct Profile {
     pub retrieval: Retrieval,
     pub steps: Steps,
     pub fade: rank::Fade,
-    /// The format of the prompt block, if the profile has its own.
+    /// The format of the prompt block, if the profile sets one.
     pub template: Option<rank::Template>,
     pub prune: Prune,
     pub summary: Summary,
@@ -101,8 +101,8 @@ pub struct Summary {
     pub by: Author,
 }
 
-/// Facts that the language model extracts beside the rules. A profile from before this table has the
-/// rules alone.
+/// Facts that the language model extracts beside the rules. A profile from before this table has
+/// the rules alone.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Extract {
@@ -126,7 +126,7 @@ impl Default for Extract {
 pub enum Author {
     #[default]
     Rules,
-    /// The language model of `[llm]`. The rules do it where there is no usable answer.
+    /// The language model of `[llm]`. The rules write where there is no usable answer.
     Model,
 }
 
@@ -149,7 +149,7 @@ impl Summary {
         self.sessions_together.unwrap_or(self.sessions_max / 2).max(1)
     }
 
-    /// Fails where a trigger lacks its numbers.
+    /// Fails if a key that the trigger needs is not set.
     fn check(&self) -> std::result::Result<(), String> {
         if self.trigger != SummaryTrigger::Sessions {
             return Ok(());
@@ -243,7 +243,7 @@ impl Profiles {
         if *own.rules.name == *name { Some(own) } else { self.for_requests.get(name) }
     }
 
-    /// Says why a request of this user cannot have this profile, with those that it can.
+    /// Returns why a request of this user may not name this profile, with the allowed ones.
     pub fn refusal(&self, key: &UserKey, name: &str) -> String {
         if let Err(why) = known::find(name) {
             return why;
@@ -257,8 +257,8 @@ impl Profiles {
         )
     }
 
-    /// Replaces every gate of Keepsake's own policy by one that keeps everything. Evaluations compare
-    /// the gate with that.
+    /// Replaces every gate of Keepsake's own policy by one that keeps everything. Evaluations
+    /// compare the gate with that.
     pub fn with_open_gate(&self) -> Profiles {
         self.with(|profile| {
             if let Some(own) = keepsake::own(&*profile.rules.policy) {
@@ -330,7 +330,8 @@ mod tests {
         }
     }
 
-    /// A build without the published policies: `cargo test --no-default-features --lib this_build_lacks`.
+    /// A build without the published policies:
+    /// `cargo test --no-default-features --lib this_build_lacks`.
     #[cfg(not(feature = "published-policies"))]
     #[test]
     fn what_names_a_policy_that_this_build_lacks_stops_or_is_refused_by_name() {

@@ -1,12 +1,12 @@
-//! The quotas of tenants. Limits what one tenant may ask for in a second, as token buckets that
-//! hold one second's worth; events are counted in `ingest/event_rate.rs`, memories by the kernel.
-//! Each process counts for itself, so a tenant whose users are spread over several processes gets
-//! the sum. Time is an argument.
+//! The quotas of tenants. Limits the requests of one tenant in a second, by token buckets that hold
+//! one second's worth; events are counted in `ingest/event_rate.rs`, memories by the kernel. Each
+//! process counts for itself, so a tenant whose users are spread over several processes gets the
+//! sum. Time is an argument.
 
 use settings::quota::Limits;
 use std::collections::HashMap;
 
-/// Buckets that are kept. Beyond it the full ones go, which a new bucket equals.
+/// Buckets that are kept. Beyond that number the full ones go, which a new bucket equals.
 const BUCKETS_MAX: usize = 10_000;
 
 pub struct Rate {

@@ -1,5 +1,5 @@
-//! Answers requests: recall, list, get, explain, stats, duplicates. Reads the shards of this process and
-//! changes nothing.
+//! Answers requests: recall, list, get, explain, stats, duplicates. Reads the shards of this
+//! process and changes nothing.
 //!
 //! ```text
 //! request -> decode -> forward?  wait?  -> ask.rs: encode -> hits.rs: index, store
@@ -194,7 +194,8 @@ impl Recall {
         out
     }
 
-    /// Takes a request, to be answered in a later step. Returns its reply if it is refused at once.
+    /// Takes a request, to be answered in a later step. Returns the reply to a refused request, or
+    /// the copy of a misrouted one.
     pub fn read(&mut self, record: Record) -> Vec<OutgoingRecord> {
         self.read.insert(record.partition, record.offset + 1);
         self.take(record)
@@ -402,8 +403,8 @@ impl Recall {
         Reject::new(RejectCode::Unavailable, message)
     }
 
-    /// Makes the waiting requests ready that can go on, and refuses those that have waited too long,
-    /// in the order of their arrival. While others are ready, looks once in a millisecond.
+    /// Makes the waiting requests ready that can go on, and refuses those that have waited too
+    /// long, in the order of their arrival. While others are ready, looks once in a millisecond.
     fn wake(&mut self, now: Now) -> Vec<OutgoingRecord> {
         let mut out = Vec::new();
         let at_ms = self.clock.steady_ms();
@@ -544,7 +545,7 @@ fn not_applied(offset: i64, shard: &Shard, generation: u32) -> String {
     format!("offset {offset} was not applied in time{about}")
 }
 
-/// Refuses a request on which Keepsake panics. Its dead letter would not help: nothing is lost but
+/// Refuses a request on which Keepsake panics. A dead letter would not help: nothing is lost but
 /// the answer.
 fn panicked(pending: &PendingRequest, panic: Panic) -> Reject {
     let PendingRequest { partition, offset, .. } = pending;

@@ -1,11 +1,11 @@
-//! The least rights at Kafka of each role: the service, those who publish, those who ask, the gateway,
-//! operators, the job that backs up, and those who restore or grow a service. Pure: follows from the
-//! configuration alone.
+//! The least rights at Kafka of each role: the service, those who publish, those who ask, the
+//! gateway, operators, the job that backs up, and those who restore or grow a service. Pure:
+//! follows from the configuration alone.
 //!
 //! A right that nothing needs is not listed: the tests `rights` of `tests/rights.rs` and
-//! `rights_of_those_who_move_data` of `tests/rights/moving.rs` take each listed right away and see the
-//! role fail. Describe is implied by Read, Write and Delete, and
-//! IdempotentWrite by Write on any topic since Kafka 2.8
+//! `rights_of_those_who_move_data` of `tests/rights/moving.rs` take each listed right away and see
+//! the role fail. Describe is implied by Read, Write and Delete, and IdempotentWrite by Write on
+//! any topic since Kafka 2.8
 //! ([KIP-679](https://cwiki.apache.org/confluence/display/KAFKA/KIP-679%3A+Producer+will+enable+the+strongest+delivery+guarantee+by+default)).
 
 use crate::run::growth::{builder_id, waiting_group};
@@ -23,7 +23,7 @@ pub enum Role {
     Operator,
     /// Runs backups and changes nothing.
     Backup,
-    /// Restores a backup, builds the next generation, and cuts over to it.
+    /// Restores a backup, builds the next generation, and cuts over.
     Mover,
 }
 
@@ -46,7 +46,7 @@ pub enum Operation {
     DescribeConfigs,
 }
 
-/// One right, as Kafka's access control lists hold it.
+/// One right, as an entry of Kafka's access control lists.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Right {
     pub role: Role,

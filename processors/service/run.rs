@@ -79,7 +79,7 @@ pub struct Service {
     pub http: SocketAddr,
     pub metrics: Arc<Metrics>,
     pub shards: Arc<Shards>,
-    /// The encoder pool of ingest. Benchmarks compare their own encoding with its counts.
+    /// The encoder pool of ingest. Benchmarks compare their own encoding with these counts.
     pub encoder: Pool,
     /// Starts a round of the compaction worker.
     pub compactor: crossbeam_channel::Sender<Time>,
@@ -120,8 +120,8 @@ impl Service {
         self.shared.clone()
     }
 
-    /// Blocks until this process owns partitions and has read each of them to its end. For callers
-    /// that start a service and use it at once.
+    /// Blocks until this process owns partitions and has read each of them to the end. For callers
+    /// that use a service right after the start.
     pub fn wait_until_ready(&self, within: Duration) -> Result<()> {
         let give_up = Instant::now() + within;
         while !self.is_ready() {
@@ -134,13 +134,13 @@ impl Service {
         self.announce(None, false)
     }
 
-    /// Returns whether this process answers for all partitions that it owns.
+    /// Returns whether this process answers for every owned partition.
     pub fn is_ready(&self) -> bool {
         http::is_ready(&self.shared, &self.shards)
     }
 
-    /// Counts the memories of this process's shards and the users who have them: in the text indexes,
-    /// which look up each user once and read no memory.
+    /// Counts the memories of this process's shards and the users who have them: in the text
+    /// indexes, which look up each user once and read no memory.
     pub fn memories_and_users(&self) -> Result<(usize, usize)> {
         let (mut memories, mut users) = (0, 0);
         for shard in self.shards.all() {
@@ -151,7 +151,7 @@ impl Service {
         Ok((memories, users))
     }
 
-    /// Tells clients of the data directory that the service answers, and where its pages are.
+    /// Notes for clients, in the data directory, that the service is ready and where its pages are.
     pub fn announce(&self, explorer: Option<String>, is_for_clients: bool) -> Result<()> {
         let Some(data) = &self.data else { return Ok(()) };
         let ready = Description {
@@ -179,8 +179,7 @@ impl Service {
         self.drain();
         let (fault, embedded) = (self.fault(), self.embedded.take());
         let _data = self.data.take();
-        // Order matters: the last clients end before their broker, and it before its directory is
-        // unlocked.
+        // Order matters: the last clients end, then their broker, then the directory is unlocked.
         drop(self);
         let stopped = embedded.map_or(Ok(()), Embedded::stop);
         fault.and(stopped)
@@ -207,7 +206,7 @@ impl Service {
     }
 }
 
-/// A service that nobody holds any longer stops like one that is told to.
+/// Drains a service that nobody holds any longer, as [`Service::stop`] does.
 impl Drop for Service {
     fn drop(&mut self) {
         if !self.threads.is_empty() {

@@ -10,7 +10,7 @@ pub fn sender_of(record: &Record) -> Option<Context> {
     record.header(TRACEPARENT).and_then(Context::parse)
 }
 
-/// Where a record is in the log, and how long it waited, for the attributes of its span.
+/// The span attributes of a record: the place in the log and the waiting time.
 pub fn place_of(record: &Record, waited_ms: i64) -> [Attribute; 5] {
     [
         ("messaging.system", "kafka".into()),

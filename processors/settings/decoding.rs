@@ -1,5 +1,5 @@
 //! Maps the options to those of the decoder of events and requests, with which the service accepts
-//! a record and a client refuses one before it is sent.
+//! a record and a client refuses one before sending.
 
 use crate::Config;
 use domain::{KEY_BYTES_MIN, SigningKey};
@@ -9,8 +9,8 @@ use std::sync::LazyLock;
 /// A sender's clock may be wrong by a time zone. A day is more than any.
 const AT_AHEAD_MS_MAX: i64 = 86_400_000;
 
-/// The signing key where none is given and none is kept: simulator, evaluation. Signatures of one process
-/// are worthless to the next, and there is no next.
+/// The signing key where none is given and none is kept: simulator, evaluation. Signatures of one
+/// process are worthless to the next, and there is no next.
 static OF_THIS_PROCESS: LazyLock<String> = LazyLock::new(random_key);
 
 impl Config {

@@ -1,5 +1,5 @@
-//! The sections of the configuration for the embedded log: where it keeps things, how others reach
-//! it, and how long a service stays that a client started.
+//! The sections of the configuration for the embedded log: where files are kept, how clients
+//! connect, and how long a service stays that a client started.
 
 use super::ranges::at_least_1;
 use serde::Deserialize;
@@ -31,7 +31,7 @@ pub struct EmbeddedLog {
 }
 
 impl EmbeddedLog {
-    /// Returns the loopback address, or what is wrong with the option.
+    /// Returns the loopback address, or an error about the option.
     pub fn address(&self) -> Result<SocketAddr, String> {
         let address: Option<SocketAddr> = self.listen.parse().ok();
         address.filter(|address| address.ip().is_loopback()).ok_or_else(|| {

@@ -1,4 +1,5 @@
-//! Checks the address of another service, and reads the secret for it from a file or a variable.
+//! Checks the address of another service, and reads the secret for that service from a file or a
+//! variable.
 
 /// Checks an address. `secret`: the option that takes a secret instead.
 pub fn check(option: &str, url: &str, secret: &str) -> Result<(), String> {

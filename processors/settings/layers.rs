@@ -26,8 +26,8 @@ const DOCUMENT_PREFIX: &str = "MEMORY_";
 pub struct Layers {
     merged: Table,
     origins: BTreeMap<String, String>,
-    /// Variables that the document of some policy names. They count while a profile with that policy
-    /// is chosen.
+    /// Variables that the document of some policy names. They count while a profile with that
+    /// policy is chosen.
     of_documents: BTreeMap<String, String>,
 }
 

@@ -86,8 +86,8 @@ pub struct Config {
 
 impl Config {
     /// Returns the options of another generation of shards on the same topics: its memories topic,
-    /// its consumer group and its directory. Called once with `kafka.generation` when the options
-    /// are checked.
+    /// consumer group and directory. Called once with `kafka.generation` when the options are
+    /// checked.
     pub fn of_generation(&self, generation: u32) -> Config {
         let mut config = self.clone();
         if config.topics.generation > 1 {

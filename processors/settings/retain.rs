@@ -1,9 +1,9 @@
-//! Decides how long a memory and a context window are kept, by kind and tenant (`[retain]`). Pure; the
-//! compaction worker proposes what is older for erasure.
+//! Decides how long a memory and a context window are kept, by kind and tenant (`[retain]`). Pure;
+//! the compaction worker proposes older ones for erasure.
 //!
-//! The age counts from `created_at`, the time that the memory's event gave, unless that time is still
-//! to come: neither use nor repetition makes a memory younger, so the limit is an upper bound. What a user repeats after the
-//! erasure is a new memory.
+//! The age counts from `created_at`, the time that the memory's event gave, unless that time is
+//! still to come: neither use nor repetition makes a memory younger, so the limit is an upper
+//! bound. A text that a user repeats after the erasure is a new memory.
 
 use domain::{Memory, Time};
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
 //! The sections of the configuration: one struct for each table of `config/default.toml`. A new
-//! option needs a field here, and a line with its unit and its reason there.
+//! option needs a field here, and a line with its unit and reason there.
 
 use super::endpoint;
 use super::layers::{leaves, put};
@@ -312,7 +312,7 @@ impl Auth {
         Ok(())
     }
 
-    /// Returns the keys of the tenants, or what is wrong with an option.
+    /// Returns the keys of the tenants, or an error about an option.
     pub fn keys(&self) -> Result<TenantKeys, String> {
         let mut by_tenant = BTreeMap::new();
         for (path, value) in leaves(&self.tenants) {
@@ -380,7 +380,7 @@ pub struct Retain {
 }
 
 impl Retain {
-    /// Returns how long memories are kept, or what is wrong with an option.
+    /// Returns how long memories are kept, or an error about an option.
     pub fn rules(&self) -> Result<retain::Rules, String> {
         let mut rules = retain::Rules::default();
         rules.standard.days = days("retain.days", &Value::Float(self.days))?;

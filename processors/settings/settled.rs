@@ -1,5 +1,6 @@
 //! Fills in the options whose default depends on another option or on this machine: the directories
-//! of the data, the shards and the model, and how long events stay. `config show` prints the result.
+//! of the data, the shards and the model, and how long events stay. `config show` prints the
+//! result.
 
 use super::layers::{find, put};
 use std::path::{Path, PathBuf};
@@ -44,8 +45,8 @@ pub fn settled(merged: &Table) -> Table {
 }
 
 /// The directories in which an encoder is looked for, unless `embedder.model` names one: beside the
-/// program, among the files that were installed with it, in the data directory, and where
-/// `deploy/model/setup.sh` puts it in a checkout.
+/// program, among the installed files, in the data directory, and where `deploy/model/setup.sh`
+/// puts an encoder in a checkout.
 pub fn model_places(data: &Path) -> Vec<PathBuf> {
     // A link in a directory of programs leads to where the program was unpacked.
     let program = std::env::current_exe().and_then(std::fs::canonicalize).ok();

@@ -1,9 +1,9 @@
 //! Copies the changelog to files, and reads it back, without a broker on either side of the files.
 //!
 //! ```text
-//! <dir>/manifest.json            what belongs to the backup: shards, files, their SHA-256, digests
+//! <dir>/manifest.json            shards and files of the backup, their SHA-256, digests
 //! <dir>/p3-17-8120-full.records  the records of partition 3 from offset 17 up to, without, 8120
-//! <dir>/p3-8120-9004-more.records what changed since: a later backup into the same directory
+//! <dir>/p3-8120-9004-more.records changes since: a later backup into the same directory
 //! <dir>/p3-events-5-9.records    events that the shard had not applied at offset 8120 or 9004
 //! ```
 //!

@@ -68,8 +68,8 @@ struct WrittenMeta<'a> {
 pub struct Build {
     /// The next offset to be read of each partition of the old generation's memories topic.
     pub positions: BTreeMap<i32, i64>,
-    /// The offset of the last event that each shard of the old generation applied, once it is closed
-    /// and all of it is here.
+    /// The offset of the last event that each shard of the old generation applied, once that shard
+    /// is closed and all of its records are here.
     pub ends: BTreeMap<i32, i64>,
     /// The old generation is closed and everything of it is here: the shard may be opened.
     pub is_complete: bool,
@@ -217,7 +217,7 @@ fn state_name(key: &[u8]) -> Option<String> {
     Some(format!("{user}/{}.{}", char::from(*tag), hex::encode(rest)))
 }
 
-/// Returns the session of a record that holds a turn of a context window, with its user.
+/// Returns user and session of a record that holds a turn of a context window.
 pub fn session_of(record: &Record) -> Option<(UserKey, String)> {
     let key = named(record.key.clone()?).ok()?;
     let user = keys::user_of(&key)?;

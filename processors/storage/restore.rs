@@ -71,7 +71,7 @@ pub struct Options {
     pub accept_incomplete: bool,
     /// Ends the open transaction of the owner before. `None` waits until the broker ends it.
     pub take_over: Option<TakeOver>,
-    /// Where the broker records it: the highest offset of a tombstone that compaction has removed.
+    /// The highest offset of a tombstone that compaction has removed, if the broker records that.
     pub tombstones_gone: Option<TombstonesGone>,
 }
 
@@ -126,7 +126,7 @@ impl Progress {
         !self.claimed.swap(true, Ordering::AcqRel)
     }
 
-    /// Stops the restore at its next record. The store keeps its checkpoint, so that a later
+    /// Stops the restore at the next record. The store keeps its checkpoint, so that a later
     /// restore continues there.
     pub fn cancel(&self) {
         self.cancelled.store(true, Ordering::Release);
@@ -161,7 +161,7 @@ pub fn outdated(
         let lacks_one = gone(partition) > place.offset;
         return Ok(lacks_one.then_some("it lacks a tombstone that compaction has removed"));
     }
-    // The entry behind the store's last record may be the mark that ends its transaction.
+    // The entry behind the store's last record may be the mark that ends the transaction.
     let lacks_from = place.offset + 1 + 1;
     let age_ms = now_ms.saturating_sub(place.at.0);
     Ok(if age_ms > options.away_ms_max {

@@ -1,7 +1,8 @@
 //! Finds the reason why a text may not be kept: a wish of the user, or a category that the profile
-//! forbids. Lists decide on a category (`config/languages/*.toml`), lists and trained weights on a wish.
+//! forbids. Lists decide on a category (`config/languages/*.toml`), lists and trained weights on a
+//! wish.
 //!
-//! 1. `consent/pasted.rs` takes out what the turn quotes or pastes.
+//! 1. `consent/pasted.rs` takes out quoted and pasted passages.
 //! 2. `consent/clause.rs` cuts the rest into clauses and reads each by a grammar of word classes.
 //! 3. `consent/judge.rs` scores the turn by trained weights.
 //! 4. This file decides. A turn with a wish to keep nothing is withheld whole, also if the secret
@@ -31,7 +32,7 @@ pub enum Wish {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Retraction {
-    /// The wording is about memory or about what was said. "Delete that" may be about a file.
+    /// The wording is about memory or about earlier words. "Delete that" may be about a file.
     pub names_memory: bool,
     /// The subject that the wish names: "forget what I said about *my job*".
     pub topic: Option<String>,
@@ -46,7 +47,7 @@ const UNKNOWN_OF_REASON_TO_REMOVE_MAX: usize = 3;
 /// Words of a name under a letter.
 const SIGNATURE_WORDS_MAX: usize = 3;
 
-/// Log-odds below which the judge objects to what the rules take for a wish.
+/// Log-odds below which the judge objects to a wish that the rules find.
 const OBJECTION_MAX: f32 = 1.0;
 /// Log-odds above which the judge finds a wish to keep a turn out that the rules do not find.
 const CERTAINTY_MIN: f32 = 1.0;
@@ -111,8 +112,8 @@ pub fn wish(text: &str) -> Option<Wish> {
     }
 }
 
-/// Joins the rules and the judge: true to forget what was said before, false to keep this turn out. The
-/// judge does not object to a wish in a long turn, where the other words would outweigh it.
+/// Joins the rules and the judge: true to forget earlier words, false to keep this turn out. The
+/// judge does not object in a long turn, where the other words would outweigh the wish.
 fn decide(rule: Option<&Wish>, scores: Scores, is_short: bool, is_plain: bool) -> Option<bool> {
     let by_rule = match rule {
         Some(Wish::ForgetLastTurn(_)) => Some(true),
@@ -156,7 +157,7 @@ fn by_rules(Turn { text, own, readings }: &Turn) -> Option<Wish> {
     let is_short = own.len() <= RETRACTION_BYTES_MAX && !own.contains(pasted::PASSAGE);
     let has_content = readings.iter().any(|reading| reading.is_content);
     let skips = readings.iter().any(skips);
-    // "I can't have my age on record, bin it." What can be removed was said before.
+    // "I can't have my age on record, bin it." Only earlier words can be removed.
     let removes = removes(&readings);
     let states_more = states_value(&readings, first, removes) || has_content && skips && !removes;
     if is_short
@@ -174,7 +175,7 @@ fn by_rules(Turn { text, own, readings }: &Turn) -> Option<Wish> {
     readings.iter().any(forgets).then_some(Wish::Unclear)
 }
 
-/// True if the turn says something beside its wishes and their reasons.
+/// True if the turn states something beside its wishes and their reasons.
 fn states_value(readings: &[Reading], first: usize, removes: bool) -> bool {
     let is_wish = |reading: &Reading| reading.kind.is_some();
     if readings.iter().any(|one| one.asks_to_keep) {
@@ -219,7 +220,7 @@ fn has_wish(text: &str) -> bool {
     clause::readings(text, &HashSet::new()).iter().any(|reading| reading.kind.is_some())
 }
 
-/// True for a clause that asks to keep what the turn says out of memory.
+/// True for a clause that asks to keep the turn out of memory.
 fn skips(reading: &Reading) -> bool {
     match reading.kind {
         Some(Kind::KeepNot | Kind::Secret) => true,
@@ -228,7 +229,7 @@ fn skips(reading: &Reading) -> bool {
     }
 }
 
-/// True if the last sentence asks to forget "this", which the sentences before it say.
+/// True if the last sentence asks to forget "this", the content of earlier sentences.
 fn ends_with_forget_this(readings: &[Reading]) -> bool {
     let Some(content) = readings.iter().rposition(|reading| reading.is_content) else {
         return false;

@@ -1,7 +1,7 @@
 //! Checks that a text which a model wrote is faithful to the texts that it was made of. Pure.
 //!
-//! - A *name* is a word that begins with a capital letter and is no stop word. A *number* is a run of
-//!   digits without its separators: `4,000` is 4000.
+//! - A *name* is a word that begins with a capital letter and is no stop word. A *number* is a run
+//!   of digits without its separators: `4,000` is 4000.
 //! - The text has only names and numbers of the source texts.
 //! - It has every name and number that it must keep, a name with its capital letter. The first word
 //!   of a sentence need not be a name, so it must not be invented, but need not be kept.
@@ -46,7 +46,7 @@ impl Sources {
         }
     }
 
-    /// Returns what is wrong with a text, or `None`. The reason quotes nothing.
+    /// Returns the fault of a text, or `None`. The reason quotes nothing.
     pub fn fault(&self, text: &str, keep: &Kept, chars_max: usize) -> Option<&'static str> {
         if text.trim().is_empty() {
             return Some("the answer is empty");

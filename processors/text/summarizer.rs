@@ -9,7 +9,7 @@
 //! 3. Sort the chosen turns by time and shorten the longest until `chars_max` holds.
 //!
 //! The compaction worker passes the turns and publishes the summary as an event. A language model
-//! may write another summary, which must keep what this one has.
+//! may write another summary, which must keep the names and numbers of this one.
 
 use domain::{Time, Vector};
 

@@ -119,7 +119,7 @@ pub enum WishPart {
     Remove,
     /// Asks to forget, or only means "never mind": "forget it".
     Idiom,
-    /// As if nothing had been said: "pretend", "you didn't hear that".
+    /// Takes earlier words back: "pretend", "you didn't hear that".
     Unsaid,
     /// Keeping: "remember", "save".
     Keep,
@@ -140,11 +140,11 @@ pub enum WishPart {
     Private,
     /// A time after this turn: "once you've answered".
     Later,
-    /// What is said next: "the following".
+    /// Words to come: "the following".
     Next,
     /// A pronoun or a word as empty as one: "that", "the thing".
     This,
-    /// What was said: "my last message".
+    /// Earlier words: "my last message".
     Said,
     /// The reason for a wish: "embarrassing", "wrong window".
     Excuse,
@@ -160,7 +160,7 @@ pub enum WishPart {
     Why,
     /// A new value takes the place of an old one: "instead", "Monday".
     Change,
-    /// What is saved or deleted in daily life: "the file".
+    /// A thing that people save or delete in daily life: "the file".
     Thing,
     /// Introduces the topic of a wish: "about".
     About,

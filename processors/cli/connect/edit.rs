@@ -1,4 +1,4 @@
-//! Adds one server to the text of a configuration file and takes it out, and leaves all other bytes,
+//! Adds a server to the text of a configuration file, or removes one, and leaves all other bytes,
 //! comments included, as they are. Pure.
 
 use jsonc_parser::ParseOptions;
@@ -175,7 +175,7 @@ mod tests {
                 assert!(added.contains(part) || !text.contains(part), "{part}: {added}");
             }
             let removed = format.removed(&added).expect("valid");
-            // Only an object on a single line keeps the line breaks that it has got.
+            // Only an object on a single line keeps its line breaks.
             let is_one_line = text.lines().count() == 1;
             let bare = |text: &str| text.replace(char::is_whitespace, "");
             assert!(removed == text || is_one_line && bare(&removed) == bare(text), "{removed}");

@@ -1,5 +1,5 @@
-//! Builds the shards of a new generation from the changelog of the old one, and follows it until the
-//! old generation has ended.
+//! Builds the shards of a new generation from the changelog of the old one, and follows that
+//! changelog until the old generation has ended.
 //!
 //! One round:
 //!
@@ -13,12 +13,13 @@
 //! The position is in the same transaction as the records before it, so a builder that was killed
 //! goes on where it was, and a second builder ends the first. The first finds out by [`Rivalry`].
 //!
-//! A partition of the old generation has ended once its changelog has the record that says so and the
-//! meta record behind it. When all have ended, the last meta records give the offsets from which the
-//! new shards read events.
+//! A partition of the old generation has ended once the changelog has the closing record and the
+//! meta record behind that. When all have ended, the last meta records give the offsets from which
+//! the new shards read events.
 //!
-//! Limit: compaction removes the tombstones of forgotten records after a time. A builder that was away
-//! for half of it does not go on ([`is_away_too_long`]), because it may never have seen them.
+//! Limit: compaction removes the tombstones of forgotten records after a time. A builder that was
+//! away for half that time does not go on ([`is_away_too_long`]), because some tombstones may be
+//! gone unread.
 //!
 //! Limit: keeps about 80 bytes of memory for each record of all shards ([`Fold`]).
 
@@ -53,8 +54,8 @@ const IDLE: Duration = Duration::from_millis(100);
 const AGAIN: Duration = Duration::from_millis(500);
 /// Failures in a row after which the builder gives up: about a minute, longer than a broker's restart.
 const FAILURES_MAX: u32 = 60;
-/// Time after which the builder writes its position even if there was nothing to read, in parts of the
-/// longest time that it may be away.
+/// Time after which the builder writes its position even if there was nothing to read, in parts of
+/// the longest time that a builder may be away.
 const NOTES_WHILE_AWAY: i64 = 12;
 /// Time between two reports.
 const REPORT_EVERY: Duration = Duration::from_secs(5);
@@ -66,7 +67,7 @@ pub struct Built {
     /// Records that this builder has read and written.
     pub read: u64,
     pub written: u64,
-    /// Vectors that this builder has made anew, and texts that its encoder refused.
+    /// Vectors that this builder has made anew, and texts that the encoder refused.
     pub encoded: u64,
     pub refused: u64,
 }
@@ -76,7 +77,7 @@ pub struct Builder<'a> {
     rekeying: Rekeying,
     cluster: String,
     encoding: Encoding,
-    /// The encoder of the old generation's vectors, once a record of it was read.
+    /// The encoder of the old generation's vectors, once a record was read.
     encoder_before: Option<(String, u32)>,
     source: Arc<dyn Log>,
     target: Arc<dyn Log>,
@@ -164,7 +165,7 @@ impl<'a> Builder<'a> {
                 Err(fault) => return Err(fault),
             }
         }
-        // What is built stands, whatever the broker answers now.
+        // The built records stand, whatever the broker answers now.
         self.tell().ok();
         Ok(Built {
             records: self.state.folds.iter().map(|fold| fold.digest.records).sum(),
@@ -273,7 +274,7 @@ impl<'a> Builder<'a> {
         Err(self.generations.refused(why))
     }
 
-    /// Reads an old partition to its present end.
+    /// Reads an old partition to the present end.
     fn read_on(&mut self, at: i32) -> Result<()> {
         let log = self.source.clone();
         let known = self.state.build.positions.get(&at).copied();

@@ -1,8 +1,8 @@
 //! `keepsake generation cut-over --cancel`: finds out whether a cut-over that was interrupted has begun.
 //!
-//! It begins with the first `close` mark in the events topic. From then on nothing can be taken back,
-//! because a mark stays in the log and the shard that applies it is closed. Before, nothing was
-//! written, so there is nothing to take back either.
+//! The cut-over begins with the first `close` mark in the events topic. From then on nothing can be
+//! taken back, because a mark stays in the log and closes the shard that applies it. Before,
+//! nothing was written, so there is nothing to take back either.
 
 use super::progress::{Generations, Progress};
 use domain::fault::Result;
@@ -57,7 +57,7 @@ fn is_mark(record: &Record, generation: u32) -> bool {
         .is_some_and(|mark| mark.step == HandOverStep::Close && mark.generation == generation)
 }
 
-/// Returns whether a partition has such a record from this offset on, or from its beginning.
+/// Returns whether a partition has such a record from this offset on, or from the beginning.
 fn any(
     generations: &Generations,
     topic: &str,

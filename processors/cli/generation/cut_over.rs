@@ -15,7 +15,7 @@
 //! Order matters: no event and no request reaches a new partition before the old shards are closed, so
 //! no old shard takes an offset of a new partition for one of its own.
 //!
-//! Each step begins with a look whether it was done, so a command that was interrupted or timed out is
+//! Each step first checks whether it was done, so a command that was interrupted or timed out is
 //! given again.
 
 use super::compare::Comparison;
@@ -191,7 +191,7 @@ impl CutOver<'_> {
         )))
     }
 
-    /// Commits the offsets from which the new generation goes on: it is open.
+    /// Opens the new generation by committing the offsets from which it goes on.
     fn open(&self, progress: &Progress) -> Result<()> {
         let Generations { new, connection, .. } = self.generations;
         let rekeying = self.generations.rekeying()?;
@@ -269,7 +269,8 @@ impl CutOver<'_> {
         if done { Ok(()) } else { Err(self.too_late("not all of the new shards are open")) }
     }
 
-    /// Asks each added partition until it answers. Only the new generation can.
+    /// Repeats a request to each added partition until answered: only the new generation can
+    /// answer.
     fn await_answers(&self, client: &mut Client, from: i32, to: i32) -> Result<()> {
         for partition in from..to {
             let Some(user) = user_of(partition, to) else { continue };
@@ -300,7 +301,7 @@ impl CutOver<'_> {
         Ok(())
     }
 
-    /// Looks until it is done or the time is over. Returns whether it is done.
+    /// Calls `is_done` until true or until the time is over. Returns the last result.
     fn wait(&self, mut is_done: impl FnMut() -> Result<bool>) -> Result<bool> {
         let give_up = Instant::now() + self.within;
         loop {

@@ -1,4 +1,4 @@
-//! Makes the vectors of a new generation with its own encoder, from the texts that the old shards
+//! Makes the vectors of a new generation with the new encoder, from the texts that the old shards
 //! hold: on as many threads as ingest uses, and with a cache, because the turn before a memory is
 //! often a memory itself.
 
@@ -102,7 +102,7 @@ impl Encoding {
     }
 }
 
-/// The record with its texts, if it is one of a user and has vectors.
+/// The record with its texts. `None` without vectors, or if the record is no user's.
 pub fn reencoding(record: &Record) -> Result<Option<Reencoding>> {
     let name = record.key.as_deref().unwrap_or_default();
     match (owner(name)?, record.header(STATE_HEADER)) {

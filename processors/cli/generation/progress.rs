@@ -9,14 +9,14 @@ use std::collections::BTreeMap;
 use storage::changelog::{Build, last_meta};
 use storage::rekeying::Rekeying;
 
-/// The generation that is built, and the one that it is built from.
+/// The generation that is built, and its source.
 pub struct Generations {
     pub old: Config,
     pub new: Config,
     pub connection: Connection,
     /// Partitions of the old generation.
     pub from: i32,
-    /// Partitions of the new one; `None` before its build.
+    /// Partitions of the new one; `None` before the build.
     pub to: Option<i32>,
 }
 
@@ -73,7 +73,7 @@ impl Generations {
         encoder_of(&*self.connection.log(&self.old.topics.memories())?, self.from)
     }
 
-    /// The same of the new generation; `None` before its builder has written.
+    /// The same of the new generation; `None` before the builder has written.
     pub fn encoder_after(&self) -> Result<Option<(String, u32)>> {
         encoder_of(&*self.connection.log(&self.new.topics.memories())?, self.to.unwrap_or_default())
     }

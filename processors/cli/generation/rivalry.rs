@@ -1,10 +1,10 @@
-//! Tells a second builder of a generation from a broker that has ended the first one's transactions.
-//! In both cases the first may write no more.
+//! Distinguishes a second builder of a generation from a broker that has ended the first one's
+//! transactions. In both cases the first may write no more.
 //!
-//! Each builder notes an id of its own before it ends the transactions of another: beside an offset of
-//! a group that nobody reads. A builder that may write no more looks at the note. With its own id it
-//! begins again; with another one it stops, or two builders would end each other for ever. The id that
-//! was noted last is of the one that stays.
+//! Each builder notes an id of its own before it ends the transactions of another: beside an offset
+//! of a group that nobody reads. A builder that may write no more looks at the note. The builder
+//! begins again if the id is its own and stops otherwise, or two builders would end each other for
+//! ever. The builder whose id was noted last stays.
 
 use domain::fault::{Fault, Result, StopName};
 use kafka::{Connection, Noted};
@@ -40,8 +40,8 @@ impl Rivalry {
         }
     }
 
-    /// Notes that this builder begins. Order matters: before it ends the transactions of another, which
-    /// would else find its own id and end this one's.
+    /// Notes that this builder begins. Order matters: before ending the transactions of another
+    /// builder, which would else find its own id and end this one's.
     pub fn note(&mut self) -> Result<()> {
         let noted = Noted { offset: 0, text: self.own.clone() };
         self.connection.note(&self.group, &self.topic, &BTreeMap::from([(NOTED_AT, noted)]))?;
@@ -49,8 +49,8 @@ impl Rivalry {
         Ok(())
     }
 
-    /// The fault of a builder that may write no more: it has to begin again, unless [`Rivalry::check`]
-    /// finds another builder.
+    /// The fault of a builder that may write no more and has to begin again, unless
+    /// [`Rivalry::check`] finds another builder.
     pub fn fenced(&mut self, why: &str) -> Fault {
         self.is_fenced = true;
         Fault::retry(format!("the transactions of this builder were ended: {why}"))
@@ -60,9 +60,9 @@ impl Rivalry {
         self.begun_again = 0;
     }
 
-    /// Stops a builder that begins again although another builder has begun. Order matters: before it
-    /// notes its own id and ends the other's transactions. After any failure, because a write that the
-    /// other has ended can fail in other ways, too.
+    /// Stops a builder that begins again although another builder has begun. Order matters: before
+    /// noting an id and ending the other's transactions. After any failure, because a write that
+    /// the other has ended can fail in other ways, too.
     pub fn check(&mut self) -> Result<()> {
         if !self.has_noted {
             return Ok(());

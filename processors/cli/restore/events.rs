@@ -14,8 +14,8 @@ use storage::backup::manifest::Shard;
 use storage::backup::segment::Reader;
 use storage::changelog::Source;
 
-/// The value that stands where the old topic had another record. A tick changes nothing, should
-/// anybody read it.
+/// The value that stands where the old topic had another record. A tick that is read changes
+/// nothing.
 const FILLER: &[u8] = br#"{"type":"tick"}"#;
 
 /// The work of a restore on one partition of the events topic.

@@ -1,9 +1,10 @@
-//! Forgets that came after a backup, from their receipts, as events to be published behind it.
+//! Forgets that came after a backup, from their receipts, as events to be published behind the
+//! backup's.
 //!
-//! A receipt belongs here if its event is behind the end of the backup in its partition. The
-//! `forget` of everything is published as it was. Of a session or a query a receipt has no word, so
-//! the memories that it lists are forgotten one by one. The context windows that it cleared are found
-//! in the backup by the digests of their sessions, and cleared again.
+//! A receipt belongs here if the event is behind the end of the backup in its partition. The
+//! `forget` of everything is published again unchanged. Of a session or a query a receipt has no
+//! word, so the listed memories are forgotten one by one. The context windows that the `forget`
+//! cleared are found in the backup by the digests of their sessions, and cleared again.
 
 use super::Restore;
 use client::reading;
@@ -158,14 +159,15 @@ impl Restore<'_> {
             partition,
             key,
             id: &format!("restore-{at}-{offset}-windows"),
-            // The same at every attempt: an interrupted restore compares what it has published.
+            // The same at every attempt: an interrupted restore compares the events already
+            // published.
             at: Time(0),
             marks: &marks,
         };
         Ok(Some(reply::proposal_erase(&proposal, &[], &idle, "forgotten before the restore")))
     }
 
-    /// The key of the backup's service. `None` if it is nowhere.
+    /// The key of the backup's service. `None` if neither the configuration nor the backup has one.
     pub fn signing_key(&self) -> Result<Option<SigningKey>> {
         let given = &self.config.topics.marks_key;
         if !given.is_empty() {

@@ -1,4 +1,4 @@
-//! `keepsake verify --erased`: searches for what is left of a forgotten user or text.
+//! `keepsake verify --erased`: searches for remains of a forgotten user or text.
 //!
 //! 1. The topics, while the service runs or not: records by the user's key, or by the bytes of the
 //!    texts.
@@ -96,7 +96,7 @@ impl Row {
     }
 }
 
-/// What is searched for.
+/// The user and the texts searched for.
 struct Wanted {
     key: UserKey,
     /// `None`: without texts, records count by the user's key.
@@ -157,8 +157,8 @@ fn invalid(what: String) -> Fault {
     Fault::stop(StopName::ConfigInvalid, what)
 }
 
-/// The beginning of a text as it may stand in a record: plain, and in JSON with and without escapes
-/// for what is not ASCII.
+/// The beginning of a text in the spellings that a record may have: plain, and in JSON with and
+/// without escapes for characters outside ASCII.
 fn needles(text: &str) -> Vec<String> {
     let beginning: String = text.chars().take(NEEDLE_CHARACTERS).collect();
     let quoted = Value::from(beginning.as_str()).to_string();
@@ -232,7 +232,7 @@ impl Wanted {
     }
 }
 
-/// True unless it is an id, or a list of ids as in a decision about a forget.
+/// True unless the value is an id, or a list of ids as in a decision about a forget.
 fn has_words(value: &Value) -> bool {
     match value {
         Value::String(text) => text.parse::<uuid::Uuid>().is_err() && !text.is_empty(),
@@ -272,7 +272,7 @@ fn before(config: &Config) -> Option<Config> {
     (generation > 1).then(|| config.of_generation(generation - 1))
 }
 
-/// The memories topic of a generation before. `None` once it is deleted.
+/// The memories topic of a generation before. `None` once deleted.
 fn memories_of(wanted: &Wanted, before: &Config) -> Option<Row> {
     let name = before.topics.memories();
     let searched = client::connection(before).and_then(|connection| {
@@ -320,8 +320,8 @@ fn topic(
 
 // ---------------------------------------------------------------- disk
 
-/// Searches the segments and the journal of the embedded log. A batch that its sender compressed hides
-/// its bytes; the topics are searched for such.
+/// Searches the segments and the journal of the embedded log. A batch that the sender compressed
+/// hides these bytes; for such batches the topics are searched.
 fn log_files(wanted: &Wanted, config: &Config) -> Row {
     let dir = run::log_dir(config);
     let place = format!("bytes of the log in {}", dir.display());

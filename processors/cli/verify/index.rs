@@ -1,4 +1,4 @@
-//! Checks a shard's text index against its store: both must hold the same memories, and the same
+//! Checks a shard's text index against the store: both must hold the same memories, and the same
 //! number of words for each user.
 
 use domain::fault::Result;

@@ -1,6 +1,6 @@
-//! Decodes requests, and refuses one that announces more entries than its bytes can hold. The decoders
-//! of `kafka-protocol` reserve room for the announced entries before they read the first, and a
-//! reservation that fails ends the process.
+//! Decodes requests, and refuses those that announce more entries than their bytes can hold. The
+//! decoders of `kafka-protocol` reserve room for the announced entries before they read the first,
+//! and a reservation that fails ends the process.
 
 use super::Hangup;
 use bytes::{Buf, Bytes, TryGetError};
@@ -15,11 +15,11 @@ pub fn decode<Q: Decodable>(frame: &mut Bytes, version: i16) -> Result<Q, Hangup
     Ok(Q::decode(frame, version)?)
 }
 
-/// Bounds each number that may be a count to one more than the bytes that are left. Every entry takes
-/// a byte or more, so the entries of such a list run out of bytes.
+/// Bounds each number that may be a count to one more than the bytes that are left. Every entry
+/// takes a byte or more, so the entries of such a list run out of bytes.
 struct Bounded {
     left: Bytes,
-    /// The varint that is being read, and the bits of it that have come.
+    /// The varint that is being read, and the number of bits so far.
     varint: u64,
     shift: u32,
 }
@@ -43,8 +43,8 @@ impl Buf for Bounded {
         Ok(number.min(i32::try_from(self.left.len()).unwrap_or(i32::MAX).saturating_add(1)))
     }
 
-    /// A byte of a varint, or a boolean, which is a varint as well. All varints of requests are counts
-    /// and lengths, most of them plus one.
+    /// A byte of a varint, or a boolean, which is a varint as well. All varints of requests are
+    /// counts and lengths, most of them plus one.
     fn try_get_u8(&mut self) -> Result<u8, TryGetError> {
         let byte = self.left.try_get_u8()?;
         self.varint |= u64::from(byte & 0x7f) << self.shift;

@@ -123,7 +123,7 @@ fn read(
     match read_batches(&place, limit, asked.min(room)) {
         Ok(records) => found.records = records,
         Err(fault) => {
-            // A reader must not go on past records that it cannot see.
+            // A reader must not go on past unreadable records.
             let about =
                 format!("reads {topic}/{} from offset {}", wanted.partition, wanted.fetch_offset);
             found.error = Some(broker.fail(fault.about(about)));

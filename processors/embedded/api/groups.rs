@@ -147,7 +147,7 @@ pub fn sync(call: &Call<'_>, request: SyncGroupRequest) -> SyncGroupResponse {
     }
 }
 
-/// Copies what the broker keeps, so that it does not hold the whole request.
+/// Copies bytes that the broker keeps, which would otherwise hold the whole request.
 fn owned(bytes: &Bytes) -> Bytes {
     Bytes::copy_from_slice(bytes)
 }
@@ -428,7 +428,7 @@ pub fn describe(call: &Call<'_>, request: DescribeGroupsRequest) -> DescribeGrou
 
 fn members(version: i16, group: &Group) -> Vec<DescribedGroupMember> {
     let members = group.members.iter().map(|(id, member)| {
-        // While the group shares out, nobody knows who has what.
+        // While the group shares out partitions, no assignment is known.
         let is_stable = group.phase == Phase::Stable;
         DescribedGroupMember::default()
             .with_member_id(text(id.as_str()))

@@ -1,4 +1,5 @@
-//! The requests that the broker answers: one table of names and versions, one file for each subject.
+//! The requests that the broker answers: one table of names and versions, one file for each
+//! subject.
 
 mod announced;
 pub mod fetch;
@@ -89,7 +90,7 @@ impl<E: std::fmt::Display> From<E> for Hangup {
     }
 }
 
-/// Answers one request, without its length.
+/// Answers one request, given without the length prefix.
 pub fn answer(broker: &Broker, peer: &mut Peer, mut frame: Bytes) -> Result<Answer, Hangup> {
     let (Some(key), Some(version)) = (i16_at(&frame, 0), i16_at(&frame, 2)) else {
         return Err(Hangup("a request without a header".into()));
@@ -147,7 +148,7 @@ pub fn answer(broker: &Broker, peer: &mut Peer, mut frame: Bytes) -> Result<Answ
     }
 }
 
-/// A request with all that its handler may need besides the body.
+/// The context of a request that a handler may need besides the body.
 pub struct Call<'a> {
     pub broker: &'a Broker,
     pub header: &'a RequestHeader,
@@ -223,7 +224,7 @@ fn versions() -> ApiVersionsResponse {
 /// Length, correlation id and no tags.
 const ANSWER_HEADER_BYTES: usize = 9;
 
-/// Writes a response with its length.
+/// Writes a response, length prefix included.
 fn encode<A: Encodable + HeaderVersion>(
     correlation: i32,
     version: i16,

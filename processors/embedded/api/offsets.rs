@@ -1,4 +1,4 @@
-//! Offsets of a partition: its ends, the first of a time, and the deletion of its oldest records.
+//! Offsets of a partition: both ends, the first of a time, and the deletion of its oldest records.
 
 use super::Call;
 use crate::broker::Broker;
@@ -78,7 +78,7 @@ fn offset(
             let latest = segments.map(|segment| segment.max_timestamp).max();
             (latest.filter(|time| *time >= 0), partition.log.start)
         }
-        // -5 asks for what only tiered storage has.
+        // -5 asks for an offset that only tiered storage has.
         ..0 => (None, 0),
         _ => (Some(time_ms), partition.log.start),
     };
@@ -160,7 +160,7 @@ fn delete_before(
     Ok(start)
 }
 
-/// The log has one leader and one epoch, 0: it ends where the log ends.
+/// The log has one leader and one epoch, 0, which ends where the log ends.
 pub fn ends_of_epochs(
     call: &Call<'_>,
     request: OffsetForLeaderEpochRequest,

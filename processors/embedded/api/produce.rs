@@ -1,4 +1,4 @@
-//! Produce: checks a batch, gives it its offset and journals it.
+//! Produce: checks, places and journals a batch.
 
 use super::announced::decode;
 use super::{Answer, Call, Hangup, text};
@@ -165,7 +165,7 @@ pub fn produce_bytes(
         .map_err(|(error, _)| error)
 }
 
-/// Bytes of an entry besides its batch, generously.
+/// Bytes of an entry besides the batch, generously.
 const ENTRY_BYTES: usize = 64;
 const UNKNOWN: Refusal = (ResponseError::UnknownTopicOrPartition, "no such topic or partition");
 
@@ -178,7 +178,7 @@ fn check_sequence(partition: &Partition, header: &Header) -> Result<Option<Writt
     if !header.is_idempotent() {
         return Ok(None);
     }
-    // Whatever a producer sends whose past is forgotten is its first batch.
+    // Any batch of a producer whose past is forgotten counts as the first.
     let Some(producer) = partition.producers.get(&header.producer_id) else { return Ok(None) };
     if header.producer_epoch < producer.epoch {
         return Err((ResponseError::InvalidProducerEpoch, "a newer producer has this id"));

@@ -1,4 +1,4 @@
-//! The node and its topics: what there is, and creating, changing and deleting them.
+//! The node and the topics: describing, creating, changing and deleting them.
 
 use super::{Call, NODE, code, text};
 use crate::broker::Broker;
@@ -367,7 +367,8 @@ fn altered(
     Ok(settings)
 }
 
-/// The older request, which replaces all settings of a topic: one that is not named gets its default.
+/// The older request, which replaces all settings of a topic: one that is not named gets the
+/// default.
 pub fn replace_settings(call: &Call<'_>, request: AlterConfigsRequest) -> AlterConfigsResponse {
     let responses = request.resources.into_iter().map(|resource| {
         let named = resource.configs.iter().filter_map(|config| {
@@ -392,7 +393,7 @@ pub fn replace_settings(call: &Call<'_>, request: AlterConfigsRequest) -> AlterC
     AlterConfigsResponse::default().with_responses(responses.collect())
 }
 
-/// Gives a topic the settings that `change` makes of its present ones.
+/// Gives a topic the settings that `change` makes of the present ones.
 fn change_settings(
     broker: &Broker,
     (kind, name): (i8, &str),

@@ -1,5 +1,5 @@
-//! Transactions: one producer at a time under each name, the partitions and groups of its
-//! transaction, and the end of it.
+//! Transactions: one producer at a time under each name, the partitions and groups of the
+//! transaction, and its end.
 
 use super::{Call, code, text};
 use crate::broker::{Broker, Core};
@@ -81,7 +81,7 @@ fn take_producer_id(
     Ok((id, reserved))
 }
 
-/// Begins a producer under a name. The one before is fenced by its epoch, and its open transaction
+/// Begins a producer under a name. The new epoch fences the one before, whose open transaction is
 /// aborted.
 pub fn renew(broker: &Broker, id: &str, request: &InitProducerIdRequest) -> Outcome<(i64, i16)> {
     if id.is_empty() {
@@ -151,7 +151,8 @@ fn end_open(
 }
 
 impl Broker {
-    /// Aborts transactions that are open for longer than their producer allowed, and fences it.
+    /// Aborts transactions that are open for longer than their producer allowed, and fences the
+    /// producer.
     pub fn end_expired_transactions(&self) {
         let now_ms = self.now_ms();
         let mut core = self.core();
@@ -172,7 +173,7 @@ impl Broker {
     }
 }
 
-/// The transaction of a producer, if it still has the name.
+/// The transaction of a producer, if that producer still has the name.
 fn of_producer<'a>(
     core: &'a Core,
     id: &TransactionalId,
@@ -302,7 +303,7 @@ fn commit(broker: &Broker, request: &TxnOffsetCommitRequest) -> Outcome<()> {
     broker.groups.check_commit(&from, true)?;
     let (id, epoch) = (&request.transactional_id, request.producer_epoch);
     let transaction = of_producer(&core, id, request.producer_id, epoch)
-        // The producer's other requests say that it is fenced.
+        // The producer's other requests return `ProducerFenced`.
         .map_err(|error| older(error, false))?;
     let is_part =
         transaction.state == TransactionState::Ongoing && transaction.groups.contains(group);

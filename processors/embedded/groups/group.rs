@@ -1,4 +1,4 @@
-//! One group: its phases, its members, and the answers that each step makes ready.
+//! One group: phases, members, and the answers that each step makes ready.
 
 use super::{
     Answers, Group, Identity, Join, Joined, MEMBER_BYTES_MAX, MEMBERS_MAX, Member, Millis, Outcome,
@@ -55,7 +55,7 @@ impl Group {
         Ok(Step::Wait(ticket))
     }
 
-    /// Whether a member reads this topic, or reads nobody knows what.
+    /// True if a member reads this topic, or if the topics of a member are unknown.
     pub fn reads(&self, topic: &str) -> bool {
         let is_consumer = self.protocol_type == "consumer";
         let mut sent = self.members.values().flat_map(|member| &member.protocols);
@@ -205,7 +205,7 @@ impl Group {
         if self.phase != Phase::Preparing {
             for member in self.members.values_mut() {
                 if let Some(ticket) = member.syncing.take() {
-                    // While it waited, it could not send heartbeats.
+                    // A waiting member cannot send heartbeats.
                     member.is_seen(now);
                     answers.synced.push((ticket, Err(ResponseError::RebalanceInProgress)));
                 }
@@ -391,7 +391,7 @@ impl Group {
         let silent = self.members.iter().filter(|(_, m)| !m.waits() && m.expires <= now);
         let mut gone: Vec<String> = silent.map(|(id, _)| id.clone()).collect();
         if self.deadline() <= now {
-            // A static member that is away keeps its place until its session ends.
+            // A static member that is away stays until the session ends.
             let late = self.members.iter().filter(|(_, member)| match self.phase {
                 Phase::Preparing => member.joining.is_none() && member.instance.is_none(),
                 _ => !member.has_synced,
@@ -412,8 +412,9 @@ impl Group {
     }
 }
 
-/// Whether a consumer's metadata, which begins with its topics, names this one. Read by hand: the
-/// decoder of `kafka_protocol` reserves memory for any number of topics that is announced.
+/// Returns whether a consumer's metadata, which begins with the topics, names this one. Read by
+/// hand: the decoder of `kafka_protocol` reserves memory for any number of topics that is
+/// announced.
 fn names_topic(mut metadata: &[u8], topic: &str) -> Option<bool> {
     let (_version, topics) = (metadata.try_get_i16().ok()?, metadata.try_get_i32().ok()?);
     for _ in 0..topics {

@@ -215,7 +215,7 @@ fn a_silent_leader_is_dropped_while_its_follower_waits() {
     let Step::Wait(ticket) = scene.sync(&follower, &[]) else { panic!("an assignment") };
     scene.pass(SESSION);
     assert_eq!(scene.groups.take_synced(ticket), Some(Err(RebalanceInProgress)));
-    // Its session begins anew: while it waited it could not send heartbeats.
+    // The follower's session begins anew: a waiting member cannot send heartbeats.
     scene.pass(SESSION - 1);
     let again = scene.rejoins(&follower, consumer("b"));
     assert_eq!(scene.joined(again).leader, follower.member);
@@ -284,7 +284,7 @@ fn a_static_member_restarts_without_a_rebalance() {
     assert!(joined.members.is_empty() && !joined.skip_assignment);
     assert_eq!(scene.sync(&joined, &[]), Step::Now("second".into()));
     assert_eq!((scene.beat(&leader), scene.beat(&joined)), (Ok(()), Ok(())));
-    // The next rebalance waits for it, as for any other.
+    // The next rebalance waits for the restarted member, as for any other.
     let again = scene.rejoins(&leader, static_consumer("a"));
     assert_eq!(scene.answer(again), None);
 }
@@ -414,7 +414,7 @@ fn a_commit_is_of_a_member_and_its_generation() {
         let expected = if is_transactional { Ok(()) } else { Err(UnknownMemberId) };
         assert_eq!(check(&nobody()), expected);
     }
-    // The others prepare: what was read in this generation may still be committed.
+    // The others prepare: reads of this generation may still be committed.
     let again = scene.rejoins(&leader, consumer("a"));
     assert_eq!(scene.commit(&identity(&follower)), Ok(()));
     let second = scene.rejoins(&follower, consumer("b"));
@@ -509,7 +509,7 @@ fn a_group_reads_the_topics_of_its_members() {
     let (scene, ..) = Scene::stable(subscription("turns"), subscription("replies"));
     let group = scene.groups.get("group").expect("a group");
     assert!(group.reads("turns") && group.reads("replies") && !group.reads("memories"));
-    // What these members read is not known.
+    // The topics of these members are unknown.
     let (scene, ..) = Scene::stable(consumer("a"), consumer("b"));
     assert!(scene.groups.get("group").expect("a group").reads("memories"));
 }

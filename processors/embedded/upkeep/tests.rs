@@ -168,7 +168,7 @@ fn a_topic_keeps_records_for_its_time_and_offsets_go_on() {
     assert_eq!(bench.records(), [(2, "newer".to_owned(), true)]);
 }
 
-/// A reader must not go on past records that it cannot see.
+/// A reader must not go on past unreadable records.
 #[test]
 fn a_damaged_batch_stops_the_broker_and_names_its_place() {
     use crate::api::{Call, Peer, fetch};

@@ -251,7 +251,7 @@ impl LogBench {
         report.figure("start_added_bytes", machine::peak()?.saturating_sub(before) as f64);
         let connection = self::connection(&log);
         produce(&connection, (0..UNSAVED_EVENTS).map(event))?;
-        // What a killed process leaves: the files as they are, without a last checkpoint.
+        // The files of a killed process: as they are, without a last checkpoint.
         let killed = dir.join("killed");
         copy_all(&options.dir, &killed).map_err(on_disk)?;
         let (restarted, took) = started(Options { dir: killed, ..options })?;
@@ -442,7 +442,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or_default()
 }
 
-/// A file whose appends are synced one by one: what a transaction needs at the least.
+/// A file whose appends are synced one by one: the least that a transaction needs.
 struct SyncedFile(File);
 
 impl SyncedFile {

@@ -38,7 +38,7 @@ pub fn rss_anon_bytes() -> Result<u64> {
         .ok_or_else(|| Fault::retry("read RssAnon in /proc/self/status: no such line"))
 }
 
-/// Sets the peak of this process's resident memory back to what is resident now, and returns that.
+/// Resets the peak of this process's resident memory to the present size, and returns that size.
 /// Needs Linux 4.0.
 pub fn reset_peak() -> Result<u64> {
     std::fs::write("/proc/self/clear_refs", "5")
@@ -56,7 +56,7 @@ fn resident(name: &str) -> Result<u64> {
         .ok_or_else(|| Fault::retry(format!("read {name} in /proc/self/status: no such line")))
 }
 
-/// Returns what is resident now of another process.
+/// Returns the resident memory of another process.
 pub fn resident_of(process: u32) -> Result<u64> {
     let status = read(&format!("/proc/{process}/status"))?;
     let what = || Fault::retry(format!("read VmRSS of process {process}: no such line"));

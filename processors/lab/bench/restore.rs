@@ -127,7 +127,7 @@ fn peak_of_restore(config: &Config, memories: usize, report: &mut BenchReport) -
     let (_, opened) =
         Shard::open(&home, &shard, &identity(&trial, 0)?, SystemClock.wall(), Some(&from))?;
     let peak = machine::peak()?;
-    // What writing the memories left behind is no part of a restore.
+    // Memory left over from writing the memories is no part of a restore.
     let added = peak.saturating_sub(before) as f64;
     report.ratio("restore_peak_of_600_mb", added / PEAK_MAX_BYTES, RatioTarget::AtMost(1.0));
     report.figure("restore_peak_bytes", added);

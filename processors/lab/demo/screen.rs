@@ -97,7 +97,7 @@ impl Screen {
         }
     }
 
-    /// Says how other programs reach the same memories while the demo runs.
+    /// Prints how other programs reach the same memories while the demo runs.
     pub fn doors(&self, servers: &str, topics: [&str; 2], gateway: SocketAddr) {
         self.chapter("Three doors", "the same memories, while this runs");
         for (door, how) in [

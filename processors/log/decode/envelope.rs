@@ -2,7 +2,7 @@
 //!
 //! A body arrives as plain JSON, with the [Confluent
 //! prefix](https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop/index.html#wire-format)
-//! of five bytes, behind which stands JSON, or, with a registry, what [`Schemas`] reads; or as a
+//! of five bytes, behind which stands JSON, or, with a registry, a format of [`Schemas`]; or as a
 //! [CloudEvent](https://github.com/cloudevents/spec/blob/main/cloudevents/bindings/kafka-protocol-binding.md):
 //! in structured mode the JSON is the envelope and the body its `data`, in binary mode the
 //! attributes are headers (`ce_type`, `ce_id`, `ce_time`). The fields of each type are read
@@ -72,8 +72,8 @@ struct Attributes {
     body: Value,
 }
 
-/// Reads the value, behind the Confluent prefix if there is one: a zero byte and the id of a schema.
-/// A whole JSON object needs no schema, so such senders do not depend on the registry.
+/// Reads the value, behind the Confluent prefix if there is one: a zero byte and the id of a
+/// schema. A whole JSON object needs no schema, so such senders do not depend on the registry.
 fn body(value: &[u8], options: &Options) -> Result<Value, Reject> {
     if value.first() != Some(&0) {
         return parse(value);

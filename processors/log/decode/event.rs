@@ -87,8 +87,8 @@ impl EventBody<'_> {
 }
 
 /// Returns the time of the event. A time too far after the record's own would close every later
-/// statement of the same fact, and outlive every retention: the record's time counts instead, with a
-/// warning. A record without a time of its own has nothing to compare with.
+/// statement of the same fact, and outlive every retention: the record's time counts instead, with
+/// a warning. A record without a time of its own has nothing to compare with.
 fn time_of(given: Option<Moment>, record: &Record, options: &Options) -> (Time, Option<String>) {
     let recorded = Time(record.timestamp_ms);
     let Some(given) = given.map(time) else { return (recorded, None) };

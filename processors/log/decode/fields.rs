@@ -58,8 +58,8 @@ const NAMED_MAX: usize = 4;
 /// Longest name that a warning quotes, in characters: a longer one is rather a text.
 const NAME_CHARS_MAX: usize = 32;
 
-/// Warns of the fields of a body that are in none of these lists. Such a field is often misspelt, and
-/// the default counts in its place.
+/// Warns of the fields of a body that are in none of these lists. Such a field is often misspelt,
+/// and the default counts in its place.
 pub fn unknown_fields(body: &Value, known: &[&[&str]]) -> Vec<String> {
     let is_known = |name: &str| name == "type" || known.iter().any(|list| list.contains(&name));
     let unknown = body.as_object().into_iter().flatten().map(|(name, _)| name.as_str());
@@ -129,7 +129,7 @@ pub fn word(field: &str, text: Option<String>) -> Result<Option<String>, Reject>
     Ok(Some(text))
 }
 
-/// Reads the name of a variant, as the contract spells it.
+/// Reads the name of a variant, spelt as in the contract.
 pub fn variant<T>(field: &str, name: Option<String>) -> Result<Option<T>, Reject>
 where
     T: FromStr + VariantNames,

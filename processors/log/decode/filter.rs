@@ -168,7 +168,7 @@ fn bound(operator: &str) -> Option<Bound> {
     })
 }
 
-/// Metadata are texts, so a number or a boolean is compared by how JSON writes it.
+/// Metadata are texts, so a number or a boolean is compared in its JSON spelling.
 fn text(field: &str, value: Value) -> Result<String, Reject> {
     match value {
         Value::String(text) => Ok(text),

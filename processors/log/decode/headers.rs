@@ -14,7 +14,7 @@
 //!
 //! Invariant: a hop without a valid signature is ignored. Otherwise a stranger's headers could make
 //! genuine forwarded records look like repetitions. The signature of a hop proves who forwarded the
-//! record, not who wrote it: that is what `keepsake-own` is for.
+//! record; `keepsake-own` shows who wrote the original.
 
 use super::{DEADLINE_MS_MAX, HEADERS_BYTES_MAX, Hop, Options};
 use crate::broker::{OutgoingRecord, Record, headers_bytes};
@@ -147,8 +147,8 @@ pub fn generation_mark(record: &Record, options: &Options) -> Option<GenerationM
     GenerationMark::parsed(text).filter(|_| is_own(record, options))
 }
 
-/// Rejects a record that needs the signature of its tenant and has no valid one. What Keepsake
-/// wrote to itself has its own signature, and what it forwarded it has checked before.
+/// Rejects a record that needs the signature of its tenant and has no valid one. Records that
+/// Keepsake wrote have a signature of their own, and forwarded records were checked before.
 pub fn from_tenant(tenant: &str, record: &Record, options: &Options) -> Result<(), Reject> {
     let keys = &options.tenants;
     if !keys.judge(tenant) || is_signed(record, options) {
@@ -211,7 +211,7 @@ pub fn is_repetition(record: &Record) -> bool {
     hops(record) > 0 || record.header(REDRIVEN).is_some()
 }
 
-/// Rejects a record whose key and headers are too long. The topic limits the record only as its
+/// Rejects a record whose key and headers are too long. The topic limits the record only as the
 /// producer compressed it, and Keepsake forwards it uncompressed. The headers of a valid hop do not
 /// count: the record had none when its sender wrote it.
 pub fn are_short(record: &Record, hop: Option<&Hop>) -> Result<(), Reject> {

@@ -1,7 +1,7 @@
 //! Decodes a record of the recalls topic: recall, list, get, explain, stats and duplicates.
 //!
-//! Each type has a function from its body to an [`RequestKind`], named in `ask_named`. Fields that a
-//! request leaves out take their defaults from [`Options`].
+//! Each type has a function from its body to an [`RequestKind`], named in `ask_named`. Fields that
+//! a request leaves out take their defaults from [`Options`].
 
 use super::envelope::{self, Envelope};
 use super::fields::{

@@ -1,4 +1,4 @@
-//! Tests what each message decodes to, and the reason of each rejection.
+//! Tests the decoded value of each message, and the reason of each rejection.
 
 use super::*;
 use crate::broker::{Headers, OutgoingRecord, header};

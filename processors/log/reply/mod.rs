@@ -74,7 +74,7 @@ pub enum Answer {
         memories: Vec<RecalledMemory>,
         /// Strength of the best memory as an answer, if the policy estimates relevance.
         matched: Option<Match>,
-        /// Where the block belongs in the prompt, if the policy says so.
+        /// The place of the block in the prompt, if the policy names one.
         placement: Option<&'static str>,
         prompt: String,
         tokens: usize,

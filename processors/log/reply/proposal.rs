@@ -38,8 +38,8 @@ pub fn proposal_prune(
     published(proposal, &event)
 }
 
-/// A prune that erases memories, and clears the context windows of idle sessions. A program that does
-/// not know the field archives the memories instead.
+/// A prune that erases memories, and clears the context windows of idle sessions. A program that
+/// does not know the field archives the memories instead.
 pub fn proposal_erase(
     proposal: &Proposal<'_>,
     memories: &[MemoryVersion],

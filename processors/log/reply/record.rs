@@ -47,8 +47,8 @@ fn decision_record(key: &str, decision: &wire::Decision<'_>, topic: &str) -> Out
     }
 }
 
-/// Texts, turns and sessions that one receipt lists, of each: 11 MB at 140, 20 and 66 bytes, and the
-/// topic takes 12 MB.
+/// Texts, turns and sessions that one receipt lists, of each: 11 MB at 140, 20 and 66 bytes, and
+/// the topic takes 12 MB.
 pub const RECEIPT_LISTED_MAX: usize = 50_000;
 
 /// Builds the receipt of a forget, which lists at most so many texts, turns and sessions.
@@ -68,11 +68,11 @@ pub fn erasure(
     }
 }
 
-/// Longest value of a request in a dead letter. Whoever asked has had the error, so the head is for a
-/// person who looks for the sender, and refused requests cannot fill the topic.
+/// Longest value of a request in a dead letter. Whoever asked has had the error, so the head is for
+/// a person who looks for the sender, and refused requests cannot fill the topic.
 pub const REQUEST_HEAD: usize = 4 << 10;
 
-/// Builds the dead letter of a request: no more than the head of its value, and of key and headers
+/// Builds the dead letter of a request: no more than the head of the value, and of key and headers
 /// together no more than that either.
 pub fn dead_request(
     record: &Record,
@@ -101,8 +101,8 @@ pub fn dead_request(
     }
 }
 
-/// Returns the tenant that a record is of: the one that its value names or, if the value cannot be
-/// read, its key.
+/// Returns the tenant of a record: the one that the value names or, if the value cannot be read,
+/// the key.
 pub fn tenant_of(record: &Record) -> Option<String> {
     let value = record.value.as_deref().unwrap_or_default();
     if let Ok(Value::Object(fields)) = serde_json::from_slice(value) {

@@ -43,7 +43,7 @@ fn reason(decision: &Decision, with_text: bool) -> &str {
     if with_text || !decision.reason.contains('"') { &decision.reason } else { UNQUOTED }
 }
 
-/// The decision as the asker is shown it.
+/// The decision as shown to the asker.
 pub fn own_decision(decision: &Decision) -> wire::Decision<'_> {
     let salt = decision.salt.as_ref().map(domain::Salt::hex);
     wire::Decision { salt, ..self::decision(decision, true) }

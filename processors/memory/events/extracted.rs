@@ -4,7 +4,7 @@
 //!
 //! 1. Refuse a fact that names no turn of those that were sent, or one that is gone: forgotten, taken
 //!    back, or changed since the worker read it.
-//! 2. Refuse facts that a `forget` covers, if it was sent after the worker read the turns.
+//! 2. Refuse facts that a `forget` covers, if sent after the worker read the turns.
 //! 3. Refuse a preference or an instruction that rests on a turn of somebody else than the user.
 //! 4. Drop facts that the profile never keeps.
 //! 5. Merge a fact that an open memory states already. That memory stays as it is.
@@ -12,8 +12,8 @@
 //! 7. Store the fact beside all other memories, with its turns as sources, the time of its newest
 //!    turn and the role of the least trusted one.
 //!
-//! Invariant: nothing is closed, changed or linked, because a model's sentence must not outweigh what
-//! the user said. The fact goes when one of its turns is forgotten or given another value.
+//! Invariant: nothing is closed, changed or linked, because a model's sentence must not outweigh
+//! the user's own words. The fact goes when one of the turns is forgotten or given another value.
 
 use crate::context::Context;
 use crate::events::turn::confidence;
@@ -31,7 +31,7 @@ use text::{Language, Words};
 
 /// Nearest memories that a fact is compared with.
 const NEAR: usize = 10;
-/// Share of a fact's stems that a memory has if it states the fact already.
+/// Share of a fact's stems in a memory that states the fact already.
 const STATED: f32 = 0.8;
 const IMPORTANCE: f32 = 0.5;
 
@@ -95,8 +95,8 @@ fn present(cx: &Context<'_>, staged: &Staged<'_>, extracted: &Extracted) -> Resu
             memories.push(memory);
         }
     }
-    // A turn in the window of which a memory has changed is not what the worker read. Nobody knows
-    // which turn a memory that is gone came from, so then no turn counts.
+    // The worker read another version of a turn whose memory has changed since. A missing memory no
+    // longer shows its turn, so then no turn counts.
     let changed = extracted.seen.iter().filter(|seen| memories.iter().all(|one| one.id != seen.id));
     for seen in changed {
         match staged.memory(cx.key(), seen.id)? {
@@ -107,7 +107,7 @@ fn present(cx: &Context<'_>, staged: &Staged<'_>, extracted: &Extracted) -> Resu
     Ok(Present { turns, memories, made: extracted.made.to_string() })
 }
 
-/// The turns that the fact came from, oldest first, or why it is refused.
+/// The turns that the fact came from, oldest first, or why the fact is refused.
 fn sources(
     extracted: &Extracted,
     fact: &Fact,
@@ -206,7 +206,7 @@ fn about(decision: Decision, memory: &Memory) -> Decision {
 }
 
 /// Finds an open memory that states the fact: the holder of the same value, or one that has nearly
-/// all of its words.
+/// all words of the fact.
 fn stated_in(
     cx: &Context<'_>,
     staged: &Staged<'_>,

@@ -1,8 +1,8 @@
 //! Forgets one memory, a session, the memories that a query means, or everything of a user.
 //!
 //! A `forget` erases a limited number of memories in its own event, and the rest in events that
-//! Keepsake writes to itself. These name the memories: what is said after the `forget` is none of them, and
-//! they end when the list does.
+//! Keepsake writes to itself. These name the memories: later memories are not in the list, and the
+//! events end with the list.
 
 use crate::context::Context;
 use crate::erase::{erase, erase_last, put_changed};
@@ -26,7 +26,8 @@ const NEAR_MAX: usize = 10_000;
 /// the user, so few large ones are cheaper than many small ones.
 const REST_TOGETHER: usize = 256;
 
-/// Names of sessions in one event of the rest: at most 0.5 MB, half of what an event may take.
+/// Names of sessions in one event of the rest: at most 0.5 MB, half of the most that an event may
+/// take.
 const SESSIONS_TOGETHER: usize = 1_000;
 
 pub fn forget(
@@ -62,7 +63,7 @@ pub fn forget(
         _ => (None, rest.len()),
     };
     let mut erased = match forget {
-        // Nothing stays that could be linked to them: `forget_user` removes it all.
+        // Nothing to unlink: `forget_user` and later events remove all other memories.
         Forget::Everything => memories,
         Forget::Rest(part) if part.is_of_everything => {
             part_of_everything(cx, staged, &mut handled, part, memories)?
@@ -98,7 +99,7 @@ pub fn forget(
     Ok(handled)
 }
 
-/// The memories that a `forget` erases in its own event, and those that follow.
+/// The memories that a `forget` erases in the same event, and those that follow.
 #[derive(Default)]
 struct Doomed {
     memories: Vec<Memory>,
@@ -166,8 +167,8 @@ fn reason(erased: usize, left: usize, first: Option<&Position>) -> String {
     }
 }
 
-/// Erases a part of everything of a user. All that its memories are linked to goes too, except for what
-/// was said since, which the last part looks at.
+/// Erases a part of a user's memories in a `forget` of everything. All memories linked to them go
+/// too, except for later ones, which the last part looks at.
 fn part_of_everything(
     cx: &Context<'_>,
     staged: &mut Staged<'_>,
@@ -214,7 +215,7 @@ pub fn salt(cx: &Context<'_>, source: &Position) -> Salt {
     Salt::of_forget(cx.settings.marks, &source.topic, source.partition, source.offset)
 }
 
-/// The receipt of an erasure that matched no more than it erased.
+/// The receipt of an erasure that left no match for later events.
 pub fn receipt(cx: &Context<'_>, target: Target, salt: &Salt, erased: &[Memory]) -> Erasure {
     let texts = erased.iter().flat_map(|memory| {
         let earlier = memory.history.iter().map(|revision| &revision.content);
@@ -266,9 +267,9 @@ fn all_where(
     Ok(found)
 }
 
-/// Finds the memories that a query means: with all its words, or nearly its meaning. Rather one too
-/// few than one too many. The limit bounds the work of one event. Returns the memories to erase now,
-/// the ids of those that follow, and the sessions whose context windows were cleared.
+/// Finds the memories that a query means: with all the words, or nearly the meaning. Rather one too
+/// few than one too many. The limit bounds the work of one event. Returns the memories to erase
+/// now, the ids of those that follow, and the sessions whose context windows were cleared.
 fn meant(
     cx: &Context<'_>,
     staged: &mut Staged<'_>,

@@ -1,5 +1,5 @@
-//! Remembers a text that somebody asked to remember. The gate is not asked; a policy may say that
-//! the text is already known, and which memories it replaces.
+//! Remembers a text that somebody asked to remember. The gate has no part; a policy may find the
+//! text already known, and choose the memories that the text replaces.
 
 use crate::context::Context;
 use crate::events::turn::link;
@@ -23,7 +23,7 @@ pub fn remember(
     candidate: Option<&Candidate>,
     vector: &Vector,
 ) -> Result<Handled> {
-    // In its turn all partitions apply the event, whatever their profile is by now.
+    // In order, all partitions apply the event, whatever their profile is by now.
     let is_judged = cx.part == Part::InOrder;
     if let Some(category) = withheld::never(&asked.content, cx.rules).filter(|_| !is_judged) {
         let reason = withheld::never_reason(category);
@@ -90,7 +90,7 @@ pub fn remember(
     Ok(handled)
 }
 
-/// Refuses what the sender may not ask for, before anything is kept.
+/// Refuses a request that the sender may not make, before anything is kept.
 fn refusal(
     cx: &Context<'_>,
     staged: &mut Staged<'_>,
@@ -134,7 +134,7 @@ fn merge(
         // A field that the sender does not give stays.
         confidence: asked.confidence,
         stability: asked.stability,
-        // Somebody asks for it again: switched off, it would be in no answer.
+        // Somebody asks for the text again: a memory that stays switched off would be in no answer.
         enabled: Some(true),
         replaces_metadata: false,
     };

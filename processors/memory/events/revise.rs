@@ -1,5 +1,5 @@
-//! Links a memory to the earlier ones that it contradicts, as the compaction worker proposes after
-//! a model has compared them. Nothing is closed.
+//! Links a memory to contradicting earlier ones, as the compaction worker proposes after a model
+//! has compared them. Nothing is closed.
 
 use super::prune::unchanged;
 use crate::context::Context;

@@ -12,7 +12,7 @@ use domain::fault::Result;
 use domain::{Decision, Kind, Made, Memory, MemoryVersion, Outcome, Vector};
 use std::collections::BTreeSet;
 
-/// A proposed summary with its vector.
+/// A proposed summary with the vector.
 #[derive(Clone, Copy)]
 pub struct Proposed<'a> {
     pub content: &'a str,
@@ -45,7 +45,7 @@ pub fn summary(
 }
 
 /// Stores a summary that stands for the covered memories: these stay, marked, and are recalled only
-/// on request. An earlier summary of the session stays too, because it stands for others.
+/// on request. An earlier summary of the session stays too, because that one stands for others.
 pub fn compress(
     cx: &Context<'_>,
     staged: &mut Staged<'_>,
@@ -78,7 +78,7 @@ fn outdated(cx: &Context<'_>, unchanged: usize, covers: &[MemoryVersion]) -> Han
     handled
 }
 
-/// Stores the summary, and marks the session as summarised up to its last turn.
+/// Stores the summary, and marks the session as summarised up to the last turn.
 fn put(
     cx: &Context<'_>,
     staged: &mut Staged<'_>,

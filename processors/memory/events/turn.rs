@@ -20,8 +20,8 @@ use domain::{
     Signal, Turn, Vector,
 };
 
-/// Words of a turn in the context window: the first ones, which a memory also stores of its
-/// neighbours, and the last ones, where a long turn has its question.
+/// Words of a turn in the context window: the first ones, which memories also store of neighbours,
+/// and the last ones, where a long turn has its question.
 const WINDOW_WORDS_FIRST: usize = 40;
 const WINDOW_WORDS_LAST: usize = 20;
 /// A longer turn with a question mark is no plain question.
@@ -45,7 +45,7 @@ pub fn turn(
     }
     if prepared.candidates.is_empty() {
         let dropped = cx.decision(Outcome::Dropped, reason_for_no_candidate(cx, turn));
-        // The words of a turn with `remember: false` are nowhere but in its own event.
+        // The words of a turn with `remember: false` are in the event and nowhere else.
         handled.decide(Decision { withheld: !turn.remember, ..dropped });
     }
     let mut last = None;
@@ -85,7 +85,7 @@ pub fn turn(
         ));
     }
     withheld::advise(&mut handled, turn, cx.rules);
-    // A turn of which a part is forgotten is no context: its words would come back as neighbours.
+    // A partly forgotten turn is no context: the forgotten words would come back as neighbours.
     if !is_partly_forgotten {
         add_to_context(cx, staged, prepared, last)?;
     }
@@ -166,8 +166,8 @@ pub fn link(
     Ok(())
 }
 
-/// Confirms the memory with the same statement. `confidence` is that of the statement by itself: a
-/// memory that was inferred from others has it once the user says the same.
+/// Confirms the memory with the same statement. `confidence` is that of the statement alone: the
+/// least for a memory of another role once the user states the same.
 fn confirm(
     cx: &Context<'_>,
     staged: &mut Staged<'_>,
@@ -188,7 +188,7 @@ fn confirm(
     staged.put_memory(memory);
 }
 
-/// Adds the turn to the context window of the session, whether it became a memory or not.
+/// Adds the turn to the context window of the session, also a turn that became no memory.
 fn add_to_context(
     cx: &Context<'_>,
     staged: &mut Staged<'_>,
@@ -245,7 +245,7 @@ fn neighbour(said: &ContextTurn) -> Option<NeighbourTurn> {
     })
 }
 
-/// The words of a turn that a memory stores of its neighbours.
+/// The words that a memory stores of a neighbouring turn.
 pub fn neighbour_words(content: &str) -> String {
     text::first_words(content, WINDOW_WORDS_FIRST)
 }

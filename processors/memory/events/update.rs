@@ -1,5 +1,5 @@
-//! Changes a memory as the sender asks: the words, kind, scores, metadata, or the switch that takes
-//! it out of all answers.
+//! Changes a memory as the sender asks: the words, kind, scores, metadata, or the switch that hides
+//! the memory from all answers.
 
 use crate::context::{Context, no_such_memory};
 use crate::handled::Handled;
@@ -69,7 +69,7 @@ pub fn change(
     memory.confidence = update.confidence.unwrap_or(memory.confidence);
     if let Some(enabled) = update.enabled {
         if !enabled {
-            // A summary quotes the memories that it covers.
+            // A summary quotes the covered memories.
             retract_summaries(cx, staged, &memory.key, memory.id)?;
             memory.compressed_by = None;
         }

@@ -1,8 +1,8 @@
-//! Links a new statement to the earlier memories that it probably revises. Never closes them.
+//! Links a new statement to the earlier memories that are probably revised. Never closes them.
 //!
 //!   1. Fetch the nearest memories, and keep those of the same person with their vectors.
-//!   2. Subtract the mean vector of these (`Centre`), and take the nearest five by what is left.
-//!   3. Estimate for each how probably the new statement revises it (`split::change`).
+//!   2. Subtract the mean vector of these (`Centre`), and take the nearest five by the remainder.
+//!   3. Estimate for each the probability of a revision (`split::change`).
 
 use crate::context::Context;
 use crate::links::slots;
@@ -93,8 +93,8 @@ pub fn revised(cx: &Context<'_>, staged: &Staged<'_>, new: Statement<'_>) -> Res
         .collect())
 }
 
-/// Undoes the links from a memory that somebody calls wrong. The memories that it closed are open
-/// again, unless a later value closes them too.
+/// Undoes the links from a memory that somebody calls wrong. Memories that the wrong one closed are
+/// open again, unless a later value closes them too.
 pub fn take_back(cx: &Context<'_>, staged: &mut Staged<'_>, memory: &mut Memory) -> Result<()> {
     let mut earlier = Vec::new();
     for id in memory.supersedes.drain(..).chain(memory.revises.drain(..)) {
@@ -108,7 +108,7 @@ pub fn take_back(cx: &Context<'_>, staged: &mut Staged<'_>, memory: &mut Memory)
     Ok(())
 }
 
-/// Undoes the links to a memory that somebody confirms in its own words.
+/// Undoes the links to a memory that somebody confirms word for word.
 pub fn reopen(cx: &Context<'_>, staged: &mut Staged<'_>, memory: &mut Memory) -> Result<()> {
     let mut newer = Vec::new();
     // An improbable revision is linked from the newer memory alone.
@@ -133,7 +133,7 @@ pub fn reopen(cx: &Context<'_>, staged: &mut Staged<'_>, memory: &mut Memory) ->
     Ok(())
 }
 
-/// Undoes the links that the words of a memory made, where its new words would not make them.
+/// Undoes the links that the old words of a memory made, unless the new words would make them too.
 pub fn unlink_old_words(
     cx: &Context<'_>,
     staged: &mut Staged<'_>,
@@ -287,8 +287,8 @@ fn product(a: &[f32], b: &[f32]) -> f32 {
 }
 
 /// Links a memory to one that it probably revises. Both stay open, and recall shows the newer
-/// first. The older is marked as revised only where the probability is high and it states nothing
-/// else.
+/// first. The older is marked as revised only if the probability is high and the older states
+/// nothing else.
 pub fn link(cx: &Context<'_>, staged: &mut Staged<'_>, new: &mut Memory, revised: Revised) {
     let Revised { memory: mut old, probability, is_partial, .. } = revised;
     new.revises.push(old.id);

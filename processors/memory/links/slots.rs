@@ -65,7 +65,7 @@ impl<'a> Person<'a> {
     }
 }
 
-/// Finds the open memories of this person that the slots may change, where nobody can tell.
+/// Finds the open memories of this person that the slots may change, though both may be true.
 pub fn doubtful(
     staged: &Staged<'_>,
     key: &UserKey,
@@ -156,7 +156,7 @@ pub fn succeed(
         new.superseded_by = Some(old.id);
         old.supersedes.push(new.id);
     } else {
-        // Corrects a false time, so that the memory does not end before it begins.
+        // Corrects a false time, so that the memory does not end before its beginning.
         old.valid_from = old.valid_from.min(new.valid_from);
         old.valid_to = Some(new.valid_from);
         old.superseded_by = Some(new.id);
@@ -171,8 +171,8 @@ pub fn succeed(
     Ok(())
 }
 
-/// Closes what the later memory `old` had closed and the late memory `new` follows: "I live in Berlin",
-/// Porto, and then Lisbon from the days between the two.
+/// Closes the memories that the later memory `old` had closed and that the late memory `new`
+/// follows: "I live in Berlin", Porto, and then Lisbon from the days between the two.
 fn close_earlier(
     cx: &Context<'_>,
     staged: &mut Staged<'_>,
@@ -205,7 +205,8 @@ pub fn replace(new: &[Slot], earlier: &str) -> bool {
     new.iter().any(|new| earlier.iter().any(|old| split::supersedes(new, old)))
 }
 
-/// True if one of the two memories closes: the one that was valid first, if it states one fact.
+/// True if one of the two memories closes: the one that was valid first, if that one states one
+/// fact.
 pub fn closes(cx: &Context<'_>, from: Time, new: &str, old: &Memory) -> bool {
     states_one_fact(if is_late(cx, from, old) { new } else { &old.content })
 }

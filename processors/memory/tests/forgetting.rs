@@ -1,4 +1,4 @@
-//! What a `forget` erases, what goes with it, and what comes after it.
+//! The memories that a `forget` erases, those erased with them, and events that come later.
 
 use super::world::{story, wish};
 use crate::handled::Handled;

@@ -1,4 +1,4 @@
-//! Proposals of the compaction worker: applied if what they saw is still as it was.
+//! Proposals of the compaction worker: applied if the memories that they saw are unchanged.
 
 use super::world::{World, story, vector, wish};
 use crate::prepared::Command;
@@ -18,7 +18,7 @@ fn summarise(world: &mut World, covers: Vec<MemoryVersion>, compresses: Option<&
     world.decide("ada", Command::Summary { content, vector, covers, compresses_as, made: None })
 }
 
-/// Changes a memory, so that a proposal that saw it before is outdated.
+/// Changes a memory, so that an earlier proposal about the memory is outdated.
 fn touch(world: &mut World, of: &Decision) {
     let memories = vec![of.memory.expect("a memory")];
     world.decide("ada", Command::Feedback { memories, signal: domain::Signal::Used });

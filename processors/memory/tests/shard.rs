@@ -1,4 +1,4 @@
-//! A shard in memory: what batches have committed, read as the kernel reads a store.
+//! A shard in memory: the committed records, read as the kernel reads a store.
 
 use crate::live::is_live;
 use crate::reads::{

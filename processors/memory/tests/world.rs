@@ -21,11 +21,11 @@ use std::sync::Arc;
 use text::Rarity;
 use text::split::{self, Candidate};
 
-/// Keeps every part of a turn but repetitions and what begins with "um". Stands for a policy of
-/// which the kernel knows only the interface.
+/// Keeps every part of a turn but repetitions and parts that begin with "um". Stands for a policy
+/// of which the kernel knows only the interface.
 struct KeepsAll(Traits);
 
-/// The least cosine of two texts that say the same.
+/// The least cosine of two texts with the same meaning.
 const SAME: f32 = 0.99;
 
 impl KeepsAll {
@@ -120,7 +120,7 @@ pub struct World {
     pub part: Part,
     pub is_ordered_here: bool,
     pub sent: Option<Sent>,
-    /// The place where the sender wrote the record, if it is not this one.
+    /// The place where the sender wrote the record, if elsewhere.
     pub source: Option<Position>,
 }
 
@@ -230,7 +230,7 @@ impl World {
         self.shard = Box::leak(Box::new(shard));
     }
 
-    /// Sends an event, and returns its only decision.
+    /// Sends an event, and returns the only decision.
     pub fn decide(&mut self, user: &str, action: Command) -> Decision {
         let mut decisions = self.send(user, action).decisions;
         assert_eq!(decisions.len(), 1, "{decisions:#?}");
@@ -261,7 +261,7 @@ impl World {
         self.send(user, Command::Forget { forget, vector })
     }
 
-    /// The state of a user as the next event would read it.
+    /// The state of a user as read by the next event.
     pub fn user(&mut self, user: &str) -> User {
         self.state_of(&key(user))
     }
@@ -271,7 +271,7 @@ impl World {
     }
 
     fn state_of(&mut self, key: &UserKey) -> User {
-        // What is only staged is committed to a copy: the batch goes on.
+        // Staged changes are committed to a copy: the batch goes on.
         let mut shard = self.shard.clone();
         if let Some(staged) = self.staged.take() {
             let changes = staged.into_changes();
@@ -296,8 +296,8 @@ impl World {
     }
 }
 
-/// Runs a story with a batch for each event, and with one batch for all that it does not look at in
-/// between. Both end in the same state.
+/// Runs a story with a batch for each event, and with one batch for all events between two looks.
+/// Both end in the same state.
 pub fn story(tell: impl Fn(&mut World)) {
     let [each, together] = [true, false].map(|commits_each| {
         let mut world = World::new(commits_each);

@@ -1,6 +1,6 @@
 //! Runs a cross-encoder in ONNX: a directory with `model.onnx` and `tokenizer.json`.
 //!
-//! The graph takes `input_ids`, `attention_mask` and, if it has such an input, `token_type_ids`.
+//! The graph takes `input_ids`, `attention_mask` and, if there is such an input, `token_type_ids`.
 //! Its output is `logits`, a row for each pair. Pairs are cut to `tokens_max`, the longer text
 //! first, and filled up to the longest pair of the batch; the mask excludes the filling.
 
@@ -38,7 +38,7 @@ impl CrossEncoderDirectory {
         Ok(directory)
     }
 
-    /// Opens a session with one thread, its caller's own, so that a slow pair delays no encoder.
+    /// Opens a session with one thread, the caller's own, so that a slow pair delays no encoder.
     pub fn session(&self) -> Result<CrossEncoder> {
         Ok(CrossEncoder {
             tokenizer: self.files.tokenizer.clone(),

@@ -17,7 +17,7 @@ pub struct VectorCache {
 
 /// A batch between [`VectorCache::look_up`] and [`VectorCache::complete`].
 pub struct CachedBatch {
-    /// The hash of each text, with its vector if it was cached.
+    /// The hash of each text, with the vector if cached.
     texts: Vec<(Uuid, Option<Vec<f32>>)>,
     /// The place of each missing text among those to be encoded.
     missing: HashMap<Uuid, usize>,

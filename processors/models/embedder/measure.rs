@@ -37,7 +37,7 @@ pub struct Measurement {
 }
 
 /// Measures an encoder. `session` must be of an unmeasured model, since the centre can only be
-/// found in vectors that still hold it.
+/// found in vectors that are not centred.
 pub fn measure(session: &mut dyn Embedder) -> Result<Measurement> {
     let texts = texts();
     let vectors =

@@ -2,9 +2,9 @@
 //!
 //! A directory may also have `fused.onnx`, the same function in less time.
 //!
-//! Any sentence encoder works: its inputs are found by name, its output by name or place and by
-//! shape. A text is encoded in five steps: tokenize, cut to `tokens_max`, run the graph, average
-//! over the tokens if the graph does not, scale to unit length and subtract the centre.
+//! Any sentence encoder works: inputs are found by name, the output by name or place and by shape.
+//! A text is encoded in five steps: tokenize, cut to `tokens_max`, run the graph, average over the
+//! tokens if the graph does not, scale to unit length and subtract the centre.
 
 use super::spread::Measured;
 use super::{Embedder, Options, centred, unit};
@@ -18,8 +18,8 @@ use std::sync::Arc;
 use tokenizers::{ModelWrapper, Tokenizer};
 use uuid::Uuid;
 
-/// Name of all-MiniLM-L6-v2 as `deploy/model/setup.sh` makes it. Its cosines define the standard
-/// scale, so it needs no `spread.json`.
+/// Name of all-MiniLM-L6-v2 as made by `deploy/model/setup.sh`. The cosines of this model define
+/// the standard scale, so no `spread.json` is needed.
 const STANDARD: &str = "model.onnx-d0d712210ad4";
 
 /// A second graph for the same weights, with operators that only ONNX Runtime has. `model.onnx`
@@ -55,8 +55,8 @@ pub struct EncoderDirectory {
 }
 
 impl EncoderDirectory {
-    /// Opens a model and encodes a text of maximum length with it, so that a model that fails at
-    /// its limit fails at the start.
+    /// Opens a model and encodes a text of maximum length, so that a model that fails at its limit
+    /// fails at the start.
     pub fn open(path: &Path, options: &Options) -> Result<EncoderDirectory> {
         let files = ModelFiles::open(path, options.library.as_deref(), options.tokens_max)
             .map_err(unusable)?;
@@ -271,7 +271,7 @@ fn pooled(shape: &[i64], values: &[f32]) -> onnx::Result<Vec<f32>> {
     }
 }
 
-/// Names a model by the content of its graph and its tokenizer, since both change its vectors.
+/// Names a model by the content of its graph and tokenizer, since both change the vectors.
 fn name_of(model: &[u8], tokenizer: &[u8]) -> String {
     let content = Uuid::new_v5(&Uuid::new_v5(&Uuid::NAMESPACE_OID, model), tokenizer);
     format!("model.onnx-{}", &content.simple().to_string()[..12])

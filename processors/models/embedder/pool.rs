@@ -7,10 +7,9 @@
 //! 3. Each worker sends one `Answer` with all its vectors. `finish` puts them in order.
 //!
 //! A text on which the encoder fails or panics is tried once more, and then refused if the encoder
-//! still encodes another text. If it does not, the model is at fault, and the batch ends with a
-//! fault.
+//! still encodes another text. Else the model is at fault, and the batch ends with a fault.
 //!
-//! The pool starts no thread: its owner starts one for each [`Worker`], with a session of its own.
+//! The pool starts no thread: its owner starts one for each [`Worker`], with a separate session.
 
 use super::Embedder;
 use super::cache::{CachedBatch, VectorCache};
@@ -72,12 +71,12 @@ struct Threads {
     /// Number of running workers.
     workers: Arc<AtomicUsize>,
     /// Carries no message: the channel closes with the last worker. The channel of shares cannot
-    /// show that, since shares stay in it when no worker is left.
+    /// show that, since shares stay there when no worker is left.
     ended: Receiver<Infallible>,
 }
 
-/// One worker's part of a batch. The texts are not divided in advance: each worker takes the next
-/// one when it is free.
+/// One worker's part of a batch. The texts are not divided in advance: each free worker takes the
+/// next one.
 struct Share {
     batch: Arc<Batch>,
     answer: Sender<Answer>,
@@ -91,8 +90,8 @@ struct Batch {
     took_us: AtomicU64,
 }
 
-/// A batch that is being encoded while the caller does something else. Dropping it stops the
-/// encoding of its remaining texts.
+/// A batch that is being encoded while the caller does something else. Dropping the batch stops the
+/// encoding of the remaining texts.
 pub struct Pending {
     batch: Arc<Batch>,
     cached: Option<CachedBatch>,
@@ -231,7 +230,7 @@ impl Threads {
 }
 
 /// The part of a pool that runs on a thread. A clone that is not run must be dropped, or a caller
-/// waits for it after the others have died.
+/// waits for that one after the others have died.
 #[derive(Clone)]
 pub struct Worker {
     shares: Receiver<Share>,

@@ -1,8 +1,8 @@
 //! Reads and writes `spread.json` beside an encoder: the mean and deviation of the cosines of
 //! unrelated texts, and the centre that all vectors of the encoder share.
 //!
-//! `keepsake model measure` or the model set-up writes the file; opening an encoder reads it. The
-//! field names are a file format.
+//! `keepsake model measure` or the model set-up writes the file, which is read when an encoder is
+//! opened. The field names are a file format.
 
 use crate::onnx;
 use domain::CosineScale;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use tokenizers::{ModelWrapper, NormalizerWrapper, PreTokenizerWrapper, Tokenizer};
 
 /// Words in the cache of one counter, a million bytes at most. A full cache is emptied: an order of
-/// use would cost each word of each block more than its count.
+/// use would cost each word of each block more than a new count.
 const WORDS_MAX: usize = 8192;
 /// Longer words are seldom met again.
 const WORD_BYTES_MAX: usize = 40;

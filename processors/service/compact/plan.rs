@@ -1,6 +1,6 @@
-//! Plans what to erase, to prune and to summarise, from a snapshot of one user's memories. Pure.
+//! Plans erasures, prunes and summaries from a snapshot of one user's memories. Pure.
 //!
-//! 1. Erase every memory that has expired, or is older than its kind and its tenant allow.
+//! 1. Erase every memory that has expired, or is older than its kind and tenant allow.
 //! 2. Prune every other memory that is old enough and has faded below the profile's strength.
 //! 3. Of the rest, prune the weakest beyond the profile's number of memories.
 //! 4. Summarise each session that has been idle long enough, or the oldest sessions of a user with
@@ -92,12 +92,12 @@ pub fn erasures(snapshot: &Snapshot, rules: &retain::Rules, now: Time) -> Vec<Pl
 /// A sender's clock may be this far ahead.
 const AHEAD_MS: i64 = 86_400_000;
 
-/// Returns for each memory whose time is still to come when it was applied at the latest: no later
-/// than the next memory of its partition with a time that can be. Without a next one the memory is
-/// young, or its user is gone and nothing dates it.
+/// Returns the latest time at which each memory from the future was applied: no later than the next
+/// memory of the partition with a possible time. Without a next one the memory is young, or the
+/// user is gone and nothing dates the memory.
 ///
-/// A next memory may itself speak of the past, such as an import. The newest time up to there counts,
-/// so that nothing is erased early.
+/// A next memory may itself speak of the past, such as an import. The newest time up to there
+/// counts, so that nothing is erased early.
 fn applied_by(memories: &[Memory], now: Time) -> BTreeMap<MemoryId, Time> {
     let is_false = |memory: &Memory| memory.created_at.ms_since(now) > AHEAD_MS;
     let mut dated = BTreeMap::new();
@@ -124,7 +124,7 @@ fn applied_by(memories: &[Memory], now: Time) -> BTreeMap<MemoryId, Time> {
 }
 
 /// Plans to clear the context windows of sessions in which nobody spoke for as long as a memory is
-/// kept. Limit: a session that goes on keeps its last six turns, however long ago they were said.
+/// kept. Limit: a session that goes on keeps its last six turns, however old they are.
 pub fn idle_sessions(
     snapshot: &Snapshot,
     rules: &retain::Rules,
@@ -286,9 +286,9 @@ fn summary(
     Some(summarised(snapshot, session, memories, profile, covers_max))
 }
 
-/// Summarises these memories of one session in the order of their times. Of more than `covers_max` a
-/// summary beside them covers the newest, and one that stands for them the oldest, since the others
-/// stay as they are.
+/// Summarises these memories of one session in the order of their times. Of more than `covers_max`
+/// a summary beside them covers the newest, and one that stands for them the oldest, since the
+/// others stay as they are.
 fn summarised(
     snapshot: &Snapshot,
     session: &str,
@@ -331,7 +331,7 @@ fn summarised(
 
 /// Plans one summary for each of the oldest sessions, where a user has more sessions than the
 /// profile leaves as they are. A session counts by its memories that no summary stands for yet; a
-/// session whose summary somebody has forgotten is not summarised again until it goes on.
+/// session whose summary somebody has forgotten is not summarised again until the next turn.
 fn compressions(
     snapshot: &Snapshot,
     going: &BTreeSet<MemoryId>,

@@ -2,8 +2,8 @@
 //! this service than in single records. Counts only; has no access to shards or the broker.
 //!
 //! A record on Kafka proves no sender, so letters whose reason is the sender's count only where the
-//! operator set a limit, for a topic with one sender. Without a limit one sender's nonsense would stop
-//! all others. Letters whose reason is the service's own always count.
+//! operator set a limit, for a topic with one sender. Without a limit one sender's nonsense would
+//! stop all others. Letters whose reason is the service's own always count.
 
 use domain::fault::{Fault, Reject, RejectCode, Result, StopName};
 use std::collections::{HashMap, VecDeque};
@@ -73,7 +73,7 @@ impl DeadLetterBreaker {
 struct Row {
     limits: Limits,
     in_a_row: usize,
-    /// For each of the last records, oldest first: true if it became a dead letter.
+    /// For each of the last records, oldest first: true for a dead letter.
     last: VecDeque<bool>,
     letters: usize,
 }
@@ -83,8 +83,8 @@ impl Row {
         Row { limits, in_a_row: 0, last: VecDeque::new(), letters: 0 }
     }
 
-    /// Moves the window by one record. Returns the limit that is exceeded, and its option. Until the
-    /// window is full, the missing records count as good.
+    /// Moves the window by one record. Returns the exceeded limit in words, and the option. Until
+    /// the window is full, the missing records count as good.
     fn slid(&mut self, is_letter: bool) -> Option<(String, &'static str)> {
         let Limits { in_a_row_max, share_max, window } = self.limits;
         self.in_a_row = if is_letter { self.in_a_row + 1 } else { 0 };

@@ -21,7 +21,7 @@ pub fn of(shard: &Shard, touched: &TouchedMemories) -> Result<Changes> {
         }
         match was {
             Some(was) => compare(was, memory, &mut changes),
-            // A new memory has the version 1, unless a later event of the batch changed it.
+            // A new memory has the version 1, unless the same batch changed the memory again.
             None if memory.version == 1 => begin(memory, &mut changes),
             None => match shard.store.memory(&memory.key, memory.id)? {
                 Some(was) => compare(&was, memory, &mut changes),
@@ -30,7 +30,7 @@ pub fn of(shard: &Shard, touched: &TouchedMemories) -> Result<Changes> {
         }
     }
     for (key, id) in &touched.removed {
-        // A batch may remove a memory that it created.
+        // A batch may create and remove the same memory.
         if counts_here(key) && shard.store.memory(key, *id)?.is_some() {
             changes.erased += 1;
         }

@@ -5,8 +5,8 @@
 //! used and not a bucket, because partitions of a backlog are read at different times, and a bucket
 //! has only one time.
 //!
-//! Invariant: a record is counted once. A batch that does not commit is read again, and each of its
-//! records gets the same answer.
+//! Invariant: a record is counted once. A batch that does not commit is read again, and each record
+//! gets the same answer.
 
 use domain::REDRIVEN;
 use log::broker::Record;

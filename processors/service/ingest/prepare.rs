@@ -48,12 +48,12 @@ pub struct OnItsWay<'r, P> {
 pub enum Route<P> {
     /// Applied by this shard.
     Apply(P),
-    /// The record belongs to the partition of its user, or of its tenant, which is another one.
+    /// The record belongs to another partition: that of the user, or of the tenant.
     Forward(i32, ForwardReason),
     Reject(Reject),
 }
 
-/// A decoded event with its parts, before encoding.
+/// A decoded event, split and not yet encoded.
 pub struct Undecided {
     event: Event,
     candidates: Vec<Candidate>,
@@ -158,7 +158,7 @@ impl Ingest {
             counts.push(Count::OverQuota("events-per-second"));
             return Route::Reject(reject);
         }
-        // The shard that forwarded a copy has counted its findings.
+        // The shard that forwarded a copy has counted the findings.
         self.redact(&mut event, is_first.then_some(counts));
         let profile = self.profiles.of(&event.key);
         let withheld = match &event.action {

@@ -1,8 +1,8 @@
 //! Bounds each output by the longest record that its topic takes. A broker refuses a longer one at
 //! every attempt, and the process would stop at the same event again and again.
 //!
-//! Decisions and receipts are cut: their lists name what other records name too. Nothing else can be,
-//! so the event from which it follows becomes a dead letter.
+//! Decisions and receipts are cut: the ids in their lists stand in other records too. No other
+//! output can be cut, so an event with one that is too long becomes a dead letter.
 
 use domain::fault::{Reject, RejectCode};
 use domain::{Decision, Erasure};
@@ -11,11 +11,11 @@ use log::reply;
 use log::wire;
 use std::collections::BTreeMap;
 
-/// Ids of a decision, or texts and turns of a receipt, that are left if the whole is too long: 20 KB,
-/// which any topic takes.
+/// Ids of a decision, or texts and turns of a receipt, that are left if the whole is too long:
+/// 20 KB, which any topic takes.
 const LISTED: usize = 256;
 
-/// Room for the trace context, which a decision gets after it was measured.
+/// Room for the trace context, which a decision gets after the measurement.
 const TRACE_BYTES: usize = 128;
 
 /// The longest record that each topic takes, as [`OutgoingRecord::bytes`] counts.

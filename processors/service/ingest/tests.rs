@@ -337,7 +337,7 @@ fn law_forgotten_stays_forgotten_in_summaries_facts_and_context() {
     );
 }
 
-/// Returns the content of each memory with the neighbouring turns stored in it.
+/// Returns the content of each memory with the stored neighbouring turns.
 fn known_around(bench: &Bench) -> Vec<(String, [Option<String>; 3])> {
     fn words(neighbour: &Option<domain::NeighbourTurn>) -> Option<String> {
         neighbour.as_ref().map(|one| one.words.to_string())
@@ -470,9 +470,9 @@ fn law_forgotten_stays_forgotten_in_the_neighbours_of_memories() {
     check(&by("session", "s"), "Bergen", 0);
 }
 
-/// A text sent between the `forget` and its continuation is not meant, and a part that is written
+/// A text sent between the `forget` and the continuation is not meant, and a part that is written
 /// twice is applied once. A part concerns the user's own memories only, so no limit of copies
-/// refuses it.
+/// applies.
 #[test]
 fn a_forget_over_the_limit_goes_on_by_itself_until_nothing_is_left() {
     let mut bench = Bench::new();
@@ -523,7 +523,7 @@ fn a_forget_of_everything_goes_on_by_itself_in_parts_that_a_record_can_name() {
     assert_eq!(bench.memories("ada").len(), 1, "what was said after the forget stays");
 }
 
-/// The list of memories is Keepsake's own: from a sender it is an unknown field.
+/// Only Keepsake may send the list of memories: from anyone else, the field is unknown.
 #[test]
 fn nobody_else_may_write_the_rest_of_a_forget() {
     let mut bench = Bench::new();
@@ -1073,7 +1073,7 @@ fn an_update_undoes_a_link_that_its_words_would_not_make() {
         let mut bench = Bench::new();
         let (old, new) =
             (memory_of(&mut bench, remember(SMOKES)), memory_of(&mut bench, remember(QUIT)));
-        // Either the newer text changes its subject, or the older text is confirmed by an update.
+        // Either the newer text changes the subject, or the older text is confirmed by an update.
         let event = if changes_newer {
             update(new, "The shed has a green door.")
         } else {

@@ -1,9 +1,9 @@
-//! Records the spans of a batch: `batch` with its phases `decide`, `commit` and `store`, and for each
-//! traced event `apply` and, if its sender asked for a receipt, `reply`.
+//! Records the spans of a batch: `batch` with its phases `decide`, `commit` and `store`, and for
+//! each traced event `apply` and, if its sender asked for a receipt, `reply`.
 //!
-//! Spans of one batch are one trace. A span is never a child of a sender's span, because a batch has
-//! many senders and each may have gone long ago: `batch` and `apply` are linked to them. An event
-//! that is put aside, forwarded or skipped has a span, too.
+//! Spans of one batch are one trace. A span is never a child of a sender's span, because a batch
+//! has many senders and each may have gone long ago: `batch` and `apply` are linked to them. An
+//! event that is put aside, forwarded or skipped has a span, too.
 
 use super::batch::Count;
 use super::prepare::Ready;
@@ -21,7 +21,7 @@ use std::time::Instant;
 /// Headers of `traceparent` for the decisions on traced events, by the place of the event.
 pub type Traceparents = BTreeMap<Position, String>;
 
-/// The span of an event, without its end: it lasts until recalls see its effect.
+/// The span of an event, still open: the end comes when recalls see the effect.
 pub struct EventSpan {
     sender: Option<Context>,
     context: Context,
@@ -37,7 +37,7 @@ pub struct EventSpan {
 pub struct EventSpans {
     tracer: Tracer,
     trace: Option<Trace>,
-    /// The event at hand, if it is traced.
+    /// The event at hand, if traced.
     current: Option<EventSpan>,
     ended: Vec<EventSpan>,
     traceparents: Traceparents,
@@ -48,7 +48,7 @@ impl EventSpans {
         EventSpans { tracer: tracer.clone(), trace, ..EventSpans::default() }
     }
 
-    /// Begins the span of an event, if it is traced.
+    /// Begins the span of an event, if traced.
     pub fn begin(&mut self, event: &Ready<'_>) {
         let Some(trace) = &self.trace else { return };
         let record = event.record;
@@ -71,7 +71,7 @@ impl EventSpans {
         });
     }
 
-    /// Notes what the kernel made of the event at hand.
+    /// Notes the kernel's result for the event at hand.
     pub fn decided(&mut self, key: &UserKey, source: &Position, handled: &Handled) {
         let Some(span) = &mut self.current else { return };
         span.attributes.extend(owner_of(key, &self.tracer));
@@ -113,8 +113,8 @@ impl EventSpans {
         Cow::Owned(to)
     }
 
-    /// The forwarded record with the context of the event's span. Order matters: the signature of the
-    /// record that arrived covers the context of its sender, so the copy is made before.
+    /// The forwarded record with the context of the event's span. Order matters: the signature of
+    /// the record that arrived covers the sender's context, so the copy is made before.
     pub fn carried(&self, mut copy: OutgoingRecord, options: &Options) -> OutgoingRecord {
         let Some(span) = &self.current else { return copy };
         carry(&mut copy.headers, span.context);
@@ -131,7 +131,7 @@ fn outcomes(decisions: &[Decision]) -> String {
     if words.is_empty() { "applied".into() } else { Vec::from_iter(words).join(",") }
 }
 
-/// Adds the context of the event's span to a decision about it.
+/// Adds the context of the event's span to a decision.
 pub fn with_traceparent(
     mut record: OutgoingRecord,
     traceparents: &Traceparents,
@@ -175,7 +175,7 @@ impl BatchTrace {
         }
     }
 
-    /// Sends the span of a batch that was not committed. Its events are read again, and traced then.
+    /// Sends the span of a batch that was not committed. The events are read and traced again.
     pub fn give_up(mut self, records: usize) {
         self.events.iter_mut().for_each(|event| event.error = Some("not-committed"));
         self.send(records, Some("not-committed"));

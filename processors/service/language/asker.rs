@@ -1,5 +1,5 @@
-//! Lets a worker ask without waiting: questions go to threads of their own, and the worker takes
-//! the answers when it next comes by.
+//! Lets a worker ask without waiting: questions go to separate threads, and the worker takes the
+//! answers in a later round.
 //!
 //! The threads hold nothing but their question. They are not waited for when the process stops,
 //! because a hanging endpoint would hold the stop up for `llm.timeout_ms`; the question is asked
@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 type Answer = std::result::Result<Value, Refusal>;
 
-/// `T` is what the worker needs to know when the answer comes.
+/// `T` is the data that the worker needs with the answer.
 pub struct Asker<T> {
     pub language: Arc<Language>,
     work: Work<T>,
@@ -65,7 +65,7 @@ impl<T: Send + 'static> Asker<T> {
         Ok(Asker { language, work, waiting: 0, questions_max })
     }
 
-    /// Answers each question while it is asked.
+    /// Answers each question at once.
     pub fn in_place(language: Arc<Language>, questions_max: usize) -> Asker<T> {
         Asker { language, work: Work::InPlace(VecDeque::new()), waiting: 0, questions_max }
     }

@@ -1,5 +1,5 @@
 //! Asks the language model for summaries and facts without waiting: the worker asks, goes on, and
-//! proposes what has come when it next comes by. A proposal is an event, so a replay repeats the
+//! proposes the received answers in a later round. A proposal is an event, so a replay repeats the
 //! recorded answer and asks nobody.
 
 use super::extracting::{self, AskedFacts, PlannedExtraction};
@@ -13,8 +13,8 @@ use memory::reads::ContextWindow;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Ids that were asked about, so that no session is asked about twice while its proposal waits to be
-/// applied. 100,000 take about 8 MB; of more, all are forgotten.
+/// Ids that were asked about, so that no session is asked about twice while its proposal waits to
+/// be applied. 100,000 take about 8 MB; of more, all are forgotten.
 const ASKED_MAX: usize = 100_000;
 
 /// The connection of the compaction worker to the language model.

@@ -1,10 +1,10 @@
-//! Reads what the store has of a session's turns, and asks the language model for facts about the
-//! user that the rules did not keep.
+//! Reads the stored turns of a session, and asks the language model for facts about the user that
+//! the rules did not keep.
 //!
-//! Only turns that may be remembered are read: a turn that is off the record, withheld, or of a role
-//! that is context only was never split into candidates, so it has no vector in the context window
-//! and no memory. The context window has the last six turns, which is why a session is read when it
-//! has paused for `idle_hours`, and not when it has ended.
+//! Only turns that may be remembered are read: a turn that is off the record, withheld, or of a
+//! role that is context only was never split into candidates, and has no vector in the context
+//! window and no memory. The context window has the last six turns, which is why a session is read
+//! after a pause of `idle_hours`, and not at the end.
 //!
 //! An answer becomes an `extracted` event, also one without facts, so that a session is asked about
 //! once. Where the endpoint failed there is no event, and a later round asks again.
@@ -30,7 +30,7 @@ const FACT_CHARS_MAX: usize = 300;
 /// user's own words make one.
 const KINDS: [&str; 4] = ["fact", "preference", "event", "decision"];
 
-/// A turn as the model reads it.
+/// A turn in the form that the model reads.
 struct ReadTurn {
     source: Position,
     role: Role,
@@ -112,7 +112,7 @@ fn turns(
     let is_private = profile.rules.policy.traits().scope_in_session == Scope::Session;
     for said in window.iter().flat_map(|window| &window.said) {
         let Some(source) = &said.source else { continue };
-        // Order matters: a turn without a vector had no candidates, so it may not be remembered.
+        // Order matters: a turn without a vector had no candidates, and may not be remembered.
         let may_be_read = !is_private
             && !said.vector.is_empty()
             && !said.content.is_empty()
@@ -144,8 +144,8 @@ fn is_turn_of(memory: &Memory, session: &str) -> bool {
         && !memory.stands_alone()
 }
 
-/// Derives the id from the turns and the versions of their memories. A question about the same turns
-/// has the same id, so ingest applies one answer.
+/// Derives the id from the turns and the versions of their memories. A question about the same
+/// turns has the same id, so ingest applies one answer.
 fn id_of(session: &str, turns: &[ReadTurn]) -> String {
     let mut name = session.to_owned();
     for turn in turns {
@@ -168,7 +168,7 @@ impl PlannedExtraction {
         json!({ "turns": turns.collect::<Vec<_>>(), "facts_max": self.facts_max })
     }
 
-    /// Makes the proposal of an answer. `None` where the endpoint failed, so that it is asked again.
+    /// Makes the proposal of an answer. `None` if the endpoint failed: a later round asks again.
     pub fn extracted(&self, answer: Result<Value, Refusal>, model: &str) -> Option<Extracted> {
         let by_rules = |why: &str| (Vec::new(), Made { by: Maker::Rules, reason: why.to_owned() });
         let (facts, made) = match answer.map(serde_json::from_value::<Answer>) {
@@ -209,8 +209,8 @@ impl PlannedExtraction {
         }
     }
 
-    /// Leaves out turns of others where those of the user alone state the fact, so that the fact counts
-    /// as the user's own.
+    /// Leaves out turns of others where those of the user alone state the fact, so that the fact
+    /// counts as the user's own.
     fn prefer_own_turns(&self, fact: &mut Fact) {
         let is_own = |turn: &usize| self.turns.get(*turn).is_some_and(|it| it.role == Role::User);
         let own: Vec<usize> = fact.turns.iter().copied().filter(is_own).collect();
@@ -225,9 +225,9 @@ impl PlannedExtraction {
         Sources::of(texts).fault(&fact.content, &Kept::default(), FACT_CHARS_MAX).is_none()
     }
 
-    /// True if the fact has only names, numbers and mostly words of its turns, one of them the
-    /// user's. A fact that names no turn, or none that was sent, is left to ingest, which refuses it
-    /// with a decision, unless it has words of no turn at all.
+    /// True if the fact has only names, numbers and mostly words of the named turns, one of them
+    /// the user's. A fact that names no turn, or one that was not sent, is compared with all turns;
+    /// ingest then refuses the fact with a decision.
     fn is_faithful(&self, fact: &Fact) -> bool {
         let are_known = fact.turns.iter().all(|turn| *turn < self.turns.len());
         let turns = match are_known && !fact.turns.is_empty() {

@@ -98,7 +98,7 @@ fn fails() -> Scripted {
     Scripted::by(|_| Err(Refusal::Unavailable))
 }
 
-/// Invariant: no secret and no text of another user is in what is sent, whatever ingest redacts.
+/// Invariant: no secret and no text of another user is sent, whatever ingest redacts.
 #[test]
 fn only_redacted_texts_of_one_user_are_sent() {
     let asked = asked(Scripted::by(|_| Ok("{}".into())));

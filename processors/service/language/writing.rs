@@ -1,5 +1,5 @@
-//! Asks the language model for the summary of a session, and takes the quotes of the rules where its
-//! answer is missing or unfaithful. Pure.
+//! Asks the language model for the summary of a session, and takes the quotes of the rules where
+//! its answer is missing or unfaithful. Pure.
 
 use super::{Question, Task, cleaned};
 use crate::compact::plan::{PlannedSummary, quoting};
@@ -20,7 +20,7 @@ pub struct SummaryDraft {
 }
 
 impl SummaryDraft {
-    /// Makes the question, and what is needed to judge its answer.
+    /// Makes the question, and the draft by which the answer is judged.
     pub fn new(
         (key, profile): (&UserKey, &Profile),
         task: &Arc<Task>,
@@ -32,8 +32,8 @@ impl SummaryDraft {
             .iter()
             .filter_map(|seen| memories.iter().find(|memory| memory.id == seen.id))
             .collect();
-        // Order matters: what must be kept is read from clean texts, because parts of a secret look
-        // like numbers that no rule of redaction finds.
+        // Order matters: names and numbers to keep are read from redacted texts, because parts of a
+        // secret look like numbers that no rule of redaction finds.
         let keep = Kept::of(&cleaned(&summary.content, profile));
         let question =
             Question::about(key, profile, task, &covered).with("keep", keep.all().collect());

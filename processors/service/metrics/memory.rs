@@ -1,4 +1,4 @@
-//! Measures memory itself: what becomes of memories, links, feedback, relevance, and the decisions
+//! Measures memory itself: changes of memories and links, feedback, relevance, and the decisions
 //! and recalls of each tenant that the operator named.
 
 use super::registered::{RATIOS, Registered, from_zero};
@@ -6,8 +6,8 @@ use domain::{Match, Outcome, Signal};
 use prometheus::{Histogram, IntCounterVec};
 use std::collections::BTreeSet;
 
-/// The label of all tenants that `metrics.tenants` does not name. A tenant may have any name, so
-/// this one has parentheses to be told from most.
+/// The label of all tenants that `metrics.tenants` does not name. A tenant may have any name; the
+/// parentheses distinguish this label from most.
 const OTHERS: &str = "(other)";
 /// The label of dead letters whose record names no tenant.
 const UNREADABLE: &str = "(unreadable)";

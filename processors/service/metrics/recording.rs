@@ -124,7 +124,7 @@ impl Metrics {
             .inc();
     }
 
-    /// Counts a dead letter of a record of `topic`; `tenant` if it can be read.
+    /// Counts a dead letter of a record of `topic`; `tenant` if the record names one.
     pub fn dead_letter(&self, reason: &str, topic: &str, tenant: Option<&str>) {
         self.dead_letters.with_label_values(&[reason]).inc();
         self.memory.dead_letter(topic, tenant);

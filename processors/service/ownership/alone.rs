@@ -1,9 +1,8 @@
 //! Finds out if somebody else writes to the changelog of an owned shard.
 //!
 //! A batch that follows the one before has exactly one offset between the two: the marker that ends
-//! the transaction. A larger gap is read: an aborted transaction leaves nothing in it, and a meta
-//! record there proves another writer. With the usual single owner
-//! nothing is ever read.
+//! the transaction. A larger gap is read: an aborted transaction leaves nothing there, and a meta
+//! record proves another writer. With the usual single owner nothing is ever read.
 
 use super::Shards;
 use domain::fault::{Fault, Result, StopName};

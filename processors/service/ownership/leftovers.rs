@@ -1,9 +1,10 @@
-//! Removes what earlier times left on this disk: stores of partitions that another process owns
-//! now, and unreadable stores that were moved aside. Nobody erases there what is forgotten later.
+//! Removes old stores from this disk: those of partitions that another process owns now, and
+//! unreadable ones that were moved aside. Texts forgotten later would never be erased there.
 //!
-//! Only with a changelog that has everything that is removed here, which is asked for each time: a
-//! process that owns nothing because the brokers are away keeps its stores. The time counts from
-//! the first look after the start of the process, so that a process that returns finds its stores.
+//! A store of another process is removed only if the changelog reaches beyond that store, which is
+//! looked up each time: a process that owns nothing because the brokers are away keeps all stores.
+//! The time counts from the first look after the start of the process, so that a process that
+//! returns finds the old stores.
 
 use super::{Changelog, Shards};
 use domain::fault::Result;
@@ -12,7 +13,7 @@ use std::sync::Weak;
 impl Shards {
     /// Removes stores that have belonged to another process for `after_ms`, unless `keep_copies`,
     /// because they are followed as stand-by copies; and stores that were moved aside so long ago.
-    /// What cannot be removed now is tried again at the next call.
+    /// A removal that fails is tried again at the next call.
     pub fn remove_leftovers(&self, after_ms: i64, keep_copies: bool) {
         let Some(changelog) = &self.changelog else { return };
         let now = self.clock.wall();

@@ -1,4 +1,4 @@
-//! Records when the ingest thread last polled, and the fault that it must raise at the next poll.
+//! Records when the ingest thread last polled, and the fault to raise at the next poll.
 //!
 //! Past the session timeout of the consumer group, another process may own a partition that this
 //! one still has open. Recall refuses to answer once [`Shards::silent_ms`] exceeds

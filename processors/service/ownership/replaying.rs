@@ -6,8 +6,8 @@
 //!
 //! 1. The ingest thread has paused the partitions and ended the open transaction. The thread enters
 //!    the partitions in `replaying`, and reads none of their events ([`Shards::replay`]).
-//! 2. A restore thread reads the tail and applies it ([`Shard::replay_tail`]). The thread claims
-//!    the directory of the partition, so that only one replay at a time writes a shard.
+//! 2. A restore thread reads and applies the tail ([`Shard::replay_tail`]). The thread claims the
+//!    directory of the partition, so that only one replay at a time writes a shard.
 //! 3. The partition leaves `replaying` and enters `restored`: the ingest thread reads on behind the
 //!    offset that the shard has applied.
 //!
@@ -21,7 +21,7 @@ use storage::restore::Progress;
 use storage::shard::{Shard, Tail};
 
 impl Shards {
-    /// Queues a replay of each of these partitions that is open. Its answers are stale until then.
+    /// Queues a replay of each of these partitions that is open. Answers are stale until then.
     pub fn replay(&self, partitions: &[i32]) {
         for partition in partitions {
             let Some(shard) = self.get(*partition) else { continue };
@@ -82,7 +82,7 @@ impl Shards {
         tracing::info!(partition, records, "read the tail of the changelog");
     }
 
-    /// Closes a shard whose tail cannot be replayed, and queues its restore.
+    /// Closes a shard whose tail cannot be replayed, and queues a restore.
     fn restore_again(&self, partition: i32, progress: &Arc<Progress>, why: &str) {
         let mut restoring = self.restoring.write();
         if !self.leave_replaying(partition, progress) {
@@ -92,7 +92,7 @@ impl Shards {
         self.metrics.restoring(restoring.len());
         drop(restoring);
         tracing::warn!(partition, why, "cannot replay the changelog: restoring the shard");
-        // If the partition is revoked and assigned again by now, its next restore waits for the
+        // If the partition is revoked and assigned again by now, the next restore waits for the
         // directory, which this thread still occupies: the shard that closes here is the old one.
         self.close(partition);
         self.send_to_restore(partition);

@@ -2,13 +2,13 @@
 //!
 //! A restore and a stand-by of one partition never overlap: both open the same directory.
 //!
-//! 1. [`Shards::stand_by`] enters the partition in `standing_by`, then checks that this process
-//!    does not own it.
-//! 2. [`Shards::restore`] runs after the partition entered `restoring`. It cancels a stand-by that
-//!    it finds and waits until the entry is gone.
+//! 1. [`Shards::stand_by`] enters the partition in `standing_by`, then checks that this process is
+//!    not the owner.
+//! 2. [`Shards::restore`] runs after the partition entered `restoring`, cancels a stand-by if there
+//!    is one, and waits until the entry is gone.
 //!
-//! Order matters: each side writes its own entry before it reads the other's, so at least one of
-//! the two sees the conflict.
+//! Order matters: each side writes its own entry before reading the other's, so at least one of the
+//! two sees the conflict.
 //!
 //! A restore that was cancelled may need seconds to end. The next one of the same partition waits
 //! until the partition is no longer `occupied`, and each restore is carried out by one thread.
@@ -29,10 +29,10 @@ const RESTORE_AGAIN: Duration = Duration::from_millis(200);
 const STAND_DOWN: Duration = Duration::from_millis(5);
 
 /// Pause between two openings of a copy for which the changelog has nothing new: opening reads and
-/// checks the whole text index, and what is due by age may wait an hour.
+/// checks the whole text index, and a rewrite that is due by age may wait an hour.
 const UNCHANGED_MS: i64 = 3_600_000;
 
-/// Looks whether a closed shard has closed its files: a minute, as long as a large merge takes.
+/// Looks whether the files of a closed shard are closed: a minute, as long as a large merge takes.
 const CLOSED_TRIES: u32 = 12_000;
 
 /// A directory in use, until dropped.
@@ -55,7 +55,7 @@ impl Shards {
     }
 
     /// Restores and opens the shard of an assigned partition, or replays the tail into its open
-    /// shard. Blocks, and repeats what the broker refuses; any other fault goes to
+    /// shard. Blocks, and repeats requests that the broker refuses; any other fault goes to
     /// [`Shards::fault`].
     pub fn restore(&self, partition: i32) {
         let Some(progress) = self.restoring.read().get(&partition).cloned() else {
@@ -125,7 +125,7 @@ impl Shards {
         std::mem::take(&mut *self.restored.lock())
     }
 
-    /// Marks a partition as owned and not open, and queues its restore.
+    /// Marks a partition as owned and not open, and queues a restore.
     pub(super) fn want(&self, partition: i32) {
         let mut restoring = self.restoring.write();
         if let Some(before) = restoring.insert(partition, Arc::default()) {
@@ -158,7 +158,7 @@ impl Shards {
     /// Brings the local copy of another process's shard to the end of its changelog, so that a
     /// takeover reads little, and rewrites a copy whose oldest erasure is `rewrite_after_ms` old.
     /// The copy is closed again at once: only one shard at a time may have a directory open, and no
-    /// reader uses the copy. A copy for which the changelog has nothing new is not opened.
+    /// reader uses the copy. A copy for which the changelog has nothing new is opened once an hour.
     pub fn stand_by(&self, partition: i32, rewrite_after_ms: i64) -> Result<()> {
         let Some(changelog) = &self.changelog else { return Ok(()) };
         let end = changelog.log.end(partition)?;
@@ -168,7 +168,7 @@ impl Shards {
             return Ok(());
         }
         let progress = Arc::<Progress>::default();
-        // The owner lives: its transactions are its own to end.
+        // Only the living owner ends these transactions.
         let options = restore::Options { take_over: None, ..changelog.options.clone() };
         let from = Restoring {
             log: &*changelog.log,
@@ -224,7 +224,7 @@ impl Shards {
         Ok(())
     }
 
-    /// Claims the directory of a partition, unless another thread uses it.
+    /// Claims the directory of a partition. `None` if another thread has the claim.
     pub(super) fn occupy(&self, partition: i32) -> Option<Occupied<'_>> {
         let is_free = self.occupied.lock().insert(partition);
         is_free.then(|| Occupied { shards: self, partition })
@@ -248,8 +248,9 @@ impl Shards {
         }
     }
 
-    /// Waits until the shard that was open before has closed its files: a reader may still hold it,
-    /// and closing waits for a running merge. Gives up after a while, and lets the locks decide.
+    /// Waits until the shard that was open before has closed its files: a reader may still hold the
+    /// shard, and closing waits for a running merge. Gives up after a while, and lets the locks
+    /// decide.
     pub(super) fn await_closed(&self, partition: i32) {
         for _ in 0..CLOSED_TRIES {
             let files = self.files.lock().get(&partition).cloned();

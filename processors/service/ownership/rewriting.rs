@@ -2,8 +2,9 @@
 //!
 //! A rewrite and the next opening of the same shard never overlap: both rename the same
 //! directories. [`Shards::rewrite_due`] enters the partition in `rewriting`, then checks that the
-//! shard is still open. Whoever opens the shard has closed it before, and waits until the entry is
-//! gone. Order matters: each side writes its own entry before it reads the other's.
+//! shard is still open. The thread that opens a shard has closed the old one before, and waits
+//! until the entry is gone. Order matters: each side writes its own entry before reading the
+//! other's.
 
 use super::Shards;
 use domain::fault::{Fault, Result};

@@ -107,7 +107,7 @@ fn memories_in(cluster: &Cluster) -> Arc<dyn log::broker::Log> {
     cluster.connect("one").log("memories").expect("the topic exists")
 }
 
-/// A changelog that is slow to say where it ends, so that a cancelled restore ends late.
+/// A changelog with a slow look-up of the end, so that a cancelled restore ends late.
 struct SlowLog {
     inner: Arc<dyn log::broker::Log>,
     slow: Duration,

@@ -1,5 +1,5 @@
-//! Reads the file of a profile, built in or a path that ends in `.toml`, and merges it over the
-//! profile that its key `base` names.
+//! Reads the file of a profile, built in or a path that ends in `.toml`, and merges the options
+//! over the profile that its key `base` names.
 
 use super::Profile;
 use super::known;
@@ -18,7 +18,7 @@ pub struct Loaded {
     pub warnings: Vec<String>,
 }
 
-/// Loads the profile with the variables that the document of its policy names.
+/// Loads the profile with the variables that the policy's document names.
 pub fn load_with(name: &str, environment: &Environment) -> Result<Loaded> {
     let Read { table, policy, warnings, .. } = read(name, environment)?;
     let written: WrittenProfile =
@@ -81,7 +81,7 @@ fn invalid(name: &str, why: &dyn std::fmt::Display) -> Fault {
     Fault::stop(StopName::ConfigInvalid, format!("profile \"{name}\": {why}"))
 }
 
-/// Reads the built-in profile that `base` names, merged over its own base if it has one.
+/// Reads the built-in profile that `base` names, merged over a further base if that names one.
 fn based_on(name: &str, base: &toml::Value) -> Result<toml::Table> {
     let other = base.as_str().filter(|base| *base != name).unwrap_or_default();
     let built_in = find(name, other)?.ok_or_else(|| {
@@ -95,8 +95,8 @@ fn based_on(name: &str, base: &toml::Value) -> Result<toml::Table> {
 }
 
 /// Replaces options of `base` by those of `profile`, key by key at every depth. Two kinds of table
-/// are replaced as a whole: a `rule` that belongs to another policy, and a table with a `default` of
-/// its own, such as half-lives by kind, since that default covers each kind which it leaves out.
+/// are replaced as a whole: a `rule` that belongs to another policy, and a table that has a
+/// `default`, such as half-lives by kind, since that default covers each kind that is left out.
 fn over(mut base: toml::Table, profile: toml::Table) -> toml::Table {
     for (name, value) in profile {
         let value = match (base.remove(&name), value) {
@@ -177,7 +177,7 @@ mod tests {
         assert!(based_on("lynkr", &"lynkr".into()).is_err());
     }
 
-    /// Each number of each table of each shipped profile, changed alone by a profile over it: no
+    /// Each number of each table of each shipped profile, changed alone by a derived profile: no
     /// other number may change.
     #[test]
     fn a_table_in_a_profile_changes_only_the_keys_that_it_names() {

@@ -10,7 +10,7 @@ use toml::{Table, Value};
 /// The table of a profile with the options under the names of the document.
 const TABLE: &str = "options";
 
-/// An option under the document's name, as `config show` prints it.
+/// An option under the document's name, as printed by `config show`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShownOption {
     pub name: String,
@@ -35,8 +35,8 @@ pub fn apply_table(profile: &mut Table, policy: &Entry) -> Result<(), String> {
     Ok(())
 }
 
-/// Sets the options that the environment names. Returns a warning for each variable that is no
-/// option of this policy's document, though it begins like one.
+/// Sets the options that the environment names. Returns a warning for each variable that begins
+/// like an option of this policy's document and is none.
 pub fn apply_environment(
     profile: &mut Table,
     policy: &Entry,
@@ -64,7 +64,7 @@ fn set(profile: &mut Table, option: &DocumentOption, value: &Value) {
 }
 
 /// Lists the options of the document with their values and origins. `own` is the profile's file as
-/// it was written, `whole` the profile with its bases and the environment.
+/// written, `whole` the profile with its bases and the environment.
 pub fn shown(
     name: &str,
     policy: &Entry,

@@ -188,8 +188,8 @@ impl WrittenProfile {
         })
     }
 
-    /// Fails if the profile sets numbers of a policy that it does not name, which no code would
-    /// read.
+    /// Fails on numbers of a policy that the profile does not name, because no code would read
+    /// them.
     fn check_owner_of_rules(&self) -> Result<(), String> {
         let policy = &self.policy;
         for (table, numbers) in [("gate", &self.gate), ("rank", &self.rank)] {

@@ -79,7 +79,7 @@ pub type AnswerResult = Result<(Answer, ShardState), Reject>;
 /// Bytes of a page of a list: replies of all tenants wait for the broker together.
 const LIST_BYTES: usize = 1 << 20;
 
-/// Estimates the bytes of a memory in a list: its texts, and ids, times and numbers.
+/// Estimates the bytes of a memory in a list: texts, ids, times and numbers.
 fn listed_bytes(memory: &Memory) -> usize {
     let metadata = memory.metadata.iter().map(|(name, value)| name.len() + value.len());
     512 + memory.content.len() + metadata.sum::<usize>()
@@ -326,7 +326,7 @@ impl Recall {
             shard
                 .store
                 .memories(&owner, &mut |mut memory| {
-                    // Everything is what is still stored.
+                    // `everything` has expired memories too, while they are stored.
                     let is_over = memory.is_expired(now.events) && !list.everything;
                     if !is_over && is_listed(&memory, key, list) {
                         let earlier = list.as_of.and_then(|time| memory.earlier_content(time));
@@ -386,7 +386,7 @@ impl Recall {
             }
             Explain::Event(event) => {
                 let mut decisions = shard.decisions_of(key, event);
-                // A decision quotes what was said. The memory may be of the user or of the tenant.
+                // A decision quotes the turn. The memory may be of the user or of the tenant.
                 let is_over = |id: MemoryId| {
                     stored(shard, key, id).is_ok_and(|found| {
                         found.is_some_and(|memory| memory.is_expired(now.events))
@@ -469,9 +469,9 @@ fn asks_nothing(asked: &domain::Recall) -> bool {
     asked.history.is_empty() && asked.queries.iter().all(|query| is_blank(query))
 }
 
-/// Shows a memory in the words that it had at `time`. Limit: the indexes hold the present words, so
-/// the scores are those of the present content. Which of the question's words the old content
-/// shares is unknown.
+/// Shows the content that a memory had at `time`. Limit: the indexes hold the present words, so the
+/// scores are those of the present content. Which of the question's words the old content shares is
+/// unknown.
 fn show_as_of(hit: &mut Hit, time: Time) {
     let Some(content) = hit.memory.earlier_content(time).map(str::to_owned) else { return };
     Arc::make_mut(&mut hit.memory).content = content;

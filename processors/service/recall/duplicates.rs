@@ -4,8 +4,8 @@
 //! 1. Sort the user's valid memories, newest first, and take a page of them.
 //! 2. Search the nearest vectors of each, and keep the older memories of the same speaker, kind and
 //!    session whose cosine reaches the level at which the profile merges repetitions.
-//! 3. Leave out pairs that differ in a number or a negation: "port 5432" and "port 5433" have nearly
-//!    the same vector.
+//! 3. Leave out pairs that differ in a number or a negation: "port 5432" and "port 5433" have
+//!    nearly the same vector.
 //!
 //! Limit: only the [`NEIGHBOURS`] nearest of a memory are compared. Of more copies than that, the
 //! others appear when some have been forgotten. A page ends after `duplicates_ms`, because the

@@ -2,7 +2,7 @@
 //!
 //! 1. Collect the pairs of query and memory, up to `top` for each query, short texts first.
 //! 2. Score them in batches. After each batch, extrapolate the total time; beyond the budget, stop.
-//! 3. If all pairs are scored, `policies/rank/rerank.rs` reorders; else every query keeps its order.
+//! 3. If all pairs are scored, `policies/rank/rerank.rs` reorders; else each query keeps its order.
 //!
 //! The metric `keepsake_rerank_total` counts the outcomes `done`, `slow` and `failed`.
 

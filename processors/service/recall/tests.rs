@@ -344,7 +344,8 @@ fn only_a_recall_for_a_tool_counts_as_a_use() {
     );
 }
 
-/// A build without the published policies: `cargo test --no-default-features --lib this_build_lacks`.
+/// A build without the published policies:
+/// `cargo test --no-default-features --lib this_build_lacks`.
 #[cfg(not(feature = "published-policies"))]
 #[test]
 fn a_request_for_a_policy_that_this_build_lacks_is_refused_by_name() {
@@ -378,7 +379,7 @@ fn an_unknown_id_is_named_and_a_text_that_is_no_id_is_not_taken_for_one() {
     }
 }
 
-/// Every policy, with the kinds that its document or its prompt places first.
+/// Every policy, with the kinds that its document or prompt places first.
 const RULING: [(&str, &[&str]); 6] = [
     ("alma", &["identity", "style", "context", "anti_patterns", "procedure", "instruction"]),
     ("memory-spec", &["procedural", "instruction", "preference"]),

@@ -1,4 +1,4 @@
-//! Records the spans of a request: `request`, linked to the span of its sender, with its stages
+//! Records the spans of a request: `request`, linked to the sender's span, with its stages
 //! `encode`, `retrieve`, `rank`, `rerank`, `render` and `reply` as children.
 
 use super::{PendingRequest, Recall};
@@ -17,7 +17,8 @@ pub struct RequestTrace {
     place: [Attribute; 5],
 }
 
-/// The stages of the request at hand, and the attributes of its span. Empty unless it is traced.
+/// The stages of the request at hand, and the attributes of its span. Empty for a request that is
+/// not traced.
 #[derive(Default)]
 pub struct Stages {
     is_on: bool,
@@ -36,7 +37,7 @@ impl Stages {
         *self = Stages { is_on: trace.is_some(), ..Stages::default() };
     }
 
-    /// Notes a stage that ends now, with numbers about it.
+    /// Notes a stage that ends now, with counts.
     pub fn ends(&mut self, name: &'static str, began: Instant, counts: &[(&'static str, usize)]) {
         if self.is_on {
             let attributes = counts.iter().map(|(name, count)| (*name, (*count).into())).collect();
@@ -53,8 +54,8 @@ impl Stages {
 }
 
 impl Recall {
-    /// Begins the trace of a request, if it is traced. Its reply and its forwarded copy carry the
-    /// context of its span.
+    /// Begins the trace of a sampled request. The reply and the forwarded copy carry the context of
+    /// the span.
     pub(super) fn begin_trace(&self, record: &Record, to: &mut ReplyTo) -> Option<RequestTrace> {
         if !self.tracer.is_on() {
             return None;

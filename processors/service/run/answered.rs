@@ -61,7 +61,7 @@ impl Answered {
         self.committed.extend(offsets);
     }
 
-    /// Forgets what was answered before partitions came or went: their new owners commit now.
+    /// Forgets the offsets answered before partitions came or went: their new owners commit now.
     pub fn partitions_changed(&mut self) {
         self.earlier = None;
         self.committed.clear();

@@ -1,16 +1,16 @@
 //! Decides up to which offset events are old enough to be deleted. Pure: the time is an argument.
 //!
-//! The age of an event counts from the time at which the service had applied it. The time of a
-//! record is chosen by its sender, so an imported conversation would count as old at once.
+//! The age of an event counts from the time at which the service had applied the event. The sender
+//! chooses the time of a record, so an imported conversation would count as old at once.
 
 use domain::Time;
 use std::fmt;
 
-/// Parts into which the time of `events.keep_ms` is divided: an event goes at most this share of it
+/// Parts into which the time of `events.keep_ms` is divided: an event goes at most one such part
 /// later than configured, and 20 times fit into the 4 KiB that Kafka takes beside an offset.
 const STEPS: i64 = 20;
-/// Times that are remembered of one partition. `events.keep_ms` may be longer than it was when they
-/// were noted, so that more than [`STEPS`] of them are young.
+/// Times that are remembered of one partition. `events.keep_ms` may be longer than when they were
+/// noted, so that more than [`STEPS`] of them are young.
 const TIMES_MAX: usize = 64;
 
 /// At the time `at`, every event before the offset `next` had been applied.
@@ -31,7 +31,7 @@ pub fn step_ms(keep_ms: i64) -> i64 {
 }
 
 impl AppliedTimes {
-    /// Reads what [`fmt::Display`] wrote. Anything else is left out, and what it stood for is
+    /// Reads the output of [`fmt::Display`]. Anything else is left out, so that those events are
     /// deleted later.
     pub fn parse(text: &str) -> AppliedTimes {
         let noted = text.split(' ').filter_map(|pair| {
@@ -42,12 +42,12 @@ impl AppliedTimes {
     }
 
     /// Notes that every event before `next` is applied now, unless the last note is of the same
-    /// events or too young. `before` is the offset before which all is deleted already. Notes beyond
-    /// `next` are of another topic with the same name, and are removed.
+    /// events or too young. `before` is the offset before which all is deleted already. Notes
+    /// beyond `next` are of another topic with the same name, and are removed.
     pub fn note(&mut self, now: Time, next: i64, before: i64, keep_ms: i64) {
         self.0.retain(|noted| noted.next <= next && noted.next > before);
         let is_new = next > self.0.iter().map(|noted| noted.next).max().unwrap_or(before);
-        // A clock that was ahead must not hold back the notes until its time has come.
+        // A clock that was ahead must not hold back the notes until that time has come.
         let is_due = self.0.iter().all(|noted| now.ms_since(noted.at).abs() >= step_ms(keep_ms));
         if is_new && is_due && self.0.len() < TIMES_MAX {
             self.0.push(AppliedAt { at: now, next });

@@ -1,7 +1,7 @@
 //! Opens every part of the service and spawns its threads.
 //!
 //! Order matters in [`Service::start`]: local mistakes (profiles, models) are found before the
-//! broker is contacted, and the directory is locked before anything in it is read or removed.
+//! broker is contacted, and the directory is locked before any file there is read or removed.
 
 use super::brokers::Brokers;
 use super::dir::{instance_id, lock_dir, readers_of};
@@ -44,7 +44,7 @@ use std::time::Duration;
 use storage::home::Home;
 use storage::restore::{self, TakeOver, TombstonesGone};
 
-/// Bytes of a batch that librdkafka fills if nobody says otherwise.
+/// Bytes of a batch that librdkafka fills by default.
 const BATCH_BYTES: usize = 1_000_000;
 /// Shards restored at the same time: more would compete for the same disk and network.
 const RESTORE_THREADS: usize = 2;
@@ -136,7 +136,7 @@ impl Service {
         let cluster = connection.cluster_id(Duration::from_millis(config.kafka.connect_ms))?;
         let found = topics::ready_topics(&config, &connection)?;
         growth::check_not_retired(&config, &connection)?;
-        // A broker limits a batch of records as it does a record.
+        // A broker limits a batch of records like a single record.
         let batch = found.sizes.smallest().filter(|bytes| *bytes < BATCH_BYTES);
         let of_batch = batch.map(|bytes| ("batch.size".to_owned(), bytes.to_string()));
         connection.options.extend(of_batch);
@@ -441,7 +441,7 @@ fn transactor(config: &Config, connection: &Connection, dir: &Path) -> Result<Bo
     connection.transactor(&id, &config.topics.events(), &config.topics.memories())
 }
 
-/// The connection of a group member. A static one keeps its partitions while its process restarts
+/// The connection of a group member. A static one keeps its partitions while the process restarts
 /// ([KIP-345](https://cwiki.apache.org/confluence/display/KAFKA/KIP-345%3A+Introduce+static+membership+protocol+to+reduce+consumer+rebalances)).
 fn member(config: &Config, connection: &Connection, dir: &Path) -> Result<Connection> {
     let mut member = connection.clone();

@@ -1,4 +1,4 @@
-//! The brokers of a process: those of a cluster, or the embedded one, which the process runs itself.
+//! The brokers of a process: those of a cluster, or the embedded one, which the process runs.
 
 use super::data::DataDir;
 use domain::fault::{Fault, Result, StopName};
@@ -37,7 +37,7 @@ impl Brokers {
         Ok(Brokers { connection, embedded: Some(embedded), data: Some(data) })
     }
 
-    /// The same for a command that needs the log while no service runs. It takes a free port.
+    /// The same, on a free port, for a command that needs the log while no service runs.
     pub fn without_service(config: &Config) -> Result<Brokers> {
         let mut config = config.clone();
         config.embedded.listen = "127.0.0.1:0".into();
@@ -45,7 +45,7 @@ impl Brokers {
     }
 }
 
-/// Says how to find the process that listens on the port already, which the broker cannot.
+/// Adds to the fault how to find the process that listens on the port already.
 fn port_taken(fault: Fault, listen: SocketAddr) -> Fault {
     match fault {
         Fault::Stop(stop) if stop.name == StopName::AddressTaken => {

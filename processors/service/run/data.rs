@@ -86,7 +86,7 @@ impl DataDir {
         self.write(SERVICE, &serde_json::json!(description).to_string())
     }
 
-    /// Writes a file at once: a reader finds all of it or none.
+    /// Writes a file at once: a reader finds the whole file or none.
     fn write(&self, name: &str, text: &str) -> Result<()> {
         let (file, new) = (self.path.join(name), self.path.join(name).with_extension(NEW));
         let mut options = OpenOptions::new();
@@ -122,7 +122,7 @@ pub fn log_dir(config: &Config) -> PathBuf {
     config.data.dir.join(LOG)
 }
 
-/// A data directory for a service that keeps nothing: removed at the end with all that is in it.
+/// A data directory for a service that keeps nothing: removed at the end with all files.
 pub struct TemporaryData {
     path: PathBuf,
 }
@@ -151,8 +151,8 @@ impl Drop for TemporaryData {
     }
 }
 
-/// Creates the directory for this account alone, or takes the rights of others away. A directory with
-/// files of others keeps its mode, unless others may write there.
+/// Creates the directory for this account alone, or takes the rights of others away. A directory
+/// with files of others keeps its mode, unless others may write there.
 fn make_private(dir: &Path, config: &Config) -> Result<()> {
     let about = |error| unwritable("cannot create", dir, &error);
     DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(about)?;

@@ -27,7 +27,7 @@ pub fn instance_id(dir: &Path) -> Result<String> {
     }
 }
 
-/// Who may read an entry that a service makes in `store.dir`. `None`: another program made it.
+/// Who may read an entry that a service makes in `store.dir`. `None`: made by another program.
 pub(super) fn readers_of(name: &str, config: &Config) -> Option<Readers> {
     let is_shard = name.starts_with(&format!("{}events", config.topics.prefix));
     let is_own = ["LOCK", "instance.id"].contains(&name) || name.starts_with("marks.key");
@@ -37,7 +37,7 @@ pub(super) fn readers_of(name: &str, config: &Config) -> Option<Readers> {
     }
 }
 
-/// Creates the directory and locks it. The lock lasts as long as the returned file is open.
+/// Creates and locks the directory. The lock lasts as long as the returned file is open.
 pub fn lock_dir(dir: &Path) -> Result<File> {
     let file = std::fs::create_dir_all(dir)
         .and_then(|()| File::create(dir.join("LOCK")))

@@ -37,8 +37,8 @@ pub fn waiting_group(config: &Config) -> String {
     format!("{}-waiting", config.kafka.group_id)
 }
 
-/// The transactional id of whoever builds this generation, and the group in which the builder notes
-/// who it is.
+/// The transactional id of the builder of this generation, and the group in which that process
+/// identifies itself.
 pub fn builder_id(config: &Config) -> String {
     format!("{}-build", config.kafka.group_id)
 }

@@ -1,5 +1,5 @@
-//! Serves `/livez` (also `/health`), `/readyz` (also `/ready`) and `/metrics`, on a thread with a small
-//! tokio runtime of its own.
+//! Serves `/livez` (also `/health`), `/readyz` (also `/ready`) and `/metrics`, on a thread with a
+//! small tokio runtime of its own.
 
 use super::Shared;
 use crate::ownership::Shards;

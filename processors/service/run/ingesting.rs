@@ -3,7 +3,8 @@
 //! 1. Resume partitions whose shard was restored, behind the offset that the shard has applied.
 //! 2. Collect records until a batch limit is reached or the input is idle.
 //! 3. Let [`Ingest`] decide the batch. Nothing is written yet.
-//! 4. Make the outputs durable in one transaction with the shard's own records and the offsets read.
+//! 4. Make the outputs durable in one transaction with the shard's own records and the offsets
+//!    read.
 //! 5. Apply the batch to each shard, which makes the batch visible to recall.
 //! 6. Send the replies.
 //!
@@ -68,14 +69,14 @@ pub struct IngestLoop {
     pub silences: Silences,
     /// Wall time of the last look at the ends of the events partitions.
     pub ends_at: Time,
-    /// The partition whose end the broker did not tell last.
+    /// The partition whose end the broker last failed to report.
     pub end_unknown: Option<i32>,
     /// Looks if partitions were added for a later generation of shards.
     pub growth: Box<dyn Fn() -> Result<Growth> + Send>,
 }
 
 /// Fenced transactions in a row that are tolerated. A process that was suspended is fenced once,
-/// because the broker gave its transactional id up; a second process with the same id fences this
+/// because the broker gave up the transactional id; a second process with the same id fences this
 /// one again and again.
 const FENCED_MAX: u32 = 3;
 
@@ -109,7 +110,7 @@ impl IngestLoop {
     }
 
     /// Order matters: a transaction that an earlier run of this process left open is ended before
-    /// any partition is restored, because it holds back every reader of the changelog.
+    /// any partition is restored, because an open one holds back every reader of the changelog.
     pub fn begin(&mut self, shared: &Shared) -> Result<()> {
         while !shared.is_stopping() {
             shared.turned("ingest");
@@ -122,8 +123,8 @@ impl IngestLoop {
     }
 
     /// Like [`IngestLoop::begin`], for a member of the group, which would wait for a rebalance as
-    /// long as no coordinator of transactions answers. All partitions are paused: what is read
-    /// nevertheless is read again.
+    /// long as no coordinator of transactions answers. All partitions are paused: records that come
+    /// nevertheless are read again.
     fn begin_again(&mut self, ingest: &Ingest, shared: &Shared) -> Result<()> {
         while !shared.is_stopping() {
             shared.turned("ingest");
@@ -156,8 +157,8 @@ impl IngestLoop {
         let read = records.len();
         let collected = Instant::now();
         let first = format!("{}:{}", records[0].partition, records[0].offset);
-        // A batch that takes twice its time was sized wrongly: it ends early, so that the senders
-        // of the records behind it do not wait for it.
+        // A batch that takes twice the planned time was too large, and ends early, so that the
+        // senders of the records behind do not wait.
         let decide_max = 2 * Duration::from_millis(self.limits.batch_work_ms);
         let effects = ingest.step_while(records, &|| {
             shared.turned("ingest");
@@ -275,8 +276,8 @@ impl IngestLoop {
         }
     }
 
-    /// Takes the notes of the lag thread about events that wait in the log. What the next poll
-    /// delivers ends the silence of its partition.
+    /// Takes the notes of the lag thread about events that wait in the log. A record from the next
+    /// poll ends the silence of that partition.
     fn note_silences(&mut self, ingest: &Ingest) {
         for shard in ingest.shards.all() {
             let partition = shard.partition;
@@ -290,8 +291,8 @@ impl IngestLoop {
         }
     }
 
-    /// Has the client read again what it delivers nothing of, and replaces the client if that does
-    /// not help.
+    /// Has the client read the silent partitions again, and replaces the client if that does not
+    /// help.
     fn break_silences(&mut self, ingest: &Ingest) -> Result<()> {
         for (partition, remedy) in self.silences.due() {
             ingest.metrics.silence_broken(remedy.as_str());
@@ -320,7 +321,7 @@ impl IngestLoop {
         }
         let mut shards = ingest.shards.all();
         shards.retain(|shard| shard.needs_end());
-        // A broker that does not answer takes time: it is asked again later, after the others.
+        // A broker that does not answer takes time, and is asked again later, after the others.
         let first = shards.partition_point(|shard| Some(shard.partition) <= self.end_unknown);
         shards.rotate_left(first);
         self.end_unknown = None;

@@ -1,9 +1,9 @@
-//! Measures how far each open shard is behind the end of its events partition, on a thread of its
-//! own: a broker that does not answer must not delay ingest, and an ingest thread that stands still
-//! must not stop the measurement.
+//! Measures how far each open shard is behind the end of its events partition, on a separate
+//! thread: a broker that does not answer must not delay ingest, and an ingest thread that stands
+//! still must not stop the measurement.
 //!
-//! The end is the last stable offset, because nobody reads beyond it. The offsets between the last
-//! event and the end may hold only markers of transactions, which no reader gets. So the time of the
+//! The end is the last stable offset, beyond which nobody reads. The offsets between the last event
+//! and the end may hold only markers of transactions, which no reader gets. So the time of the
 //! oldest event, and whether there is one at all, come from a record: the first one that ingest has
 //! polled and not applied, or else one that is read from the log. Limit: a record is read from the
 //! log only once for each applied offset, because a reader fetches a megabyte to return one record.
@@ -128,8 +128,8 @@ impl Ends {
         closed
     }
 
-    /// Returns the end. Without an answer the last known end counts, and the age of what waits goes
-    /// on growing.
+    /// Returns the end. Without an answer the last known end counts, and the age of the oldest
+    /// event goes on growing.
     pub(super) fn look_up(&mut self, partition: i32) -> Result<i64> {
         let end = self.events.stable_end(partition)?;
         self.ends.insert(partition, end);

@@ -1,6 +1,6 @@
-//! The loops of the recall, compact, index, rewrite, scrub, standby, restore and spans threads. Each polls
-//! its input, calls `step` of a processor and carries out the result. No loop decides about a
-//! record.
+//! The loops of the recall, compact, index, rewrite, scrub, standby, restore and spans threads.
+//! Each polls its input, calls `step` of a processor and carries out the result. No loop decides
+//! about a record.
 //!
 //! A fault of the broker ([`Fault::Retry`]) is logged, counted and tried again after
 //! [`BACK_OFF`]. Any other fault ends the thread and the process.
@@ -22,25 +22,24 @@ use storage::index::CacheCounts;
 
 /// Longest wait of a thread that has work on its way: replies, questions, restores.
 pub(super) const LOOK_UP: Duration = Duration::from_millis(50);
-/// Longest wait of a thread that has nothing on its way. A record ends the wait at once; a shard that
-/// comes or goes, an expired deadline or the stop may wait this long. Five rounds of an idle loop a
-/// second take a twentieth of a percent of a core.
+/// Longest wait of a thread that has nothing on its way. A record ends the wait at once; a shard
+/// that comes or goes, an expired deadline or the stop may wait this long. Five rounds of an idle
+/// loop a second take a twentieth of a percent of a core.
 pub(super) const IDLE: Duration = Duration::from_millis(200);
-/// The same for a thread on whose next round nobody waits: it bounds how late `/livez` sees the round.
+/// The same for a thread on whose next round nobody waits: bounds how late `/livez` sees the round.
 const UNHURRIED: Duration = Duration::from_secs(1);
 /// Pause before something that the broker refused is tried again.
 const BACK_OFF: Duration = Duration::from_millis(200);
 /// Longest poll while requests wait for their offset: bounds how late they are answered.
 const WAKE_WAITING: Duration = Duration::from_millis(1);
 /// Requests that are read between two answers: under a flood the backlog is then read faster than
-/// it is answered, and 32 take less time to decode than one to answer.
+/// answered, and 32 take less time to decode than one to answer.
 const READ_TOGETHER: usize = 32;
 /// Time for the last replies to be acknowledged while the process stops.
 pub(super) const CLOSE: Duration = Duration::from_secs(5);
 
-/// Sends all outputs and waits until they are acknowledged. Repeats what the broker refuses until
-/// the process stops; then the fault is returned, and the outputs are written again after the
-/// restart.
+/// Sends all outputs and waits until they are acknowledged. Sends refused ones again until the
+/// process stops; then the fault is returned, and the outputs are written again after the restart.
 ///
 /// Order matters: outputs that still wait for their broker are not sent again. A second copy would
 /// come behind later records, and whoever receives a forwarded event skips those with an offset
@@ -111,8 +110,8 @@ pub(super) fn send(producer: &mut dyn Producer, record: OutgoingRecord) {
 pub struct RecallLoop {
     pub consumer: Box<dyn Consumer>,
     pub replier: Replier,
-    /// Looks whether the recalls topic has all partitions of the generation. `None` once it has:
-    /// until then the generation before answers.
+    /// Looks whether the recalls topic has all partitions of the generation. `None` if all are
+    /// there: until then the generation before answers.
     pub is_whole: Option<Box<dyn Fn() -> Result<bool> + Send>>,
 }
 
@@ -174,8 +173,8 @@ impl RecallLoop {
         Ok(())
     }
 
-    /// Reads what has come, up to [`READ_TOGETHER`] requests, so that the next one to be answered
-    /// can be chosen among those of several tenants. Only the first poll waits.
+    /// Reads the requests that have come, up to [`READ_TOGETHER`], so that the next one to be
+    /// answered can be chosen among those of several tenants. Only the first poll waits.
     fn read(&mut self, recall: &mut Recall, wait: Duration, shared: &Shared) -> Result<()> {
         let mut wait = wait;
         for _ in 0..READ_TOGETHER {
@@ -416,7 +415,7 @@ pub fn stand_by(
     Ok(())
 }
 
-/// Restores shards in the order in which they were assigned. Runs on threads of its own, because a
+/// Restores shards in the order in which they were assigned. Runs on separate threads, because a
 /// restore blocks on the log and the ingest thread must keep polling.
 pub fn restore(
     shards: &Shards,

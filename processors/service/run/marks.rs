@@ -2,8 +2,8 @@
 //!
 //! A key in the configuration (`topics.marks_key`) is used as given. Otherwise:
 //!
-//! 1. Read `marks.key` beside the shards. If the memories topic still has that key at the offset
-//!    in the file, use it.
+//! 1. Read `marks.key` beside the shards. Use that key if the memories topic still has the same key
+//!    at the offset in the file.
 //! 2. Else search the topic from its beginning. The first key in the log counts.
 //! 3. If there is none, write one, then search again: another process may have been faster.
 //! 4. Store the key and its offset in `marks.key`.
@@ -75,8 +75,8 @@ struct Keeper<'a> {
 
 impl Keeper<'_> {
     /// Returns the first key in the topic, created now if there is none. Several processes may
-    /// create one at the same time. Each key has its own record name, so that compaction keeps the
-    /// first one in its place.
+    /// create one at the same time. Each key has a separate record name, so that compaction keeps
+    /// the first one in place.
     fn key(&mut self) -> Result<String> {
         let stored = self.stored()?;
         if let Some((offset, key)) = &stored {

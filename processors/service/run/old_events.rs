@@ -1,13 +1,13 @@
 //! Deletes events that were applied longer than `events.keep_ms` ago, so that the texts of
 //! forgotten turns do not stay in the events topic for ever.
 //!
-//! One round, on a thread of its own:
+//! One round, on a separate thread:
 //!
 //! 1. Take the offsets that the open shards have applied. A shard has them from the changelog, or
 //!    from a transaction that is committed, so a restore never needs an event before them.
-//! 2. Read what earlier rounds noted, also those of other processes: at which time which offset
-//!    was applied ([`AppliedTimes`]). The notes stand beside the offsets of a group without members.
-//! 3. Delete what is old, by one request for all partitions.
+//! 2. Read the notes of earlier rounds, also of other processes: at which time which offset was
+//!    applied ([`AppliedTimes`]). The notes stand beside the offsets of a group without members.
+//! 3. Delete the old events, by one request for all partitions.
 //! 4. Write the notes back, with the offset before which everything is deleted.
 //!
 //! Lost notes delay a deletion and never bring one forward. A former owner of a partition knows an
@@ -38,8 +38,8 @@ pub struct OldEvents {
     pub keep_ms: i64,
 }
 
-/// Longest time in ms that a text stays in the events topic after its event was applied, while
-/// events keep coming: with its notes, its rounds and its segment.
+/// Longest time in ms that a text stays in the events topic after the event was applied, while
+/// events keep coming: `keep_ms`, a step of the notes, two rounds and a segment.
 pub fn within_ms(keep_ms: i64) -> i64 {
     keep_ms.saturating_add(step_ms(keep_ms)).saturating_add(2 * ROUND_MS_MAX + SEGMENT_MS)
 }
@@ -106,7 +106,7 @@ impl OldEvents {
         let after = after.into_iter().map(|(partition, (offset, times))| {
             (partition, Noted { offset, text: times.to_string() })
         });
-        // Order matters: what was applied is noted also if the deletion fails.
+        // Order matters: applied offsets are noted also if the deletion fails.
         connection.note(group, topic, &after.collect())?;
         done.map(drop)
     }
@@ -137,7 +137,7 @@ mod tests {
             ((0, ""), 5, 100, ("100:5", None)),
             ((0, "100:5"), 9, 1099, ("100:5 1099:9", None)),
             ((0, "100:5"), 9, 1100, ("100:5 1100:9", Some(5))),
-            // Another process knew more: what this one has not applied stays.
+            // Another process knew more: events that this one has not applied stay.
             ((0, "100:5"), 4, 9000, ("9000:4", None)),
             ((0, "100:4 200:9"), 4, 9000, ("100:4", Some(4))),
             // Deleted already.

@@ -1,5 +1,5 @@
-//! The service of a data directory as other processes see it: whether it runs, which version it is,
-//! and the clients that a service stays up for if a client started it.
+//! The service of a data directory as other processes see it: running or not, the version, and the
+//! clients for which a service stays up that a client started.
 //!
 //! ```text
 //!   service   version, process id and explorer of the running service, as JSON
@@ -35,12 +35,12 @@ pub struct Description {
     pub is_ready: bool,
     /// Address of the web pages, if the gateway runs in the same process.
     pub explorer: Option<String>,
-    /// A client started it, so it ends after its last client.
+    /// Started by a client, so the service ends after the last client.
     pub is_for_clients: bool,
 }
 
 impl Description {
-    /// Describes this process before it is ready.
+    /// Describes this process, not ready yet.
     pub fn of_this_process() -> Description {
         Description {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -57,8 +57,8 @@ impl Description {
 }
 
 /// Returns the description of the service that runs on the directory. `None`: none runs there. A
-/// service that opens its log at this moment has not left one, or that of a killed one lies there still:
-/// it is described without a version.
+/// service that is opening the log has left no description yet, or there is still that of a killed
+/// one: the result then has no version.
 pub fn running(dir: &Path) -> Result<Option<Description>> {
     if !is_locked(dir)? {
         return Ok(None);
@@ -97,15 +97,16 @@ pub fn without_clients(config: &Config) -> Result<Option<File>> {
     }
 }
 
-/// Opens for reading and writing: on NFS a shared lock needs the one and an exclusive lock the other.
+/// Opens for reading and writing: on NFS a shared lock needs the one and an exclusive lock the
+/// other.
 fn lockable() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.read(true).write(true);
     options
 }
 
-/// Returns the right to start a service on the directory, unless another process has it. A service
-/// that inherits the file keeps the right for as long as it lives.
+/// Returns the right to start a service on the directory, unless another process has the right. A
+/// service that inherits the file keeps the right until the end of the process.
 pub fn may_start(config: &Config) -> Result<Option<File>> {
     let file = opened(config, START)?;
     Ok(file.try_lock().is_ok().then_some(file))
@@ -133,7 +134,7 @@ fn opened(config: &Config, name: &str) -> Result<File> {
     file.map_err(|error| unwritable("cannot lock", &path, &error))
 }
 
-/// Names the service that runs on the directory, for a message: its process, how it came, its pages.
+/// Names the service that runs on the directory, for a message: process, origin and pages.
 pub fn named(dir: &Path) -> String {
     let found = running(dir).ok().flatten().filter(|found| found.pid != 0);
     let Some(Description { pid, explorer, is_for_clients, .. }) = found else {

@@ -12,28 +12,28 @@ use std::path::Path;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Readers {
     Nobody,
-    /// The group, if `data.group_may_read` says so.
+    /// The group, if `data.group_may_read` is set.
     Group,
 }
 
-/// Lets nobody else read what this process writes from here on.
+/// Keeps all further files of this process unreadable for others.
 pub fn keep_private() {
     rustix::process::umask(Mode::RWXG | Mode::RWXO);
 }
 
-/// Lets the group read too, if the configuration says so.
+/// Lets the group read too, if `data.group_may_read` is set.
 pub fn keep_as_configured(config: &Config) {
     if config.data.group_may_read {
         rustix::process::umask(Mode::WGRP | Mode::RWXO);
     }
 }
 
-/// Gives the entries of a directory that this program made the rights that they have today, and the
-/// directory if it holds nothing else. `readers` knows the names of what this program makes. What another
-/// account owns is logged with the command to run.
+/// Gives this program's entries in a directory the rights that new ones get, and the directory too
+/// if there are no other entries. `readers` knows the names that this program uses. An entry of
+/// another account is logged with the command to run.
 ///
-/// Order matters: a directory is changed after all that it holds, so an interrupted repair is gone on
-/// with. One that is as it must be is not walked again.
+/// Order matters: a directory is changed after all entries, so that an interrupted repair goes on
+/// at the next call. A directory with the right mode is not walked again.
 pub(super) fn make_private(dir: &Path, config: &Config, readers: &dyn Fn(&str) -> Option<Readers>) {
     let group = config.data.group_may_read;
     let mut holds_others = false;
@@ -49,7 +49,7 @@ pub(super) fn make_private(dir: &Path, config: &Config, readers: &dyn Fn(&str) -
         }
     }
     if !holds_others {
-        // Another account may own a volume: what lies in it is closed.
+        // May fail where another account owns a volume: the entries are closed by now.
         let _ = set_rights(dir, group);
     }
     for (path, error) in failed {

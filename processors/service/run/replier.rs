@@ -98,8 +98,8 @@ impl Replier {
         self.route(record);
     }
 
-    /// Sends what waited, answers what the broker refused, and returns how many records are not
-    /// acknowledged yet.
+    /// Sends the parked records, answers the refused ones with an error, and returns how many
+    /// records are not acknowledged yet.
     pub fn turn(&mut self) -> usize {
         for record in std::mem::take(&mut self.parked) {
             self.parked_bytes -= record.bytes();
@@ -223,7 +223,7 @@ impl Replier {
         Room { a_topic: a_topic + more, all_topics: FULL_TOPICS * a_topic + more }
     }
 
-    /// Counts a reply that has no room as dropped, and sends a short error in its place if that has.
+    /// Counts a reply that has no room as dropped, and sends a short error instead if that has.
     fn answer_no_room(&mut self, record: &OutgoingRecord) {
         self.drop(record, "no_room");
         let message = match self.options.when_missing {

@@ -1,5 +1,5 @@
-//! Remembers which reply topics exist. A topic is looked up in the broker's metadata by a thread of
-//! its own, since a topic that is not there must neither be created nor delay the other replies.
+//! Remembers which reply topics exist. A topic is looked up in the broker's metadata by a separate
+//! thread, since a topic that is not there must neither be created nor delay the other replies.
 
 use super::Shared;
 use crossbeam_channel::{Receiver, Sender, TrySendError};
@@ -19,7 +19,7 @@ const KNOWN_MS: i64 = 10_000;
 /// Milliseconds that a lookup may take, its place in the queue included.
 const LOOKED_UP_MS: i64 = 5_000;
 
-/// What is known of a topic.
+/// The known state of a topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// The topic exists, with this number of partitions.
@@ -52,7 +52,7 @@ impl ReplyTopics {
         (Arc::new(ReplyTopics { known, asked, clock }), to_look_up)
     }
 
-    /// Returns what is known of a topic, and has the topic looked up if that is too old. An old
+    /// Returns the known state of a topic, and has the topic looked up if that is too old. An old
     /// answer counts until the new one comes, unless the topic was missing.
     pub fn place(&self, topic: &str) -> Place {
         let now = self.clock.steady_ms();

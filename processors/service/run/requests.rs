@@ -1,11 +1,11 @@
-//! Reads the requests of the owned partitions, and replaces the Kafka client where it
-//! delivers nothing.
+//! Reads the requests of the owned partitions, and replaces a Kafka client that delivers nothing.
 //!
-//! The Kafka client can leave a partition unread for ever (`silences.rs` says how). A user whose
-//! requests lie there would get no answer until the process restarts. So the lag thread compares the
-//! end of each recalls partition with the last request delivered ([`Unanswered::round`]), and the
-//! recall thread replaces the client at its next poll ([`RequestReader`]). Nothing is answered twice:
-//! the new client begins behind the last request that was delivered.
+//! The Kafka client can leave a partition unread for ever (`silences.rs` has the causes). A user
+//! whose requests lie there would get no answer until the process restarts. So the lag thread
+//! compares the end of each recalls partition with the last request delivered
+//! ([`Unanswered::round`]), and the recall thread replaces the client at its next poll
+//! ([`RequestReader`]). Nothing is answered twice: the new client begins behind the last request
+//! that was delivered.
 
 use super::lag::{Ends, LagPlace};
 use super::silences::Silences;
@@ -19,7 +19,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use storage::shard::Unread;
 
-/// The last requests that the recall thread has read, and whether the lag thread wants a new client.
+/// The last requests that the recall thread has read, and whether the lag thread wants a new
+/// client.
 #[derive(Default)]
 pub struct Delivered {
     /// By assigned partition: the offset behind the last request, if one was delivered.
@@ -123,8 +124,8 @@ impl Unanswered {
         }
     }
 
-    /// Looks at each assigned partition. Returns those that are silent for too long: their client is
-    /// replaced. `every`: the time since the last round.
+    /// Looks at each assigned partition. Returns those that are silent for too long: their client
+    /// is replaced. `every`: the time since the last round.
     pub fn round(&mut self, every: Duration, now: Time) -> Vec<i32> {
         let delivered = self.delivered.next.lock().clone();
         let assigned: Vec<i32> = delivered.keys().copied().collect();

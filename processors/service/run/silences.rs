@@ -1,15 +1,15 @@
 //! Decides when a partition of which the Kafka client delivers nothing is read again.
 //!
 //! librdkafka is known to leave an assigned partition unread for ever, without an error, in two
-//! ways: it drops the resume of a partition that a rebalance overtakes
-//! ([#5591](https://github.com/confluentinc/librdkafka/issues/5591)), and it goes on asking the former
-//! leader of a partition whose leader changes twice in a moment
+//! ways: by dropping the resume of a partition that a rebalance overtakes
+//! ([#5591](https://github.com/confluentinc/librdkafka/issues/5591)), and by going on asking the
+//! former leader of a partition whose leader changes twice in a moment
 //! ([#5593](https://github.com/confluentinc/librdkafka/pull/5593)). The events then wait until the
 //! process restarts. A seek cures the first, only a new client the second.
 //!
-//! A silence is counted from the notes of the lag thread, which asks the leader by a client of its
-//! own and finds an event that is not applied. A leader that does not answer leaves no note, so an
-//! outage is no silence.
+//! A silence is counted from the notes of the lag thread, which asks the leader by a separate
+//! client and finds an event that is not applied. A leader that does not answer leaves no note, so
+//! an outage is no silence.
 
 use std::collections::BTreeMap;
 use storage::shard::Unread;
@@ -17,8 +17,8 @@ use storage::shard::Unread;
 /// Silence after which the partition is read again. A healthy client delivers within half a second,
 /// and follows a change of the leader within a few.
 const SILENT_MS: i64 = 10_000;
-/// Each further remedy waits twice as long, up to this time: a client that is only slow, because the
-/// broker throttles it, must get its answer in between.
+/// Each further remedy waits twice as long, up to this time: a client that is only slow, because
+/// the broker throttles, must get an answer in between.
 const DOUBLINGS_MAX: u32 = 5;
 /// Longest time that one note adds. Two notes are needed, so that at least one poll lies between.
 const NOTE_MS_MAX: i64 = SILENT_MS / 2;
@@ -43,7 +43,7 @@ impl Remedy {
 
 #[derive(Default)]
 struct Silence {
-    /// Offset of the first event that waits, or of the gap before it.
+    /// Offset of the first event that waits, or of the gap before.
     next: i64,
     ms: i64,
     /// Remedies since the partition was heard last.
@@ -64,7 +64,7 @@ impl Silences {
         silence.ms += unread.ms.min(NOTE_MS_MAX);
     }
 
-    /// Notes that the client delivers what it reads of this partition.
+    /// Notes that the client delivers records of this partition.
     pub fn heard(&mut self, partition: i32) {
         self.0.remove(&partition);
     }

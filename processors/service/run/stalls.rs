@@ -25,8 +25,8 @@ impl Stalls {
         self.in_a_row = 0;
     }
 
-    /// Counts a transaction that did not commit, and returns how long to wait before its events are
-    /// read again. `first` names its first event.
+    /// Counts a transaction that did not commit, and returns how long to wait before the events are
+    /// read again. `first` names the first event.
     pub fn failed(&mut self, first: &str, why: &str) -> Result<Duration> {
         self.in_a_row += 1;
         if self.in_a_row >= self.max {

@@ -1,6 +1,6 @@
 //! Judges how the topics are set on the brokers. Pure: the facts are an argument.
 //!
-//! A setting that loses or stalls data stops the service. One that only makes it less safe, or
+//! A setting that loses or stalls data stops the service. One that only makes data less safe, or
 //! keeps forgotten texts longer than promised, is a warning. A broker that does not show its
 //! settings is believed.
 
@@ -80,7 +80,7 @@ pub fn findings(config: &Config, facts: &ClusterFacts) -> Vec<Finding> {
     findings
 }
 
-/// A topic that is otherwise than its creator asks, with the cure.
+/// A topic that differs from the asked settings, with the cure.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Difference {
     pub topic: String,
@@ -91,8 +91,8 @@ pub struct Difference {
 }
 
 /// Compares the topics that exist with the asked ones: a topic that exists already is not changed,
-/// and may be of a service that was started before anybody chose. `found` maps the name of each topic
-/// to its partitions. A later generation has chosen its number of partitions by itself.
+/// and may be of a service that was started before anybody chose. `found` maps the name of each
+/// topic to the number of partitions. A later generation has chosen that number by itself.
 pub fn differences(
     config: &Config,
     asked: &[TopicSpec],
@@ -137,7 +137,7 @@ pub fn differences(
     differences
 }
 
-/// Returns the first finding that stops the service as its fault.
+/// Returns the first finding that stops the service, as a fault.
 pub fn first_stop(findings: &[Finding]) -> Result<()> {
     let Some(found) = findings.iter().find(|found| found.verdict == Verdict::Stop) else {
         return Ok(());
@@ -176,7 +176,7 @@ fn is_precious(config: &Config, spec: &TopicSpec) -> bool {
     [topics.events(), topics.memories(), topics.erasures()].contains(&spec.name)
 }
 
-/// True for the events topic if `events.keep_ms` deletes from it.
+/// True for the events topic if `events.keep_ms` deletes events.
 fn is_shortened(config: &Config, spec: &TopicSpec) -> bool {
     config.events.keep_ms > 0 && spec.name == config.topics.events()
 }

@@ -20,17 +20,17 @@ pub const BATCH_BYTES: usize = 256;
 const CREATED_WITHIN: Duration = Duration::from_secs(10);
 const DAY_MS: i64 = 86_400_000;
 const HOUR_MS: i64 = DAY_MS / 24;
-/// Longest time until a topic begins a new segment: a record stays that much longer than the topic
-/// keeps it.
+/// Longest time until a topic begins a new segment: a record outlives the retention time by that
+/// much.
 pub const SEGMENT_MS: i64 = DAY_MS;
 /// How long requests and replies are kept.
 pub const REQUESTS_MS: i64 = HOUR_MS;
 pub const DECISIONS_MS: i64 = 7 * DAY_MS;
 pub const DEAD_LETTERS_MS: i64 = 30 * DAY_MS;
-/// Bytes of dead letters on one partition: a thousand of the longest, or a million short ones. Nobody
-/// who sends nonsense fills the disks of the brokers; the oldest letters go first.
+/// Bytes of dead letters on one partition: a thousand of the longest, or a million short ones.
+/// Nobody who sends nonsense fills the disks of the brokers; the oldest letters go first.
 const DEAD_LETTERS_BYTES: i64 = 1 << 30;
-/// Receipts prove for three years what was erased. They hold no text.
+/// Receipts prove erasures for three years. They hold no text.
 const ERASURES_MS: i64 = 3 * 365 * DAY_MS;
 
 /// Returns the topics that `serve` and `topics create` make.
@@ -42,12 +42,12 @@ pub fn topics(config: &Config) -> Vec<TopicSpec> {
     let accepted = accepted_bytes_max(config);
     let mut of_events = vec![
         kept_for(-1),
-        // An event without a time happened when its producer sent it, on every partition to which
-        // it is copied; an append time would differ from copy to copy.
+        // An event without a time has the send time of the producer, on every partition with a
+        // copy; an append time would differ from copy to copy.
         ("message.timestamp.type", "CreateTime".to_owned()),
     ];
     if config.events.keep_ms > 0 {
-        // A broker removes deleted records from its disk segment by segment.
+        // A broker removes deleted records from disk segment by segment.
         of_events.push(("segment.ms", SEGMENT_MS.to_string()));
     }
     vec![
@@ -63,7 +63,7 @@ pub fn topics(config: &Config) -> Vec<TopicSpec> {
                 ("message.timestamp.type", "LogAppendTime".to_owned()),
                 ("delete.retention.ms", topics.tombstones_ms.to_string()),
                 // An earlier state of a forgotten memory goes when the log is compacted. The broker
-                // begins a new segment within this time; the other half is for its cleaner.
+                // begins a new segment within this time; the other half is for the cleaner.
                 ("max.compaction.lag.ms", (config.forget.within_ms / 2).max(1).to_string()),
             ],
         ),
@@ -83,7 +83,7 @@ pub fn topics(config: &Config) -> Vec<TopicSpec> {
     ]
 }
 
-/// Longest record that is not refused for its length, in bytes.
+/// Longest accepted record, in bytes.
 fn accepted_bytes_max(config: &Config) -> usize {
     config.limits.message_bytes_max + HEADERS_BYTES_MAX
 }
@@ -119,8 +119,8 @@ fn kept_at_most(ms: i64) -> [(&'static str, String); 2] {
 }
 
 /// Creates topics with the replicas of the configuration or else of the broker. Records that must
-/// not be lost are acknowledged by all replicas but one, so that one broker may be away. Returns the
-/// number of replicas, if the broker says its default.
+/// not be lost are acknowledged by all replicas but one, so that one broker may be away. Returns
+/// the number of replicas; `None` if the broker reports no default.
 pub fn create_topics(
     config: &Config,
     connection: &Connection,
@@ -182,8 +182,8 @@ pub fn ready_topics(config: &Config, connection: &Connection) -> Result<TopicsFo
     Ok(TopicsFound { partitions, tombstones_ms, sizes })
 }
 
-/// Stops if a setting of a topic loses or stalls data, and warns of the others. Returns the settings,
-/// as far as the brokers show them.
+/// Stops if a setting of a topic loses or stalls data, and warns of the others. Returns the
+/// settings, as far as the brokers show them.
 fn check_settings(
     config: &Config,
     connection: &Connection,
@@ -213,7 +213,7 @@ fn check_settings(
 /// Checks that all topics exist, and that events, recalls and memories have equally many
 /// partitions. Around a cut-over, events and recalls may still have fewer than a new generation, or
 /// already as many as the next one has. Returns the number of the generation's shards. `found` maps
-/// the name of each topic to its partitions.
+/// the name of each topic to the number of partitions.
 pub fn check_topics(config: &Config, found: &BTreeMap<String, i32>) -> Result<i32> {
     let memories = config.topics.memories();
     if config.kafka.generation > 1 && !found.contains_key(&memories) {

@@ -1,4 +1,4 @@
-//! The manifest of a backup: the only file that says which others belong to it.
+//! The manifest of a backup: the only list of its files.
 
 use super::segment::{FileFacts, damaged, unwritable};
 use crate::store::Digest;
@@ -20,7 +20,7 @@ pub const RECORDS: &str = ".records";
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Manifest {
     pub format: u32,
-    /// Version of the program that wrote it.
+    /// Version of the program that wrote the manifest.
     pub keepsake: String,
     /// RFC 3339.
     pub began_at: String,

@@ -1,4 +1,4 @@
-//! A file of records: as read from a topic, one behind the other. Knows nothing of what they mean.
+//! A file of records: as read from a topic, one behind the other. Knows nothing of their meaning.
 //!
 //! ```text
 //! "keepsake backup 1\n"
@@ -143,7 +143,7 @@ impl Reader {
         self.facts.bytes += bytes.len() as u64;
     }
 
-    /// Compares what was read, which must be the whole file, with the manifest.
+    /// Compares the bytes read, which must be the whole file, with the manifest.
     pub fn check(self, expected: &FileFacts) -> Result<()> {
         let found = FileFacts { sha256: hex::encode(self.hash.finalize()), ..self.facts };
         if found == *expected {
@@ -162,8 +162,8 @@ impl Reader {
     }
 }
 
-/// Passes each record of a file to `visit`, and compares the file with the manifest at its end.
-/// Limit: records before a damaged byte are visited first.
+/// Passes each record of a file to `visit`, then compares the file with the manifest. Limit:
+/// records before a damaged byte are visited first.
 pub fn each(
     path: &Path,
     expected: &FileFacts,

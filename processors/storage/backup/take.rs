@@ -1,9 +1,9 @@
-//! Reads one partition of the changelog to its present end and writes the newest record of each key
+//! Reads one partition of the changelog to the present end and writes the newest record of each key
 //! to a file.
 //!
-//! The service may run meanwhile. Kafka's log compaction may then remove a record before it is read
-//! because a newer one exists behind the end. The digest shows that, and the reading goes on to the
-//! new end, up to [`ROUNDS_MAX`] times.
+//! The service may run meanwhile. Kafka's log compaction may then remove an unread record because a
+//! newer one exists behind the end. The digest shows that, and the reading goes on to the new end,
+//! up to [`ROUNDS_MAX`] times.
 
 use super::manifest::{RECORDS, SegmentFile, Shard};
 use super::segment::{self, FileFacts, Writer, unwritable};

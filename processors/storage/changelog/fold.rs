@@ -1,5 +1,5 @@
-//! Computes what the records of a changelog amount to, without keeping them: for each key the hash
-//! of its newest value and the number of that record.
+//! Folds the records of a changelog without keeping them: for each key the hash of the newest value
+//! and the number of that record.
 //!
 //! Limit: about 80 bytes of memory for each key of one shard.
 
@@ -149,8 +149,8 @@ impl Fold {
             })
     }
 
-    /// True if the fold has the key of this record. If it is a part of the fold of the record, the
-    /// value is the same.
+    /// True if the fold has the key of this record. The value may differ, unless this fold
+    /// `is_part_of` the fold that the record is from.
     pub fn has(&self, record: &Record) -> bool {
         self.entries.contains_key(&of_name(record.key.as_deref().unwrap_or_default()))
     }

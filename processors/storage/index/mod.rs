@@ -56,7 +56,7 @@ impl Default for Options {
 }
 
 /// The position of the store up to which an index has applied it. The event offset alone does not
-/// tell two states apart: while a generation is built, no event moves the shard, but records do.
+/// distinguish two states: while a generation is built, no event moves the shard, but records do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
     /// The applied event offset.

@@ -51,13 +51,13 @@ pub struct TextIndex {
     tail_max: usize,
 }
 
-/// The mark and the documents of the last flush of an index without a directory: what the next
-/// owner of the shard finds. Clones share them.
+/// The mark and the documents of the last flush of an index without a directory, for the next owner
+/// of the shard. Clones share them.
 #[derive(Clone, Default)]
 pub struct FlushedIndex(Arc<Mutex<(Option<Mark>, Arc<MemSegment>)>>);
 
 impl FlushedIndex {
-    /// Copies what is flushed. The holders of the original flush into the copy unseen.
+    /// Copies mark and documents. Later flushes into the original do not reach the copy.
     pub fn detached(&self) -> FlushedIndex {
         FlushedIndex(Arc::new(Mutex::new(self.0.lock().clone())))
     }
@@ -201,7 +201,7 @@ impl TextIndex {
 
     /// Removes the terms of deleted documents from the disk, and returns whether there were any.
     /// Searches, changes and flushes go on meanwhile. Ends early with an error if `goes_on` returns
-    /// false. Limit: concerns what is on disk, so `settle` comes before.
+    /// false. Limit: concerns the files on disk, so `settle` comes before.
     pub fn purge(&self, goes_on: &dyn Fn() -> bool) -> Result<bool> {
         let Some(dir) = &self.dir else { return Ok(false) };
         let mut is_changed = false;
@@ -222,7 +222,7 @@ impl TextIndex {
                 // flush, and so ingest and a rebalance, waits for the lock.
                 let merge = dir.lock().begin_merge(segment);
                 // Fails if a merge of the merge policy has replaced the segment meanwhile, which
-                // does the same. The next look shows what is left.
+                // does the same. The next look shows the rest.
                 if let Err(error) = merge.wait() {
                     tracing::debug!(%error, "a segment was not merged");
                 }

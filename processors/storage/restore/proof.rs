@@ -2,7 +2,8 @@
 //! the last meta record.
 //!
 //! No proof is possible if the last meta record has no digest, and none is needed if nothing was
-//! read. A digest of an earlier meta record is never used: it lacks what was written in between.
+//! read. A digest of an earlier meta record is never used: the records written in between are
+//! missing there.
 //!
 //! The group of every meta record must be the own one: two groups on the same topics would each
 //! apply every event and write one changelog.

@@ -1,22 +1,23 @@
 //! Ends the transaction that a dead owner left open in the changelog of a shard.
 //!
-//! No reader gets a record behind an open transaction. The broker would end it after its timeout of
-//! three seconds and at its next look for expired ones, by default every ten seconds. The last meta
-//! record names the transactional id of its writer, so the new owner ends the transaction itself: it
-//! initialises a producer of that id ([KIP-98](https://cwiki.apache.org/confluence/display/KAFKA/KIP-98+-+Exactly+Once+Delivery+and+Transactional+Messaging)),
-//! for which the coordinator aborts what is open and raises the epoch of the id.
+//! No reader gets a record behind an open transaction. The broker would end that transaction after
+//! the timeout of three seconds and at the next look for expired ones, by default every ten
+//! seconds. The last meta record names the transactional id of its writer, so the new owner ends
+//! the transaction itself: it initialises a producer of that id
+//! ([KIP-98](https://cwiki.apache.org/confluence/display/KAFKA/KIP-98+-+Exactly+Once+Delivery+and+Transactional+Messaging)),
+//! for which the coordinator aborts the open transaction and raises the epoch of the id.
 //!
 //! Invariant: nothing is lost or applied twice, also if the owner before is not dead but suspended.
 //! The abort and a commit of the old owner are decided by one coordinator: whichever comes first
 //! counts, and the restore reads on only once the outcome is in the log. After the abort the old
-//! owner has an old epoch, with which no broker takes a record, an offset or a commit. It finds
-//! itself fenced, opens a newer epoch and reads its log again, and by then its place in the group is
-//! of an old generation: the coordinator takes no offsets for this partition from it, so that no
-//! transaction of it commits before it has learnt what it lost.
+//! owner has an old epoch, with which no broker takes a record, an offset or a commit. The old
+//! owner finds itself fenced, opens a newer epoch and reads the log again, and by then its place in
+//! the group is of an old generation: the coordinator takes no offsets for this partition from the
+//! old owner, none of whose transactions commits before the loss is noticed.
 //!
-//! Order matters: an owner that is alive has nothing open here, because it gives a partition up on
-//! the thread that commits. Still, the id belongs to its whole process, whose other partitions would
-//! pay with one fenced transaction. So an id is fenced only after [`HELD_BACK`].
+//! Order matters: a live owner has nothing open here, because the thread that commits also gives
+//! partitions up. Still, the id belongs to its whole process, whose other partitions would pay with
+//! one fenced transaction. So an id is fenced only after [`HELD_BACK`].
 //!
 //! Limit: a writer that died in its very first transaction of the partition is named by no decided
 //! record. The broker ends its transaction.
@@ -44,8 +45,8 @@ pub type Fence = dyn Fn(&str) -> Result<()> + Send + Sync;
 pub struct TakeOver {
     /// The transactional id of this process, which its own ingest thread renews.
     pub ours: String,
-    /// What the ids of this group begin with. Anybody who may write to the changelog could name
-    /// another service's id.
+    /// Prefix of the ids of this group. Anybody who may write to the changelog could name another
+    /// service's id.
     pub prefix: String,
     /// Ends the open transaction of an id, and fences its producer.
     pub fence: Arc<Fence>,

@@ -8,8 +8,8 @@ use domain::fault::{Fault, Result};
 use log::broker::Record;
 use std::thread::{Scope, ScopedJoinHandle};
 
-/// Batches of read records, however few distinct ones they leave, after which the checkpoint
-/// moves. Bounds what a restore reads again after a crash.
+/// Batches of read records, however few distinct ones they leave, after which the checkpoint moves.
+/// Bounds the records that a restore reads again after a crash.
 const BATCHES: u64 = 8;
 
 /// Records of a batch from which two threads write half of it each: the last batch is written when

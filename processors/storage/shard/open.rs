@@ -68,7 +68,7 @@ impl Shard {
         })
     }
 
-    /// Brings the index to where the store is, and returns the number of memories indexed. The
+    /// Brings the index up to the store's position, and returns the number of memories indexed. The
     /// index is derived, and a crash may have taken its last seconds. Ends early, under the old
     /// mark, if `goes_on` returns false.
     fn catch_up(&self, restored: &Restored, goes_on: &dyn Fn() -> bool) -> Result<usize> {
@@ -107,7 +107,8 @@ impl Shard {
         Ok(changed.len())
     }
 
-    /// Indexes every memory that is newer than `mark`, and removes what the store has no more.
+    /// Indexes every memory that is newer than `mark`, and removes memories that the store no
+    /// longer has.
     fn compare_index(&self, mark: Mark, goes_on: &dyn Fn() -> bool) -> Result<usize> {
         let present = mark_of(&self.store);
         // Ahead of the store: derived from a store that was moved aside. Every memory is indexed
@@ -128,8 +129,8 @@ impl Shard {
                         self.index.text.put(document(memory));
                         count += 1;
                     }
-                    // Documents of a whole shard would not fit in memory. The mark stays where it
-                    // was, so a restart before the end indexes them again.
+                    // Documents of a whole shard would not fit in memory. The mark stays, so a
+                    // restart before the end indexes them again.
                     if self.index.text.is_flush_due() {
                         flushed = self.index.text.settle(mark);
                     }

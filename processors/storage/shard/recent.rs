@@ -66,7 +66,7 @@ impl RecentDecisions {
     }
 }
 
-/// Bytes of a decision in memory, without what the allocator adds.
+/// Bytes of a decision in memory, without the allocator's overhead.
 fn bytes_of(decision: &Decision) -> usize {
     let texts = [&decision.event_id, &decision.session, &decision.candidate];
     let texts: usize = texts.into_iter().flatten().map(String::len).sum();

@@ -185,7 +185,7 @@ fn digest_of(bytes: &[u8]) -> Option<Digest> {
     Some(Digest { records, sum: u128::from_be_bytes(sum.try_into().ok()?) })
 }
 
-/// What the store must still be compared with, because its restore has not ended.
+/// The digest that the store must still be compared with, because the restore has not ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Claim {
     /// The store was restored from the first record of the changelog on, so that another restore
@@ -220,7 +220,8 @@ mod tests {
     }
 
     proptest! {
-        /// What a batch adds and subtracts equals a scan of all records, whatever the batches were.
+        /// A digest kept by sums and differences equals that of a scan of all records, for any
+        /// batches.
         #[test]
         fn a_digest_kept_up_by_batches_equals_that_of_a_scan(
             batches in proptest::collection::vec(

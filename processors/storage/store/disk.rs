@@ -37,7 +37,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// 4 KiB: sled keeps a value of this size in its log, whatever else is on the page.
+/// 4 KiB: sled keeps a value of this size in the log, whatever else is on the page.
 pub const PIECE_BYTES: usize = 4096;
 
 /// Prefix of the pieces. No other key begins with this byte, because names are UTF-8.
@@ -160,8 +160,8 @@ impl SledRecords {
         self.files.read_recursive()
     }
 
-    /// Applies a change to the files, and to those of a running rewrite. Returns what sled returned
-    /// for the files.
+    /// Applies a change to the files, and to those of a running rewrite. Returns sled's result for
+    /// the files.
     fn change<T>(&self, change: impl Fn(&Db) -> sled::Result<T>, copy: Option<&Db>) -> Result<T> {
         let changed = self.guarded(|| change(&self.files().db))?;
         let changed = changed.map_err(|error| unwritable(error.to_string()))?;

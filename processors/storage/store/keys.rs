@@ -55,8 +55,8 @@ pub fn changelog() -> Vec<u8> {
     vec![SHARD, b'c']
 }
 
-/// Exists while a restore runs: records may be ahead of the changelog position. The value is what
-/// the store is still to be compared with.
+/// Exists while a restore runs: records may be ahead of the changelog position. The value is the
+/// `Claim` that the store is still to be compared with.
 pub fn ahead() -> Vec<u8> {
     vec![SHARD, b'r']
 }
@@ -200,14 +200,14 @@ pub fn is_in_changelog(bytes: &[u8]) -> bool {
     bytes.first() != Some(&SHARD) || matches!(bytes.get(1), Some(b'v' | b'q'))
 }
 
-/// True if the record holds words that somebody said, or numbers made of them, and is removed only
-/// to forget them.
+/// True if the record holds somebody's words, or numbers made of them, and is removed only to
+/// forget them.
 pub fn is_erased_with_words(bytes: &[u8]) -> bool {
     bytes.first() != Some(&SHARD)
         && tag_of(bytes).is_some_and(|(_, tag, _)| matches!(tag, MEMORY | TURN | GATE))
 }
 
-/// True if the record holds words that somebody said. A gate state counts words in a sketch.
+/// True if the record holds somebody's words. A gate state counts words in a sketch.
 pub fn holds_words(bytes: &[u8]) -> bool {
     bytes.first() != Some(&SHARD)
         && tag_of(bytes).is_some_and(|(_, tag, _)| matches!(tag, MEMORY | TURN | SLOT))

@@ -105,9 +105,9 @@ impl CachedMemories {
     }
 }
 
-/// Loads into the processor's cache what a recall reads of a memory; the encoder has just pushed
-/// that out. In a loop of nothing else, the processor waits for several memories at once. The
-/// ranking would wait for each alone, and so would the count of an [`Arc`].
+/// Loads the fields that a recall reads of a memory into the processor's cache, from which the
+/// encoder has just evicted them. In a loop of nothing else, the processor waits for several
+/// memories at once. The ranking would wait for each alone, and so would the count of an [`Arc`].
 fn load(memory: &Memory) {
     black_box((
         memory.content.as_bytes().last().copied(),

@@ -122,7 +122,7 @@ pub struct Store {
     kept_digest: Mutex<Option<Digest>>,
     /// Order matters: locked before `kept_digest`. A batch holds the lock while the records change.
     scrub: Mutex<Option<Scrub>>,
-    /// What the store was still to be compared with when it was opened.
+    /// The digest that the store was still to be compared with at opening.
     claim: Option<Claim>,
     /// Epoch of the last meta record read or written.
     epoch: AtomicU64,
@@ -332,8 +332,8 @@ impl Store {
         Ok(digest)
     }
 
-    /// What the store was still to be compared with when it was opened. `None` once its restore has
-    /// ended.
+    /// The digest that the store was still to be compared with at opening. `None` once the restore
+    /// has ended.
     pub fn claim(&self) -> Option<Claim> {
         self.claim.filter(|_| self.is_ahead())
     }
@@ -379,14 +379,15 @@ impl Store {
         Ok(())
     }
 
-    /// Moves the checkpoint of a restore, with what the store is still to be compared with.
+    /// Moves the checkpoint of a restore, with the digest that the store is still to be compared
+    /// with.
     pub fn apply_checkpoint(&self, mark: Checkpoint, claim: Claim) -> Result<()> {
         let changes = Changes::of(keys::ahead(), Some(claim.bytes()));
         self.apply(EncodedBatch { changes, ..EncodedBatch::default() }, mark)
     }
 
     /// Notes on disk that the files will hold bytes of something forgotten. Order matters: the note
-    /// comes before the change, so that no crash leaves the bytes without it, and again behind the
+    /// comes before the change, so that no crash leaves the bytes unnoted, and again behind the
     /// change, because a rewrite may have begun in between.
     pub fn note_erased(&self) -> Result<()> {
         self.erased_again.store(true, Ordering::Release);
@@ -411,7 +412,7 @@ impl Store {
     }
 
     /// Writes the live records into new files, so that the disk holds no bytes of erased ones.
-    /// Reads and batches go on. What is erased from the call of `before` on is left to the next
+    /// Reads and batches go on. Records erased from the call of `before` on are left to the next
     /// rewrite.
     pub fn rewrite(
         &self,

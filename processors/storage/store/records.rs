@@ -49,7 +49,7 @@ pub trait Records: Send + Sync {
     }
 }
 
-/// What a rewrite did.
+/// The result of a rewrite.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rewritten {
     pub bytes_before: u64,

@@ -425,7 +425,7 @@ fn events_that_wait_are_found_by_place_and_by_offset() {
     });
 }
 
-/// Every recall and every event of the user looks at what waits.
+/// Every recall and every event of the user looks at the waiting events.
 #[test]
 fn the_time_to_look_at_what_waits_does_not_grow_with_the_number() {
     on_both(|store| {
@@ -778,7 +778,7 @@ fn records_and_offset_are_there_together_after_every_reopening() {
     }
 }
 
-/// A copy of the files during writing is what a killed process leaves.
+/// A killed process leaves the same files as a copy during writing.
 #[test]
 fn a_store_copied_while_it_is_written_holds_whole_batches() {
     let dir = tempfile::tempdir().unwrap();

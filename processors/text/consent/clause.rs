@@ -11,7 +11,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::slice::SliceIndex;
 
-/// What a clause asks for.
+/// The kind of wish that a clause states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// "Forget that."
@@ -80,7 +80,7 @@ pub struct Reading {
     pub asks_to_keep: bool,
     /// Words that no list has.
     pub unknown: usize,
-    /// What is to be forgotten: "forget what I said about *my job*".
+    /// The subject to forget: "forget what I said about *my job*".
     pub topic: Option<String>,
     /// The place of its sentence in the text.
     pub place: usize,
@@ -108,7 +108,7 @@ const VERBS_ALONE: [WishPart; 4] =
 /// Word classes that a phrase has from the words in it.
 const ADDITIVE: [WishPart; 5] =
     [WishPart::This, WishPart::Memory, WishPart::Said, WishPart::Next, WishPart::Later];
-/// Words of a report after what was said: "grandma used to say".
+/// Words of a report that follows the reported words: "grandma used to say".
 const REPORT_WORDS_MAX: usize = 4;
 /// Words of unknown meaning before the verb of a request: "the *bank code* please don't save".
 const UNKNOWN_BEFORE_MAX: usize = 3;
@@ -325,7 +325,7 @@ impl<'s> Clause<'s> {
             word.parts.has(Remember)
                 || word.parts.has(Keep) && self.words[verb + 1..].iter().take(2).any(states)
         });
-        // What follows the negation is no wish: "remember that I do not keep pets".
+        // No wish follows the negation: "remember that I do not keep pets".
         let is_fact = |not: usize| {
             self.words[verb..not].iter().any(|word| word.parts.any(&[Subject, Others, Binds]))
                 && !self.words[not..].iter().any(|word| word.parts.any(&VERBS))
@@ -402,7 +402,7 @@ impl<'s> Clause<'s> {
         !is_told && (parts.has(Idiom) || !self.words[since..at].iter().any(is_subject))
     }
 
-    /// Reads what is to be forgotten. None if it is a thing, or nothing.
+    /// Reads the object of a wish to forget. None if that is a thing, or missing.
     fn forgets(&self, at: usize, reading: Reading) -> Option<Reading> {
         use WishPart::*;
         let parts = self.parts;
@@ -428,7 +428,7 @@ impl<'s> Clause<'s> {
         Some(Reading { topic, is_content, ..reading })
     }
 
-    /// Reads what is not to be kept. None if it is a thing.
+    /// Reads the object of a wish to keep nothing. None if that is a thing.
     fn keeps_not(&self, at: usize, reading: Reading) -> Option<Reading> {
         use WishPart::*;
         let parts = self.parts;
@@ -499,7 +499,8 @@ impl Reading {
     }
 }
 
-/// Assigns the words to phrases of a language, the longest first. What no phrase covers is unknown.
+/// Assigns the words to phrases of a language, the longest first. Words that no phrase covers are
+/// unknown.
 fn words(
     language: CoveredLanguage,
     text: &str,
@@ -524,7 +525,7 @@ fn words(
         };
         let longer = &mut words[owner - 1];
         let is_same = (longer.start, longer.end) == (one.start, one.end);
-        // "What I told you" names what was said, and "I don't want" negates.
+        // "What I told you" names earlier words, and "I don't want" negates.
         let adds = parts.any(&ADDITIVE)
             || one.what == WishPart::Not && longer.parts.has(WishPart::Please)
             || !language.is_spaced();

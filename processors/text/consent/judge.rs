@@ -1,9 +1,10 @@
-//! Scores a turn by two linear functions: is it a wish, and does it concern what was said before?
+//! Scores a turn by two linear functions: is the turn a wish, and does the wish concern earlier
+//! words?
 //!
-//! The features are what the grammar read (the word classes of each clause in pairs, its verdict),
-//! the form of the turn, words in pairs, and character n-grams, which also know words that are in
-//! no list. Each is hashed to one weight ([feature hashing](https://arxiv.org/abs/0902.2206)).
-//! `make wishes` trains the weights in `judge.weights` from `tests/data/wishes/`.
+//! The features are the word classes of each clause in pairs, the verdict of the grammar, the form
+//! of the turn, words in pairs, and character n-grams, which also know words that are in no list.
+//! Each is hashed to one weight ([feature hashing](https://arxiv.org/abs/0902.2206)). `make wishes`
+//! trains the weights in `judge.weights` from `tests/data/wishes/`.
 
 use super::clause::Reading;
 use super::pasted::PASSAGE;
@@ -22,7 +23,7 @@ const NGRAMS: [usize; 3] = [3, 4, 5];
 /// The same for scripts without spaces.
 const NGRAMS_UNSPACED: [usize; 4] = [1, 2, 3, 4];
 
-/// Word classes whose absence says something about a clause with a verb of keeping or removing.
+/// Word classes whose absence is a feature of a clause with a verb of keeping or removing.
 const ASKING: [WishPart; 9] = {
     use WishPart::*;
     [This, Said, Please, Not, Subject, Others, Thing, Later, Next]
@@ -33,7 +34,7 @@ const ASKING: [WishPart; 9] = {
 pub struct Scores {
     /// The turn is a wish.
     pub wish: f32,
-    /// The wish concerns what was said before, and not this turn.
+    /// The wish concerns earlier words, and not this turn.
     pub before: f32,
 }
 
@@ -301,8 +302,8 @@ mod tests {
         bytes
     }
 
-    /// What the rule with the judge finds of a writer if trained on the others: wishes to forget, off
-    /// the record, and nothing; each with the number of lines.
+    /// Counts the lines of a writer that the rule and the judge read rightly if trained on the
+    /// others: wishes to forget, off the record, and nothing; each with the number of all lines.
     fn found(examples: &[Example], hand: &str) -> [(usize, usize); 3] {
         let (out, rest): (Vec<_>, Vec<_>) = examples.iter().partition(|one| one.hand == hand);
         let weights = quantised(&train(&rest));

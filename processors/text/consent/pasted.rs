@@ -1,5 +1,5 @@
-//! Replaces what a turn quotes or pastes by a placeholder, so that only the user's own words can be
-//! a wish: quotations, code, block quotes, lists, logs, chat logs and letters.
+//! Replaces quoted and pasted passages of a turn by a placeholder, so that only the user's own
+//! words can be a wish: quotations, code, block quotes, lists, logs, chat logs and letters.
 
 use std::ops::Range;
 
@@ -27,8 +27,8 @@ const LABEL_WORDS_MAX: usize = 3;
 /// Words of a salutation or a closing, which end in a comma: "Dear all,".
 const SALUTATION_WORDS_MAX: usize = 4;
 
-/// Returns the user's own words. `is_wish` tells the label of a wish ("off the record: …") from
-/// that of a speaker.
+/// Returns the user's own words. `is_wish` distinguishes the label of a wish ("off the record: …")
+/// from that of a speaker.
 pub fn own_words(text: &str, is_wish: impl Fn(&str) -> bool) -> String {
     let text = without_quotations(text);
     if !text.contains('\n') {

@@ -60,8 +60,8 @@ impl Rule {
         }
     }
 
-    /// Returns false if the text lacks what every match of this rule contains, as most texts do:
-    /// enough digits, or an `@`.
+    /// Returns false if the text, like most texts, lacks a part of every match of this rule: enough
+    /// digits, or an `@`.
     fn may_find(self, text: &str, digits: usize) -> bool {
         match self {
             Rule::Card => digits >= card::DIGITS_MIN,

@@ -107,8 +107,8 @@ pub fn supersedes(new: &Slot, old: &Slot) -> bool {
     comparable && differ(&new.value.to_lowercase(), &old.value.to_lowercase())
 }
 
-/// Returns true if `new` names a relative or an animal that `old` names otherwise: the same one under
-/// another name, or a second one.
+/// Returns true if `new` names a relative or an animal that `old` names otherwise: the same one
+/// under another name, or a second one.
 pub fn may_supersede(new: &Slot, old: &Slot) -> bool {
     new.name == old.name
         && is_relative(&new.name)
@@ -167,8 +167,8 @@ pub fn has_one_value(slot: &Slot) -> bool {
         && !is_relative(&slot.name)
 }
 
-/// Slots that can hold several values at a time. A new value supersedes an older one only by name, as
-/// in "Go over Python".
+/// Slots that can hold several values at a time. A new value supersedes an older one only by name,
+/// as in "Go over Python".
 const MANY_AT_ONCE: [&str; 2] = ["prefers", "uses"];
 
 /// Returns true if the comparison `choice` names the value of `plain`. "Go over Python" concerns "I
@@ -333,9 +333,9 @@ const RELATIVES: [&str; 19] = [
 /// Words before a thing that name no other one: "my new phone" is the phone.
 const CURRENT: [&str; 5] = ["new", "current", "present", "latest", "own"];
 
-/// Returns the key of a thing of the speaker's: the stems of its words, in American spelling, so that
-/// the car's insurance is another thing than the health insurance. `None` for things of which a
-/// person has several.
+/// Returns the key of a thing of the speaker's: the stems of its words, in American spelling, so
+/// that the car's insurance is another thing than the health insurance. `None` for things of which
+/// a person has several.
 fn single_valued(owned: &str) -> Option<String> {
     let owned = owned.to_lowercase();
     let words: Vec<&str> = owned.split(' ').filter(|word| !CURRENT.contains(word)).collect();

@@ -44,8 +44,8 @@ pub fn is_supposition(clause: &str) -> bool {
     SUPPOSITION.is_match(clause)
 }
 
-/// Returns true if the text behind a new employer shows that it is none ("I joined Anna for dinner",
-/// "I left Bosch early").
+/// Returns true if the text behind a new employer shows that it is none ("I joined Anna for
+/// dinner", "I left Bosch early").
 pub fn is_no_employer(matched: &str, rest: &str) -> bool {
     match () {
         _ if LEAVING.is_match(matched) => !AFTER_LEAVING.is_match(rest),
@@ -53,8 +53,8 @@ pub fn is_no_employer(matched: &str, rest: &str) -> bool {
     }
 }
 
-/// Returns true if the text around a home shows that it is none ("I nearly moved to Rome", "moved to
-/// Room 12", "I moved to Sales in March").
+/// Returns true if the text around a home shows that it is none ("I nearly moved to Rome", "moved
+/// to Room 12", "I moved to Sales in March").
 pub fn is_no_home(clause: &str, value: &str) -> bool {
     clause.contains(['"', '“', '”']) || FORMER.is_match(clause) || NO_PLACE.is_match(value)
 }

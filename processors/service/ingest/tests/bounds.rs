@@ -1,5 +1,5 @@
 //! No list in an output grows with the past of a user until the record is longer than its topic
-//! takes: the broker would refuse the record, and the process would stop at it again and again.
+//! takes: the broker would refuse the record, and the process would stop there again and again.
 
 use super::*;
 use domain::{MemoryId, Now};
@@ -9,7 +9,7 @@ use storage::store::Checkpoint;
 
 const DAY_MS: i64 = 86_400_000;
 
-/// Longest record of a topic, as `topics create` sets it.
+/// Longest record of a topic, as set by `topics create`.
 fn bytes_max(topic: &str) -> usize {
     let config = Layers::defaults().checked().expect("defaults");
     let topics = run::topics(&config);
@@ -67,7 +67,7 @@ fn law_bounded_summary_of_a_session_with_25_000_memories() {
     let stated = reply::memory(&summary).len() + 16 * summary.covers.len();
     assert!(stated < bytes_max(".memories") / 2, "{stated} bytes");
     assert!(bench.ingest.metrics.page().contains("keepsake_cut_total{what=\"covers\"} 20904"));
-    // Nothing is left to propose: the session is summarised until it goes on.
+    // Nothing is left to propose: the session is summarised until the next turn.
     let mut round = || worker.step(Now { wall: now, events: now }).expect("a disk").len();
     assert_eq!((round(), round()), (0, 0));
 }

@@ -76,7 +76,7 @@ fn law_forgotten_stays_forgotten_after_the_retention_of_turns_that_became_no_mem
     let now = Now { wall: Time(NOON), events: Time(NOON) };
     let proposed = compact.step(now).expect("a disk");
     assert_eq!(proposed.len(), 1, "one event for both windows");
-    // Somebody goes on in one of them before the proposal is applied: it stays.
+    // Somebody goes on in one of them before the proposal is applied: that session stays.
     let record = bench.record(&said(Some("old"), "2026-01-01T12:00:00Z", "walrus"));
     bench.step(vec![record]);
     let decisions = bench.settle(proposed.clone());

@@ -1,5 +1,5 @@
-//! A summary that stands for its memories: the marks, the ways back, and that a replay ends in
-//! the same state.
+//! A summary that stands for its memories: the marks, the ways back, and that a replay ends in the
+//! same state.
 
 use super::*;
 use domain::{Memory, MemoryId};

@@ -3,7 +3,7 @@
 use super::{Bench, remember, turn};
 use serde_json::{Value, json};
 
-/// The value of a series; 0 if it does not exist.
+/// The value of a series; 0 for one that does not exist.
 fn value(bench: &Bench, series: &str) -> u64 {
     let page = bench.ingest.metrics.page();
     let line = page.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Without an end, the same memory takes the turn in, and would take it along when it goes.
+/// A memory without an end takes the turn in; one with an end would take the turn along at expiry.
 #[test]
 fn a_turn_that_repeats_a_memory_that_expires_is_kept() {
     let content = "We decided to meet in Lisbon on Friday at nine with Anna and her sister from \

@@ -1,5 +1,5 @@
-//! Places where a forgotten text could survive: each test looks for its bytes in the records of the
-//! store, in the search documents and in what was published.
+//! Places where a forgotten text could survive: each test looks for the bytes in the records of the
+//! store, in the search documents and in the published records.
 
 use super::{Bench, remember, turn};
 use log::broker::OutgoingRecord;
@@ -88,7 +88,7 @@ fn without_texts_no_decision_quotes_another_memory() {
     }
 }
 
-/// What the topic of memories still has once its cleaner has run: the last value of each key.
+/// The memories topic after log compaction: the last value of each key.
 #[test]
 fn a_compacted_memories_topic_has_no_byte_of_what_is_forgotten() {
     for target in

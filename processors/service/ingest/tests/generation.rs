@@ -75,8 +75,8 @@ fn a_mark_of_a_stranger_or_of_this_generation_closes_nothing() {
     assert_eq!(bench.memories("ada").len(), 1);
 }
 
-/// A sender's mistake brought the record to a third partition; the old generation sent the record to
-/// where the user was then.
+/// A sender's mistake brought the record to a third partition; the old generation sent the record
+/// to where the user was then.
 #[test]
 fn what_the_generation_before_forwarded_goes_on_to_where_the_user_is_now() {
     for (generation, is_lost) in [(1, true), (2, false)] {

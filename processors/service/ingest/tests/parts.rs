@@ -53,7 +53,7 @@ fn law_nobody_suffers_no_part_of_a_forget_of_everything_changes_more_than_its_sh
         let Some(record) = bench.arrived(next) else { continue };
         let outputs = bench.step(vec![record]).0;
         let changed = outputs.iter().filter(|out| out.topic == survival::MEMORIES).count();
-        // Of each a memory, its slot, its session and a turn; then the gate, marks and meta record.
+        // Four for each memory (itself, slot, session, turn); then the gate, marks and meta record.
         assert!(changed <= 4 * TOGETHER + 8, "part {parts} changes {changed} records");
         waiting.extend(outputs);
         parts += 1;
@@ -63,7 +63,7 @@ fn law_nobody_suffers_no_part_of_a_forget_of_everything_changes_more_than_its_sh
     assert_eq!(records_with(&bench, "s77"), [""; 0], "no session is left");
 }
 
-/// The window of its session, the slot and the memory that it replaces are not erased yet.
+/// The session's window, the slot and the replaced memory are not erased yet.
 #[test]
 fn law_forgotten_stays_forgotten_where_something_is_said_between_the_parts() {
     let mut bench = crowded();

@@ -40,7 +40,7 @@ impl Embedder for PickyEncoder {
     }
 }
 
-/// Panics on the poison after the kernel has staged a part of its event.
+/// Panics on the poison after the kernel has staged a part of the event.
 struct PickyPolicy(Arc<dyn Policy>);
 
 impl Policy for PickyPolicy {
@@ -95,8 +95,8 @@ fn poisoned() -> Value {
     turn(&parts)
 }
 
-/// All that is published while the records are applied as the ingest thread applies them: what a
-/// step leaves is read again.
+/// Returns all outputs and replies of the records, applied as by the ingest thread: records that a
+/// step leaves are read again.
 fn applied(bench: &mut Bench, records: &[Record]) -> (Vec<OutgoingRecord>, Vec<OutgoingRecord>) {
     let (mut outputs, mut replies) = (Vec::new(), Vec::new());
     let mut done = 0;

@@ -1,5 +1,5 @@
-//! Tests the quotas of events and of memories: who is refused, what goes on, and that no answer
-//! depends on where a batch ends or on how often it is read.
+//! Tests the quotas of events and of memories: who is refused, which events still pass, and that no
+//! answer depends on where a batch ends or on how often a batch is read.
 
 use super::{Bench, NOON, PARTITIONS, remember, turn};
 use domain::REDRIVEN;

@@ -1,5 +1,5 @@
-//! Tests what happens to events whose schema cannot be had now: put aside, or, in a silent
-//! replay, left for the next start. None is lost.
+//! Tests that events whose schema cannot be had now are put aside or, in a silent replay, left for
+//! the next start. None is lost.
 
 use super::{Bench, remember};
 use log::broker::Record;

@@ -1,4 +1,4 @@
-//! Tests the shadow profile: it changes nothing, judges the same wherever a batch ends, and agrees
+//! Tests that the shadow profile changes nothing, judges the same wherever a batch ends, and agrees
 //! with the real profile if both have the same weights.
 
 use crate::ingest::tests::{Bench, PARTITIONS, remember, turn};

@@ -1,5 +1,5 @@
-//! A copy of a signed record, whose writer may choose its time, its partition and the headers that
-//! are not signed.
+//! A copy of a signed record, whose writer may choose the time, the partition and the unsigned
+//! headers.
 
 use super::survival::{MEMORIES, another_process, take_over};
 use super::{Bench, NOON, PARTITIONS, remember, turn};

@@ -1,4 +1,4 @@
-//! A `forget` remembers itself: what was said before it and arrives later is refused.
+//! Tests that a `forget` refuses earlier texts that arrive later.
 
 use super::{Bench, NOON, PARTITIONS};
 use crate::run::old_events;
@@ -19,7 +19,7 @@ impl Bench {
         Record { timestamp_ms: NOON + seconds * SECOND, ..self.record_on(wrong, event) }
     }
 
-    /// A dead letter of `seconds` after noon, as `dlq redrive` sends it again.
+    /// A dead letter of `seconds` after noon, as sent again by `dlq redrive`.
     fn redriven(&mut self, seconds: i64, event: &Value) -> Record {
         let headers = vec![("keepsake-redriven".to_owned(), b"1".to_vec())];
         let timestamp_ms = NOON + seconds * SECOND;
@@ -99,7 +99,7 @@ fn law_forgotten_survives_stragglers() {
     }
 }
 
-/// An application may date a `forget` back, to the day on which the user asked for it.
+/// An application may date a `forget` back, to the day on which the user asked.
 #[test]
 fn a_forget_that_is_dated_back_covers_what_was_sent_before_it() {
     for target in [json!({"everything": true}), json!({"query": "zanzibar"})] {
@@ -152,7 +152,7 @@ fn only_the_part_of_a_late_turn_that_a_query_means_is_refused() {
 }
 
 /// The log is the only clock that senders share: an old `at`, a slow phone or an import must not
-/// lose what comes after the `forget`.
+/// lose the texts after the `forget`.
 #[test]
 fn what_reaches_the_user_directly_after_a_forget_is_never_refused() {
     let mut bench = Bench::new();
@@ -218,7 +218,7 @@ fn each_forget_has_one_receipt_without_a_word_of_what_it_erased() {
     );
     assert_eq!(receipt["event"]["id"], "f1");
     assert!(!receipt.to_string().to_lowercase().contains("zanzibar"), "{receipt}");
-    // The asker can prove what the receipt is about, by the salt in the reply.
+    // By the salt in the reply, the asker can prove which texts the receipt is about.
     let salt = decisions[0].salt.as_ref().expect("a forget has a salt");
     let listed: Vec<&str> = receipt["texts"]
         .as_array()

@@ -11,7 +11,7 @@ use storage::restore;
 const SECRET: &str = "My doctor is called Zanzibar.";
 pub(super) const MEMORIES: &str = "keepsake.memories";
 
-/// Another process: its shards have a disk of their own, and follow the changelog.
+/// Another process, whose shards have a disk of their own and follow the changelog.
 pub(super) fn another_process(cluster: &Cluster) -> Bench {
     let mut bench = Bench::new();
     let config = Layers::defaults().checked().expect("defaults");
@@ -63,7 +63,7 @@ fn said() -> Value {
     json!({"type": "remember", "user": "ada", "session": "s", "content": SECRET})
 }
 
-/// The straggler is refused, and nothing of it is stored.
+/// The straggler is refused, and nothing of the text is stored.
 fn assert_forgotten(bench: &mut Bench) {
     assert_eq!(bench.stored_with("zanzibar"), Vec::<String>::new());
     let headers = vec![("keepsake-redriven".to_owned(), b"1".to_vec())];
@@ -74,7 +74,7 @@ fn assert_forgotten(bench: &mut Bench) {
     assert_eq!(bench.stored_with("zanzibar"), Vec::<String>::new());
 }
 
-/// `before` is what the other process does between what is said and its `forget`.
+/// `before` is the work of the other process between the secret and the `forget`.
 fn check(before: impl Fn(&Bench)) {
     for target in ["everything", "session", "query"] {
         let cluster = Cluster::new();

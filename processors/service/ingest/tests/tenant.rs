@@ -114,8 +114,8 @@ fn an_update_of_a_memory_forgotten_in_between_is_refused() {
     assert!(!bench.awaits(&user_on(away[0])));
 }
 
-/// The ids of tenant memories can be computed before the memories are made, so the gateway cannot see
-/// whose they are.
+/// The ids of tenant memories can be computed before the memories are made, so the gateway cannot
+/// see whose they are.
 #[test]
 fn law_nobody_suffers_from_a_sender_for_one_user_who_names_memories_of_the_tenant() {
     let mut bench = Bench::new();
@@ -133,7 +133,7 @@ fn law_nobody_suffers_from_a_sender_for_one_user_who_names_memories_of_the_tenan
         bench.settle(outputs);
         assert_eq!(bench.of_tenant(), before, "{event}");
     }
-    // Whoever speaks for the tenant may, and everybody may forget what is the user's own.
+    // A sender that speaks for the tenant may, and every user may forget their own memories.
     bench.applied(&wrong);
     assert!(bench.of_tenant()[0][0].confidence < before[0][0].confidence);
     let mut record = bench.record(&json!({"type": "forget", "everything": true, "user": zoe}));

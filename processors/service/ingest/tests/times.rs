@@ -40,7 +40,7 @@ fn a_time_far_ahead_counts_as_that_of_the_record_and_the_decision_says_so() {
     let said = published.iter().find_map(|decision| decision["warnings"][0].as_str());
     assert_eq!(said, Some("at: more than a day after the record, whose time counts instead"));
 
-    // What is said later is later, and what was said before closes nothing.
+    // The later turn counts as later, and the turn from the future closes nothing.
     assert_eq!(bench.outcomes(&[remember("I live in Lisbon.")]), ["superseded"]);
     let open: Vec<String> = bench
         .memories("ada")

@@ -1,7 +1,7 @@
-//! Counts what wishes erase and withhold over written turns in nine languages. Each file is of
-//! another writer, and nobody who wrote `a` to `e` had seen a rule or a list.
-//! `undecided.jsonl` holds the turns of `c`, `d` and `e` that the grammar does not decide as its writer
-//! meant, with the reason: they are counted and must not lose a memory.
+//! Counts the texts that wishes erase and withhold, over written turns in nine languages. Each file
+//! is of another writer, and nobody who wrote `a` to `e` had seen a rule or a list.
+//! `undecided.jsonl` holds the turns of `c`, `d` and `e` that the grammar does not decide as its
+//! writer meant, with the reason: they are counted and must not lose a memory.
 
 use super::Bench;
 use domain::Outcome;
@@ -17,7 +17,7 @@ const TURNS: [(&str, &str); 6] = [
 ];
 const UNDECIDED: &str = include_str!("../../../../tests/data/wishes/undecided.jsonl");
 
-/// A turn after a turn of the same user, and what became of both.
+/// A turn after a turn of the same user, with the effects of the second.
 struct Seen {
     line: Value,
     outcomes: Vec<(Outcome, String)>,
@@ -43,7 +43,7 @@ impl Seen {
     }
 }
 
-/// Applies the lines of one class, each by a user of its own.
+/// Applies the lines of one class, each by another user.
 fn seen(bench: &mut Bench, lines: &str, class: &str) -> Vec<Seen> {
     let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
     lines

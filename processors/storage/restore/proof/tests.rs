@@ -1,4 +1,4 @@
-//! What a restore proves, on a changelog in memory.
+//! The proof at the end of a restore, on a changelog in memory.
 
 use super::*;
 use crate::changelog::{self, Destination, META, Source};
@@ -243,7 +243,7 @@ fn a_record_that_vanished_is_found_at_this_start_and_at_every_later_one() {
     }
 }
 
-/// A record of somebody else; its removal has the same name.
+/// A record of somebody else; the removal has the same name.
 #[test]
 fn a_record_of_somebody_else_is_left_out_where_the_digest_proves_the_rest() {
     let stray = |topic: &mut Topic, value: Option<&[u8]>| {
@@ -422,7 +422,7 @@ fn only_the_digest_of_the_last_meta_record_counts() {
     }
     assert_eq!(proof(&[meta(1, 1), meta(1, 2)]), Proof::Equal);
     assert!(matches!(proof(&[meta(1, 2), meta(1, 1)]), Proof::Differs(_)));
-    // What was written in between is not in the digest before.
+    // Records written in between are not in the digest before.
     assert_eq!(proof(&[meta(1, 1), meta(None, None)]), Proof::None);
 }
 

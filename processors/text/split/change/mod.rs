@@ -184,8 +184,8 @@ impl Statement {
             + when(self.is_addition && !self.has(ENDED | CORRECTED), weight::ADDITION)
     }
 
-    /// The largest sum that any earlier text could reach. An earlier text is not read if this is too
-    /// little.
+    /// The largest sum that any earlier text could reach. An earlier text is not read if this is
+    /// too little.
     fn most_evidence(&self, before: &EarlierStatement<'_>, rare: &[&str]) -> f32 {
         self.evidence(before)
             + when(!rare.is_empty(), weight::RARE_WORD)
