@@ -19,9 +19,10 @@ DENY_VERSION := 0.20.2
 DENY := $(or $(shell command -v cargo-deny),.keepsake/tools/bin/cargo-deny)
 
 # Scenarios that take minutes together: `make test-all` runs them. `make test` keeps one of every law, on both brokers.
-LONG := backup:: faults:: full_disk:: fuzz:: gateway::attacks gateway::explorer gateway::flood gateway::hidden \
-	gateway::hosted gateway::places generation:: handover:: old_events:: prometheus:: quality:: rights:: secrets:: \
-	security:: seeds:: sim::the_simulator_finds_planted_bugs subject:: tracing:: verify:: worst::
+LONG := backup:: broker:: faults:: full_disk:: fuzz:: gateway::attacks gateway::explorer gateway::flood gateway::hidden \
+	gateway::hosted gateway::places generation:: handover:: mcp:: old_events:: prometheus:: quality:: registry:: \
+	rights:: secrets:: security:: seeds:: sim::the_simulator_finds_planted_bugs subject:: tracing:: verify:: worst:: \
+	written::
 
 # Scenarios that `make test` runs with a few kills and seeds, and `make test-all` with many.
 OFTEN := law_nothing_lost_under_kill_9 sim::the_laws_hold torture::

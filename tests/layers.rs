@@ -389,10 +389,11 @@ fn clients_are_built_without_stores_indexes_and_models() {
 }
 
 /// The parts that a build may leave out, and what it is built from only for their sake.
-const PARTS: [(&str, &[&str]); 5] = [
+const PARTS: [(&str, &[&str]); 6] = [
     ("lab", &["keepsake-lab"]),
     ("llm", &["keepsake-llm", "ureq"]),
     ("mem0", &["keepsake-mem0"]),
+    ("published-policies", &["keepsake-published"]),
     ("registry", &["keepsake-registry", "prost-reflect", "protox", "ureq"]),
     ("spans", &["ureq"]),
 ];

@@ -23,6 +23,7 @@ mod fair;
 mod hits;
 pub mod rerank;
 pub mod returned;
+mod search;
 mod traced;
 pub mod word_vectors;
 

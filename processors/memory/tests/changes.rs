@@ -183,7 +183,7 @@ fn a_wrong_value_gives_back_the_one_it_closed() {
 fn one_event_that_names_a_memory_twice_counts_it_twice_and_lists_it_once() {
     story(|world| {
         let kept = world.remember("ada", wish("The boat needs paint."));
-        let id = kept.memory.unwrap();
+        let id = kept.memory.expect("a memory");
         let action = Command::Feedback { memories: vec![id, id], signal: Signal::Used };
         let noted = world.decide("ada", action);
         assert_eq!(noted.related, [id]);

@@ -14,7 +14,7 @@ fn one_memory_goes_with_its_slot() {
     story(|world| {
         let kept = world.say("ada", "I live in Berlin.");
         world.say("ada", "The boat needs paint.");
-        let gone = world.forget("ada", Forget::Memory(kept.memory.unwrap()));
+        let gone = world.forget("ada", Forget::Memory(kept.memory.expect("a memory")));
         assert_eq!(gone.decisions[0].outcome, Outcome::Forgotten);
         assert_eq!(world.contents("ada"), ["The boat needs paint."]);
         assert!(world.user("ada").slots.is_empty());
@@ -27,7 +27,7 @@ fn nothing_of_an_erased_text_is_left_in_its_neighbours() {
         let kept = world.say("ada", "My PIN is 4711.");
         world.say("ada", "The boat needs paint.");
         world.say("ada", "We sail on Friday.");
-        world.forget("ada", Forget::Memory(kept.memory.unwrap()));
+        world.forget("ada", Forget::Memory(kept.memory.expect("a memory")));
         assert!(!format!("{:?}", world.user("ada")).contains("4711"));
     });
 }
@@ -141,7 +141,7 @@ fn an_erased_closer_gives_back_the_value_before() {
     story(|world| {
         let old = world.say("ada", "I live in Berlin.");
         let new = world.say("ada", "I live in Porto now.");
-        world.forget("ada", Forget::Memory(new.memory.unwrap()));
+        world.forget("ada", Forget::Memory(new.memory.expect("a memory")));
         let old = world.memory("ada", &old);
         assert_eq!((old.valid_to, old.superseded_by), (None, None));
         assert_eq!(world.user("ada").slots["lives_in"].memory, old.id);
@@ -154,9 +154,9 @@ fn an_erased_middle_value_leaves_the_chain_whole() {
         let berlin = world.say("ada", "I live in Berlin.");
         let porto = world.say("ada", "I live in Porto now.");
         let lisbon = world.say("ada", "I live in Lisbon now.");
-        world.forget("ada", Forget::Memory(porto.memory.unwrap()));
+        world.forget("ada", Forget::Memory(porto.memory.expect("a memory")));
         assert_eq!(world.memory("ada", &berlin).superseded_by, lisbon.memory);
-        assert_eq!(world.memory("ada", &lisbon).supersedes, [berlin.memory.unwrap()]);
+        assert_eq!(world.memory("ada", &lisbon).supersedes, [berlin.memory.expect("a memory")]);
     });
 }
 
@@ -165,7 +165,7 @@ fn links_to_an_erased_memory_go() {
     story(|world| {
         let old = world.say("ada", "I have been to Rome.");
         let new = world.say("ada", "I have never been to Rome.");
-        world.forget("ada", Forget::Memory(new.memory.unwrap()));
+        world.forget("ada", Forget::Memory(new.memory.expect("a memory")));
         assert!(world.memory("ada", &old).conflicts_with.is_empty());
     });
 }
@@ -201,8 +201,8 @@ fn a_forget_that_comes_again_names_what_it_erased_and_its_salt() {
     story(|world| {
         let kept = world.say("ada", "The boat needs paint.");
         world.id = Some("forget");
-        let first = world.forget("ada", Forget::Memory(kept.memory.unwrap()));
-        let again = world.forget("ada", Forget::Memory(kept.memory.unwrap()));
+        let first = world.forget("ada", Forget::Memory(kept.memory.expect("a memory")));
+        let again = world.forget("ada", Forget::Memory(kept.memory.expect("a memory")));
         assert_eq!(again.decisions[0].outcome, Outcome::Duplicate);
         assert_eq!(
             again.decisions[0].salt.as_ref().map(|salt| salt.digest_hex("x")),
@@ -215,7 +215,7 @@ fn a_forget_that_comes_again_names_what_it_erased_and_its_salt() {
 fn the_receipt_has_a_digest_of_each_text_and_none_of_its_words() {
     story(|world| {
         let kept = world.say("ada", "My PIN is 4711.");
-        let gone = world.forget("ada", Forget::Memory(kept.memory.unwrap()));
+        let gone = world.forget("ada", Forget::Memory(kept.memory.expect("a memory")));
         let receipt = gone.erasure.expect("a receipt");
         assert_eq!((receipt.count, receipt.texts.len()), (1, 1));
         assert!(!format!("{receipt:?}").contains("4711"));
@@ -228,7 +228,7 @@ fn an_erased_user_turn_takes_no_answer_that_says_something_else() {
         let kept = world.say("ada", "The boat needs paint.");
         world.role = Role::Assistant;
         world.say("ada", "We sail on Friday.");
-        world.forget("ada", Forget::Memory(kept.memory.unwrap()));
+        world.forget("ada", Forget::Memory(kept.memory.expect("a memory")));
         assert_eq!(world.contents("ada"), ["We sail on Friday."]);
     });
 }

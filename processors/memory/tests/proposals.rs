@@ -97,8 +97,8 @@ fn a_newer_summary_takes_the_place_of_the_older() {
         let first = summarise(world, vec![seen], None);
         let second = summarise(world, vec![seen], None);
         let user = world.user("ada");
-        assert!(!user.memories.contains_key(&first.memory.unwrap()));
-        assert!(user.memories.contains_key(&second.memory.unwrap()));
+        assert!(!user.memories.contains_key(&first.memory.expect("a memory")));
+        assert!(user.memories.contains_key(&second.memory.expect("a memory")));
     });
 }
 
@@ -136,7 +136,7 @@ fn a_compression_stands_for_its_originals_until_one_changes() {
         let vector = Some(vector("The boat needs varnish."));
         world.decide("ada", Command::Update { update, vector });
         assert!(world.memory("ada", &kept).compressed_by.is_none());
-        assert!(!world.user("ada").memories.contains_key(&made.memory.unwrap()));
+        assert!(!world.user("ada").memories.contains_key(&made.memory.expect("a memory")));
     });
 }
 
@@ -216,7 +216,7 @@ fn a_fact_stands_beside_its_turn_and_goes_with_it() {
         let fact = extract(world, &kept, "Ada owns a boat.", "fact");
         assert_eq!(fact.outcome, Outcome::Kept);
         assert_eq!(world.memory("ada", &fact).confidence, 0.7);
-        world.forget("ada", Forget::Memory(kept.memory.unwrap()));
+        world.forget("ada", Forget::Memory(kept.memory.expect("a memory")));
         assert_eq!(world.contents("ada"), [""; 0]);
     });
 }

@@ -95,7 +95,7 @@ fn everybody_may_forget_what_is_their_own() {
     story(|world| {
         let kept = share(world, "The harbour opens at six.");
         world.rules.tenant_writers = TenantWriters::Named(["boss".to_owned()].into());
-        let gone = world.forget(user(true), Forget::Memory(kept.memory.unwrap()));
+        let gone = world.forget(user(true), Forget::Memory(kept.memory.expect("a memory")));
         assert_eq!(gone.decisions[0].outcome, Outcome::Forgotten);
         assert!(world.tenant().memories.is_empty());
     });

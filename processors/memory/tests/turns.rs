@@ -67,7 +67,10 @@ fn a_new_value_closes_the_old_one() {
     story(|world| {
         let old = world.say("ada", "I live in Berlin.");
         let new = world.say("ada", "I live in Porto now.");
-        assert_eq!((new.outcome, &new.related), (Outcome::Superseded, &vec![old.memory.unwrap()]));
+        assert_eq!(
+            (new.outcome, &new.related),
+            (Outcome::Superseded, &vec![old.memory.expect("a memory")])
+        );
         let (old, new) = (world.memory("ada", &old), world.memory("ada", &new));
         assert_eq!(old.superseded_by, Some(new.id));
         assert_eq!(old.valid_to, Some(new.valid_from));
@@ -122,7 +125,7 @@ fn a_memory_that_states_more_than_one_fact_is_linked_and_stays_open() {
         let new = world.say("ada", "I live in Porto now.");
         let old = world.memory("ada", &old);
         assert!(old.valid_to.is_none());
-        assert_eq!(old.conflicts_with, [new.memory.unwrap()]);
+        assert_eq!(old.conflicts_with, [new.memory.expect("a memory")]);
     });
 }
 
@@ -131,8 +134,8 @@ fn a_denial_is_linked_to_what_it_denies() {
     story(|world| {
         let old = world.say("ada", "I have been to Rome.");
         let new = world.say("ada", "I have never been to Rome.");
-        assert_eq!(new.related, [old.memory.unwrap()]);
-        assert_eq!(world.memory("ada", &old).conflicts_with, [new.memory.unwrap()]);
+        assert_eq!(new.related, [old.memory.expect("a memory")]);
+        assert_eq!(world.memory("ada", &old).conflicts_with, [new.memory.expect("a memory")]);
         assert!(world.memory("ada", &old).valid_to.is_none());
     });
 }
@@ -293,7 +296,7 @@ fn an_id_of_another_event_is_no_success() {
         world.id = Some("one");
         let first = world.say("ada", "The boat needs paint.");
         let signal = domain::Signal::Used;
-        let action = Command::Feedback { memories: vec![first.memory.unwrap()], signal };
+        let action = Command::Feedback { memories: vec![first.memory.expect("a memory")], signal };
         let other = world.decide("ada", action);
         assert!(other.outcome == Outcome::Duplicate && other.of_other_event);
         assert_eq!(world.memory("ada", &first).uses, 0);

@@ -1,31 +1,24 @@
 //! Carries out each kind of request on a shard. Recall goes through the index; list, get, explain
 //! and stats read the store directly.
 //!
-//! A recall does for each query:
-//! 1. Prepend the last turn of `history` if the query has few words of its own.
-//! 2. Find the speaker that the query names, and put the query in the first person.
-//! 3. Encode the query, and find hits among the memories of the user and of the tenant (`hits.rs`).
-//! 4. Rank them (`policies/rank`).
+//! A recall searches for each query (`search.rs`). The queries' results are reranked (`rerank.rs`),
+//! merged, truncated and rendered.
 //!
-//! Then the queries' results are reranked (`rerank.rs`), merged, truncated and rendered.
-//!
-//! Invariant: the hits of a query, and each other request, are read under one view of the shard
-//! (`shard.view()`), so that a commit in between is not half visible.
+//! Invariant: each other request is read under one view of the shard (`shard.view()`), so that a
+//! commit in between is not half visible.
 
 use super::Recall;
-use super::hits::{PreparedQuestion, find_hits};
-use super::rerank::QueryResult;
+use super::search::{Searched, asks_nothing};
 use crate::profile::{Profile, PruneAction};
 use domain::fault::{Fault, Reject, RejectCode};
 use domain::{
-    Decision, Explain, Format, Kind, Levels, List, Match, Memory, MemoryId, Now, Outcome, Request,
-    Scope, Time, UserKey, Vector,
+    Decision, Explain, Format, List, Match, Memory, MemoryId, Now, Outcome, Request, Scope, Time,
+    UserKey,
 };
 use log::reply::{Answer, FadeCurve, RecalledMemory, Stats};
 use memory::Reads;
-use memory::Rules;
 use memory::policy::Room;
-use memory::ranking::{Hit, PromptBlock, Question, Ranked, is_blank};
+use memory::ranking::{PromptBlock, Ranked};
 use policies::rank;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -35,16 +28,8 @@ use storage::shard::Shard;
 
 /// Most tokens of a prompt block that a request may ask for.
 const TOKEN_BUDGET_MAX: usize = 32_000;
-/// Candidates of a request with filters. The best hundred could all be of the wrong kind.
-const FILTERED_CANDIDATES: usize = 10_000;
-/// More candidates are read where more than one in this many is no answer.
-const CROWDED: usize = 4;
 /// Points of the curve of a memory: one for every dozen pixels of a wide screen.
 const FADE_POINTS: usize = 100;
-/// The kind under which a stranger's memory of a ruling kind is recalled.
-const PLAIN_KIND: &str = "fact";
-/// A question with fewer content words ("and her sister?") is searched with the turn before.
-const LEANING_TERMS: usize = 3;
 
 /// The state of the shard from which an answer was made.
 pub struct ShardState {
@@ -57,21 +42,6 @@ impl ShardState {
     pub fn of(shard: &Shard) -> ShardState {
         ShardState { applied: shard.applied(), stale: shard.is_stale(), partial: false }
     }
-}
-
-/// The memories found for a question, and the information of the question's words.
-struct QueryHits {
-    hits: Vec<Hit>,
-    information: f32,
-    seen: ShardState,
-}
-
-/// The ranked memories of all queries, the best match, and the state of the shard at the last one.
-struct Searched {
-    orders: Vec<QueryResult>,
-    matched: Option<Match>,
-    levels: Levels,
-    seen: ShardState,
 }
 
 pub type AnswerResult = Result<(Answer, ShardState), Reject>;
@@ -151,63 +121,6 @@ impl Recall {
         Ok((answer, seen))
     }
 
-    /// Finds and ranks memories for each query.
-    fn search(
-        &mut self,
-        now: Now,
-        shard: &Shard,
-        request: &Request,
-        asked: &domain::Recall,
-        (profile, is_reranked): (&Profile, bool),
-        left_ms: &dyn Fn() -> i64,
-    ) -> Result<Searched, Reject> {
-        let policy = &profile.rules.policy;
-        let limit = match is_reranked && !policy.traits().selects {
-            true => self.reranked_of(asked.limit),
-            false => asked.limit,
-        };
-        let mut found = Searched {
-            orders: Vec::new(),
-            matched: None,
-            levels: Levels::default(),
-            seen: ShardState::of(shard),
-        };
-        for query in &asked.queries {
-            if !found.orders.is_empty() && left_ms() < 0 {
-                found.seen.partial = true;
-                break;
-            }
-            let question = in_context(query, &asked.history);
-            let named =
-                rank::named(&question, |names| shard.index.text.speakers(&request.key, names))
-                    .map_err(broken)?;
-            let as_said = named
-                .as_ref()
-                .filter(|_| profile.retrieval.first_person)
-                .map_or(&question, |named| &named.in_first_person);
-            let began = Instant::now();
-            let sought = self.sought(&question, as_said, profile).map_err(broken)?;
-            self.stages.ends("encode", began, &[("keepsake.words", sought.word_vectors.len())]);
-            let sought = PreparedQuestion { at: asked.as_of.unwrap_or(now.events), ..sought };
-            let began = Instant::now();
-            let QueryHits { hits, information, seen } = self
-                .collect(shard, &request.key, asked, profile, &sought, left_ms)
-                .map_err(broken)?;
-            self.stages.ends("retrieve", began, &[("keepsake.candidates", hits.len())]);
-            let speaker = named.as_ref().map(|named| named.name.as_str());
-            let asked =
-                Question { limit, is_reranked, ..Question::of(asked, query, speaker, information) };
-            let began = Instant::now();
-            let order = policy.rank(hits, &asked, now.events);
-            self.stages.ends("rank", began, &[("keepsake.ranked", order.ranked.len())]);
-            found.matched = found.matched.max(order.matched);
-            found.levels = order.levels;
-            found.orders.push(QueryResult { ranked: order.ranked, question });
-            found.seen = ShardState { partial: found.seen.partial || seen.partial, ..seen };
-        }
-        Ok(found)
-    }
-
     /// Selects the memories of the answer from the queries' results, and writes the prompt block.
     fn render(
         &self,
@@ -236,75 +149,6 @@ impl Recall {
             prompt = PromptBlock::default();
         }
         Ok((ranked.into_iter().map(found).collect(), prompt))
-    }
-
-    fn sought(
-        &mut self,
-        question: &str,
-        as_said: &str,
-        profile: &Profile,
-    ) -> Result<PreparedQuestion, Fault> {
-        let vector = Vector::of(&self.encoder.encode(as_said)?);
-        let word_vectors = if profile.rules.policy.traits().word_vectors {
-            self.word_vectors.of(&text::Words::of(as_said), &mut *self.encoder)?
-        } else {
-            Vec::new()
-        };
-        Ok(PreparedQuestion {
-            words: text::Words::of(question),
-            vector,
-            word_vectors,
-            spread: self.spread,
-            at: Time::default(),
-        })
-    }
-
-    /// Finds hits among the memories of the user and of the whole tenant, under one view of the
-    /// shard.
-    fn collect(
-        &self,
-        shard: &Shard,
-        key: &UserKey,
-        asked: &domain::Recall,
-        profile: &Profile,
-        sought: &PreparedQuestion,
-        left_ms: &dyn Fn() -> i64,
-    ) -> Result<QueryHits, Fault> {
-        let is_filtered = !asked.kinds.is_empty()
-            || !asked.filter.is_empty()
-            || asked.as_of.is_some()
-            || asked.as_of_offset.is_some()
-            || asks_nothing(asked);
-        let takes_all = profile.rules.policy.traits().all_memories;
-        let limit =
-            if is_filtered || takes_all { FILTERED_CANDIDATES } else { self.options.candidates };
-        let any = Question::of(asked, "", None, 0.0);
-        let _still = shard.view();
-        let mut collected =
-            QueryHits { hits: Vec::new(), information: 0.0, seen: ShardState::of(shard) };
-        for (n, owner) in [key.clone(), key.tenant_key()].iter().enumerate() {
-            if n > 0 && left_ms() < 0 {
-                collected.seen.partial = true;
-                break;
-            }
-            let is_expired = |hit: &Hit| hit.memory.is_expired(sought.at);
-            let (mut hits, information) = find_hits(shard, owner, profile, sought, limit)?;
-            // Memories that are no answer take the places of others: a fact that changed daily has
-            // hundreds of old values.
-            let refused = hits.iter().filter(|hit| !rank::admitted_unfiltered(&hit.memory, &any));
-            if hits.iter().any(is_expired) || refused.count() > limit / CROWDED {
-                (hits, _) = find_hits(shard, owner, profile, sought, FILTERED_CANDIDATES)?;
-                hits.retain(|hit| !is_expired(hit));
-            }
-            if let Some(time) = asked.as_of {
-                hits.iter_mut().for_each(|hit| show_as_of(hit, time));
-            }
-            // Order matters: before the ranking, where a policy places some kinds first.
-            hits.iter_mut().for_each(|hit| demote_stranger(hit, key, &profile.rules));
-            collected.hits.extend(hits);
-            collected.information = collected.information.max(information);
-        }
-        Ok(collected)
     }
 
     fn profile(&self, key: &UserKey, named: Option<&str>) -> Result<Arc<Profile>, Reject> {
@@ -464,20 +308,6 @@ fn budget(asked: &domain::Recall) -> usize {
     asked.token_budget.min(TOKEN_BUDGET_MAX)
 }
 
-/// True if no query can bring a memory nearer than the others.
-fn asks_nothing(asked: &domain::Recall) -> bool {
-    asked.history.is_empty() && asked.queries.iter().all(|query| is_blank(query))
-}
-
-/// Shows the content that a memory had at `time`. Limit: the indexes hold the present words, so the
-/// scores are those of the present content. Which of the question's words the old content shares is
-/// unknown.
-fn show_as_of(hit: &mut Hit, time: Time) {
-    let Some(content) = hit.memory.earlier_content(time).map(str::to_owned) else { return };
-    Arc::make_mut(&mut hit.memory).content = content;
-    hit.shared = None;
-}
-
 /// Adds to each revised memory a note with the day and the words of the revision. The revision is
 /// read now, so that a forgotten or changed text is not quoted.
 fn annotate(
@@ -509,16 +339,6 @@ fn found(one: Ranked) -> RecalledMemory {
     }
 }
 
-/// Returns the query, after the last turn of the history if the query has too few content words.
-fn in_context(query: &str, history: &[String]) -> String {
-    match history.last() {
-        Some(before) if text::Words::of(query).content().len() < LEANING_TERMS => {
-            format!("{before} {query}")
-        }
-        _ => query.to_owned(),
-    }
-}
-
 /// Merges the results of several queries: each memory with the best score.
 fn best_of(mut answers: Vec<Vec<Ranked>>, arrange: fn(Vec<Ranked>) -> Vec<Ranked>) -> Vec<Ranked> {
     if answers.len() == 1 {
@@ -536,21 +356,8 @@ fn best_of(mut answers: Vec<Vec<Ranked>>, arrange: fn(Vec<Ranked>) -> Vec<Ranked
     arrange(best.into_values().collect())
 }
 
-/// Shows a tenant memory of another user as a plain fact if its kind rules under this policy. The
-/// authors that the profile names in `tenant_memories.writers` may write for others.
-fn demote_stranger(hit: &mut Hit, key: &UserKey, rules: &Rules) {
-    let memory = &hit.memory;
-    let is_named = memory.author.as_deref().is_some_and(|user| rules.tenant_writers.name(user));
-    if is_others(memory, key)
-        && !is_named
-        && rules.policy.traits().ruling_kinds.contains(&memory.kind.as_str())
-    {
-        Arc::make_mut(&mut hit.memory).kind = Kind::new(PLAIN_KIND);
-    }
-}
-
 /// True for a memory of the tenant that another user wrote.
-fn is_others(memory: &Memory, key: &UserKey) -> bool {
+pub(super) fn is_others(memory: &Memory, key: &UserKey) -> bool {
     memory.scope == Scope::Tenant && memory.author.as_deref() != Some(key.user())
 }
 

@@ -1,0 +1,213 @@
+//! Finds and ranks memories for the queries of a recall, one query after another while there is time.
+//!
+//! For each query:
+//! 1. Prepend the last turn of `history` if the query has few words of its own.
+//! 2. Find the speaker that the query names, and put the query in the first person.
+//! 3. Encode the query, and find hits among the memories of the user and of the tenant (`hits.rs`).
+//! 4. Rank them (`policies/rank`).
+//!
+//! Invariant: the hits of a query are read under one view of the shard (`shard.view()`), so that a
+//! commit in between is not half visible.
+
+use super::Recall;
+use super::ask::{ShardState, broken, is_others};
+use super::hits::{PreparedQuestion, find_hits};
+use super::rerank::QueryResult;
+use crate::profile::Profile;
+use domain::fault::{Fault, Reject};
+use domain::{Kind, Levels, Match, Now, Request, Time, UserKey, Vector};
+use memory::Rules;
+use memory::ranking::{Hit, Question, is_blank};
+use policies::rank;
+use std::sync::Arc;
+use std::time::Instant;
+use storage::shard::Shard;
+
+/// Candidates of a request with filters. The best hundred could all be of the wrong kind.
+const FILTERED_CANDIDATES: usize = 10_000;
+/// More candidates are read where more than one in this many is no answer.
+const CROWDED: usize = 4;
+/// The kind under which a stranger's memory of a ruling kind is recalled.
+const PLAIN_KIND: &str = "fact";
+/// A question with fewer content words ("and her sister?") is searched with the turn before.
+const LEANING_TERMS: usize = 3;
+
+/// The memories found for a question, and the information of the question's words.
+struct QueryHits {
+    hits: Vec<Hit>,
+    information: f32,
+    seen: ShardState,
+}
+
+/// The ranked memories of all queries, the best match, and the state of the shard at the last one.
+pub(super) struct Searched {
+    pub orders: Vec<QueryResult>,
+    pub matched: Option<Match>,
+    pub levels: Levels,
+    pub seen: ShardState,
+}
+
+impl Recall {
+    /// Finds and ranks memories for each query.
+    pub(super) fn search(
+        &mut self,
+        now: Now,
+        shard: &Shard,
+        request: &Request,
+        asked: &domain::Recall,
+        (profile, is_reranked): (&Profile, bool),
+        left_ms: &dyn Fn() -> i64,
+    ) -> Result<Searched, Reject> {
+        let policy = &profile.rules.policy;
+        let limit = match is_reranked && !policy.traits().selects {
+            true => self.reranked_of(asked.limit),
+            false => asked.limit,
+        };
+        let mut found = Searched {
+            orders: Vec::new(),
+            matched: None,
+            levels: Levels::default(),
+            seen: ShardState::of(shard),
+        };
+        for query in &asked.queries {
+            if !found.orders.is_empty() && left_ms() < 0 {
+                found.seen.partial = true;
+                break;
+            }
+            let question = in_context(query, &asked.history);
+            let named =
+                rank::named(&question, |names| shard.index.text.speakers(&request.key, names))
+                    .map_err(broken)?;
+            let as_said = named
+                .as_ref()
+                .filter(|_| profile.retrieval.first_person)
+                .map_or(&question, |named| &named.in_first_person);
+            let began = Instant::now();
+            let sought = self.sought(&question, as_said, profile).map_err(broken)?;
+            self.stages.ends("encode", began, &[("keepsake.words", sought.word_vectors.len())]);
+            let sought = PreparedQuestion { at: asked.as_of.unwrap_or(now.events), ..sought };
+            let began = Instant::now();
+            let QueryHits { hits, information, seen } = self
+                .collect(shard, &request.key, asked, profile, &sought, left_ms)
+                .map_err(broken)?;
+            self.stages.ends("retrieve", began, &[("keepsake.candidates", hits.len())]);
+            let speaker = named.as_ref().map(|named| named.name.as_str());
+            let asked =
+                Question { limit, is_reranked, ..Question::of(asked, query, speaker, information) };
+            let began = Instant::now();
+            let order = policy.rank(hits, &asked, now.events);
+            self.stages.ends("rank", began, &[("keepsake.ranked", order.ranked.len())]);
+            found.matched = found.matched.max(order.matched);
+            found.levels = order.levels;
+            found.orders.push(QueryResult { ranked: order.ranked, question });
+            found.seen = ShardState { partial: found.seen.partial || seen.partial, ..seen };
+        }
+        Ok(found)
+    }
+
+    fn sought(
+        &mut self,
+        question: &str,
+        as_said: &str,
+        profile: &Profile,
+    ) -> Result<PreparedQuestion, Fault> {
+        let vector = Vector::of(&self.encoder.encode(as_said)?);
+        let word_vectors = if profile.rules.policy.traits().word_vectors {
+            self.word_vectors.of(&text::Words::of(as_said), &mut *self.encoder)?
+        } else {
+            Vec::new()
+        };
+        Ok(PreparedQuestion {
+            words: text::Words::of(question),
+            vector,
+            word_vectors,
+            spread: self.spread,
+            at: Time::default(),
+        })
+    }
+
+    /// Finds hits among the memories of the user and of the whole tenant, under one view of the
+    /// shard.
+    fn collect(
+        &self,
+        shard: &Shard,
+        key: &UserKey,
+        asked: &domain::Recall,
+        profile: &Profile,
+        sought: &PreparedQuestion,
+        left_ms: &dyn Fn() -> i64,
+    ) -> Result<QueryHits, Fault> {
+        let is_filtered = !asked.kinds.is_empty()
+            || !asked.filter.is_empty()
+            || asked.as_of.is_some()
+            || asked.as_of_offset.is_some()
+            || asks_nothing(asked);
+        let takes_all = profile.rules.policy.traits().all_memories;
+        let limit =
+            if is_filtered || takes_all { FILTERED_CANDIDATES } else { self.options.candidates };
+        let any = Question::of(asked, "", None, 0.0);
+        let _still = shard.view();
+        let mut collected =
+            QueryHits { hits: Vec::new(), information: 0.0, seen: ShardState::of(shard) };
+        for (n, owner) in [key.clone(), key.tenant_key()].iter().enumerate() {
+            if n > 0 && left_ms() < 0 {
+                collected.seen.partial = true;
+                break;
+            }
+            let is_expired = |hit: &Hit| hit.memory.is_expired(sought.at);
+            let (mut hits, information) = find_hits(shard, owner, profile, sought, limit)?;
+            // Memories that are no answer take the places of others: a fact that changed daily has
+            // hundreds of old values.
+            let refused = hits.iter().filter(|hit| !rank::admitted_unfiltered(&hit.memory, &any));
+            if hits.iter().any(is_expired) || refused.count() > limit / CROWDED {
+                (hits, _) = find_hits(shard, owner, profile, sought, FILTERED_CANDIDATES)?;
+                hits.retain(|hit| !is_expired(hit));
+            }
+            if let Some(time) = asked.as_of {
+                hits.iter_mut().for_each(|hit| show_as_of(hit, time));
+            }
+            // Order matters: before the ranking, where a policy places some kinds first.
+            hits.iter_mut().for_each(|hit| demote_stranger(hit, key, &profile.rules));
+            collected.hits.extend(hits);
+            collected.information = collected.information.max(information);
+        }
+        Ok(collected)
+    }
+}
+
+/// True if no query can bring a memory nearer than the others.
+pub(super) fn asks_nothing(asked: &domain::Recall) -> bool {
+    asked.history.is_empty() && asked.queries.iter().all(|query| is_blank(query))
+}
+
+/// Shows the content that a memory had at `time`. Limit: the indexes hold the present words, so the
+/// scores are those of the present content. Which of the question's words the old content shares is
+/// unknown.
+fn show_as_of(hit: &mut Hit, time: Time) {
+    let Some(content) = hit.memory.earlier_content(time).map(str::to_owned) else { return };
+    Arc::make_mut(&mut hit.memory).content = content;
+    hit.shared = None;
+}
+
+/// Returns the query, after the last turn of the history if the query has too few content words.
+fn in_context(query: &str, history: &[String]) -> String {
+    match history.last() {
+        Some(before) if text::Words::of(query).content().len() < LEANING_TERMS => {
+            format!("{before} {query}")
+        }
+        _ => query.to_owned(),
+    }
+}
+
+/// Shows a tenant memory of another user as a plain fact if its kind rules under this policy. The
+/// authors that the profile names in `tenant_memories.writers` may write for others.
+fn demote_stranger(hit: &mut Hit, key: &UserKey, rules: &Rules) {
+    let memory = &hit.memory;
+    let is_named = memory.author.as_deref().is_some_and(|user| rules.tenant_writers.name(user));
+    if is_others(memory, key)
+        && !is_named
+        && rules.policy.traits().ruling_kinds.contains(&memory.kind.as_str())
+    {
+        Arc::make_mut(&mut hit.memory).kind = Kind::new(PLAIN_KIND);
+    }
+}
