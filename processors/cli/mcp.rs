@@ -20,8 +20,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Time after which a call answers that no broker can be connected to. A person waits for the answer, and
-/// the next call tries again. With a look each half second, the answer comes within two.
-const AWAY_MAX: Duration = Duration::from_secs(1);
+/// the next call tries again. With a look each half second, the answer comes within three.
+const AWAY_MAX: Duration = Duration::from_secs(2);
 
 #[derive(Args)]
 pub struct McpCommand {

@@ -32,6 +32,8 @@ const SILENT_MAX: usize = 8;
 const POLL: Duration = Duration::from_millis(500);
 /// Pause after a failed poll, so that a broker that is away is not asked without end.
 const POLL_AGAIN: Duration = Duration::from_millis(200);
+/// Time for the readers to end at a stop: some polls.
+const READERS_END: Duration = Duration::from_secs(2);
 
 pub const TRACEPARENT: &str = "traceparent";
 
@@ -144,13 +146,14 @@ impl Calls {
         Ok(())
     }
 
-    /// Stops, and waits for the readers, each at most for its poll. An embedded broker that stopped
-    /// before them would be reported as lost.
+    /// Stops, and waits for the readers. An embedded broker that stopped before them would be reported as
+    /// lost. A reader that waits for a broker which hangs is left to itself.
     pub fn end(&self) {
         self.stop();
-        for reader in std::mem::take(&mut *self.readers.lock()) {
-            // The hook of panics has logged it.
-            let _ = reader.join();
+        let give_up = Instant::now() + READERS_END;
+        let readers = std::mem::take(&mut *self.readers.lock());
+        while readers.iter().any(|reader| !reader.is_finished()) && Instant::now() < give_up {
+            std::thread::sleep(Duration::from_millis(10));
         }
     }
 

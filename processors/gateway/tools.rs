@@ -168,42 +168,29 @@ impl Tool {
         let memory = &it["id"];
         match self.name {
             "add_memory" => {
-                let event = of(
-                    "remember",
-                    &[
-                        ("content", &it["text"]),
-                        ("kind", &it["kind"]),
-                        ("metadata", &it["metadata"]),
-                    ],
-                );
-                Ok(decided(by.publish(event).await?))
+                let fields = [("content", "text"), ("kind", "kind"), ("metadata", "metadata")];
+                Ok(decided(by.publish(of_arguments("remember", it, &fields)).await?))
             }
             "add_turns" => add_turns(by, it).await,
             "search_memories" => {
-                let request = of(
-                    "recall",
-                    &[
-                        ("query", &it["query"]),
-                        ("limit", &it["limit"]),
-                        ("where", &it["filters"]),
-                        ("min_relevance", &it["min_relevance"]),
-                        ("as_of", &it["as_of"]),
-                    ],
-                );
-                Ok(shown(calls.ask(user, request).await?))
+                let fields = [
+                    ("query", "query"),
+                    ("limit", "limit"),
+                    ("where", "filters"),
+                    ("min_relevance", "min_relevance"),
+                    ("as_of", "as_of"),
+                ];
+                Ok(shown(calls.ask(user, of_arguments("recall", it, &fields)).await?))
             }
             "get_memories" => {
-                let request = of(
-                    "list",
-                    &[
-                        ("session", &it["session"]),
-                        ("kinds", &it["kinds"]),
-                        ("where", &it["filters"]),
-                        ("limit", &it["limit"]),
-                        ("after", &it["after"]),
-                    ],
-                );
-                Ok(shown(calls.ask(user, request).await?))
+                let fields = [
+                    ("session", "session"),
+                    ("kinds", "kinds"),
+                    ("where", "filters"),
+                    ("limit", "limit"),
+                    ("after", "after"),
+                ];
+                Ok(shown(calls.ask(user, of_arguments("list", it, &fields)).await?))
             }
             "get_memory" => {
                 let request = of("get", &[("memory", memory)]);
@@ -235,6 +222,13 @@ impl Tool {
             }
         }
     }
+}
+
+/// A message whose fields are arguments of a tool, which have other names in some cases.
+fn of_arguments(kind: &str, arguments: &Value, fields: &[(&str, &str)]) -> Value {
+    let fields: Vec<(&str, &Value)> =
+        fields.iter().map(|(field, argument)| (*field, &arguments[*argument])).collect();
+    of(kind, &fields)
 }
 
 /// The description of each argument, the same in every tool.

@@ -36,7 +36,7 @@ impl Default for Bounds {
             // With 2 s for a lookup that hangs, the others are delayed for a sixth of the time at most.
             pause_ms: 10_000,
             // Registries give out an id before the first record has it.
-            unknown_ms: 10_000,
+            unknown_ms: 60_000,
             // A start with many schemas looks up each once.
             per_second: 20.0,
             burst: 200.0,

@@ -42,6 +42,27 @@ pub fn check(config: &Config) -> Result<(), String> {
             ));
         }
     }
+    check_topics(config)?;
+    config.embedded.address()?;
+    if config.http.listen.parse::<SocketAddr>().is_err() {
+        return Err(format!(
+            "http.listen: must be address:port such as 127.0.0.1:9464, not \"{}\"",
+            config.http.listen
+        ));
+    }
+    if config.gateway.listen.parse::<SocketAddr>().is_err() {
+        return Err(format!(
+            "gateway.listen: must be address:port such as 127.0.0.1:8765, not \"{}\"",
+            config.gateway.listen
+        ));
+    }
+    if config.recall.limit > config.recall.limit_max {
+        return Err("recall.limit: is more than recall.limit_max".into());
+    }
+    Ok(())
+}
+
+fn check_topics(config: &Config) -> Result<(), String> {
     if !(1..=PARTITIONS_MAX).contains(&config.topics.partitions) {
         return Err(format!(
             "topics.partitions: must be 1 to {PARTITIONS_MAX}, not {}",
@@ -78,22 +99,6 @@ pub fn check(config: &Config) -> Result<(), String> {
             "events.keep_ms: must be -1 for the default, 0 to keep all events, or at least {EVENTS_KEEP_MS_MIN}, an \
              hour, not {keep_ms}: nothing brings deleted events back"
         ));
-    }
-    config.embedded.address()?;
-    if config.http.listen.parse::<SocketAddr>().is_err() {
-        return Err(format!(
-            "http.listen: must be address:port such as 127.0.0.1:9464, not \"{}\"",
-            config.http.listen
-        ));
-    }
-    if config.gateway.listen.parse::<SocketAddr>().is_err() {
-        return Err(format!(
-            "gateway.listen: must be address:port such as 127.0.0.1:8765, not \"{}\"",
-            config.gateway.listen
-        ));
-    }
-    if config.recall.limit > config.recall.limit_max {
-        return Err("recall.limit: is more than recall.limit_max".into());
     }
     Ok(())
 }

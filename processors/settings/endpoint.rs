@@ -21,12 +21,20 @@ pub fn check(option: &str, url: &str, secret: &str) -> Result<(), String> {
 const OPTIONS: [&str; 3] = ["llm.key", "schemas.login", "tracing.headers"];
 const PLACES: [&str; 2] = ["file:", "env:"];
 
-/// Returns whether the value, as TOML, may be the secret itself where its place belongs.
+/// Returns whether the value of this option says where a secret is.
+pub fn is_place(option: &str) -> bool {
+    OPTIONS.contains(&option)
+}
+
+/// Returns whether the value, as TOML, may be the secret itself where its place belongs, or a part of
+/// it where somebody wrote a table.
 pub fn may_be_secret(option: &str, value: &str) -> bool {
     let value = value.trim_matches(['"', '\'']);
-    OPTIONS.contains(&option)
-        && !value.is_empty()
-        && !PLACES.iter().any(|place| value.starts_with(place))
+    let is_inside = OPTIONS
+        .iter()
+        .any(|place| option.strip_prefix(place).is_some_and(|rest| rest.starts_with('.')));
+    let is_place = value.is_empty() || PLACES.iter().any(|place| value.starts_with(place));
+    is_inside || OPTIONS.contains(&option) && !is_place
 }
 
 /// Reads a secret from its place, `file:PATH` or `env:VARIABLE`. The error names the place and never
@@ -50,4 +58,22 @@ pub fn secret<T>(
     };
     let text = text.map_err(|error| format!("{option}: {place}: {error}"))?;
     parse(&text).map(Some).map_err(|error| format!("{option}: {what} in {place} {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_where_a_place_belongs_may_be_the_secret() {
+        for (option, value, may_be) in [
+            ("llm.key", "\"sk-1\"", true),
+            ("llm.key", "\"file:/run/secrets/llm\"", false),
+            ("llm.key", "\"\"", false),
+            ("tracing.headers.api-key", "\"sk-1\"", true),
+            ("tracing.service", "\"keepsake\"", false),
+        ] {
+            assert_eq!(may_be_secret(option, value), may_be, "{option} = {value}");
+        }
+    }
 }

@@ -8,7 +8,7 @@
 //! Every value keeps the origin, so that an error and `config show` can name the layer.
 
 use super::settled::settled;
-use super::{Config, DEFAULTS, invalid};
+use super::{Config, DEFAULTS, endpoint, invalid};
 use domain::fault::{Fault, Result};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -89,7 +89,7 @@ impl Layers {
                     .origins
                     .get(&path)
                     .map_or(String::new(), |origin| format!(" (from {origin})"));
-                let what = if is_secret(&path) {
+                let what = if is_secret(&path) || endpoint::is_place(&path) {
                     "has the wrong type".to_owned()
                 } else {
                     e.inner().message().to_owned()

@@ -36,6 +36,7 @@ use log::broker::{OutgoingRecord, Record};
 use log::reply;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
@@ -349,7 +350,17 @@ pub fn any_meta(meta: &[u8]) -> Result<(Identity, Meta)> {
     }
     let Version { format } = part(meta)?;
     format::check_version(format).map_err(|fault| fault.about("the changelog"))?;
-    Ok((part(meta)?, part(meta)?))
+    let (identity, read): (Identity, Meta) = (part(meta)?, part(meta)?);
+    if read.digest.is_none() {
+        // serde takes an optional digest of another form for none.
+        let fields: Map<String, Value> = part(meta)?;
+        if fields.contains_key("digest") && fields.contains_key("records") {
+            return Err(unknown(
+                "the changelog's meta record: a digest of another form".to_owned(),
+            ));
+        }
+    }
+    Ok((identity, read))
 }
 
 /// The fault of a record without the bytes of the store.
@@ -456,7 +467,10 @@ mod tests {
         };
         let bytes = meta_bytes(&ours, &meta);
         assert_eq!(meta_of(&bytes, &ours).unwrap(), meta);
-        let mut bare: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+        let mut bare: Value = serde_json::from_slice(&bytes).unwrap();
+        let mut of_another_form = bare.clone();
+        of_another_form["records"] = "12".into();
+        assert!(meta_of(of_another_form.to_string().as_bytes(), &ours).is_err());
         for field in ["group", "epoch", "records", "digest", "build", "transactional_id"] {
             assert!(bare.as_object_mut().unwrap().remove(field).is_some(), "{field}");
         }
@@ -472,7 +486,7 @@ mod tests {
             (format::VERSION + 1, StopName::StoreNewer),
             (format::VERSION - 1, StopName::StoreOlder),
         ] {
-            let mut meta: serde_json::Value = serde_json::from_slice(&written).unwrap();
+            let mut meta: Value = serde_json::from_slice(&written).unwrap();
             meta["format"] = version.into();
             match meta_of(meta.to_string().as_bytes(), &ours) {
                 Err(Fault::Stop(stop)) => assert_eq!(stop.name, name, "{}", stop.what),

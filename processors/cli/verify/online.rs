@@ -13,7 +13,7 @@ use service::ownership::Deployment;
 use service::run::options;
 use settings::Config;
 use std::process::ExitCode;
-use storage::changelog::{Source, check_own};
+use storage::changelog::{Fold, Source, check_own};
 use storage::restore::{Mismatch, Proof};
 use storage::store::Digest;
 
@@ -39,10 +39,12 @@ pub fn run(
 /// Compares one partition with the digest that its writer noted. Without one, because the last meta
 /// record has none or nobody wrote, only an empty partition is equal.
 fn compared(config: &Config, place: &Deployment, log: &dyn Log, partition: i32) -> Result<Value> {
-    let fold = Source::since(log, partition, None)?.to_whole_batch().fold()?;
-    if let Some((theirs, _)) = &fold.last {
-        check_own(theirs, &place.identity(partition))?;
-    }
+    let (mut fold, own) = (Fold::default(), place.identity(partition));
+    Source::since(log, partition, None)?.to_whole_batch().each(&mut |record| {
+        fold.take(&record)?;
+        // A restore stops at any meta record of another log or encoder, not only at the last one.
+        fold.last.as_ref().map_or(Ok(()), |(theirs, _)| check_own(theirs, &own))
+    })?;
     let (topic, applied, is_empty) = (fold.digest, fold.applied(), fold.taken == 0);
     let (writer, state) = match fold.evidence.judge(topic, &options::restore(config))? {
         Proof::Equal => (Some(topic), "equal"),

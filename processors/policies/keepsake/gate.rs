@@ -86,12 +86,7 @@ pub fn judge(
     let verdict = verdict(cx, said, &surprise, threshold);
     // Not for a dropped turn: the search reads some fifty memories.
     if verdict.keep && same.is_none() && turn.role == Role::User {
-        links.revised = revised(cx, staged, said)?;
-        // Order matters: a revision puts the newer one first.
-        let mut doubtful = slots::doubtful(staged, cx.key(), &candidate.slots, person)?;
-        let revised = |id| links.revised.iter().any(|revised| revised.memory.id == id);
-        doubtful.retain(|doubtful| !revised(doubtful.memory.id));
-        links.opposed.extend(doubtful);
+        add_revisions(cx, staged, said, &mut links)?;
     }
     link_each_once(&mut links);
     let (outcome, class, reason) = concluded(cx, said, &verdict, same.as_ref(), &links);
@@ -113,6 +108,23 @@ pub fn judge(
         }),
         surprise,
     })
+}
+
+/// Adds the memories that the candidate probably revises, and those whose value it may change.
+fn add_revisions(
+    cx: &Context<'_>,
+    staged: &Staged<'_>,
+    said: Said<'_>,
+    links: &mut Links,
+) -> Result<()> {
+    links.revised = revised(cx, staged, said)?;
+    let person = slots::Person { role: said.turn.role, speaker: said.turn.speaker.as_deref() };
+    // Order matters: a revision puts the newer one first.
+    let mut doubtful = slots::doubtful(staged, cx.key(), &said.candidate.slots, person)?;
+    let revised = |id| links.revised.iter().any(|revised| revised.memory.id == id);
+    doubtful.retain(|doubtful| !revised(doubtful.memory.id));
+    links.opposed.extend(doubtful);
+    Ok(())
 }
 
 /// Finds the memories of the same person that the candidate probably revises.

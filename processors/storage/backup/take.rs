@@ -49,6 +49,8 @@ pub fn take(log: &dyn Log, partition: i32, dir: &Path, earlier: Option<&Shard>) 
         full_because = Some(why);
     }
     let new = Shard { partition, ..Shard::default() };
+    // The topic has gone on while the increment was read.
+    let whole = Source::since(log, partition, None)?;
     let taken = Taking::read(whole, dir, Fold::default())?.finish(dir, new)?;
     Ok(Taken { full_because, ..taken })
 }
