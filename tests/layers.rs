@@ -283,7 +283,7 @@ fn modules_of_a_crate_that_are_apart_do_not_use_each_other() {
     assert!(breaches.is_empty(), "{breaches:#?}");
 }
 
-/// What a single policy overrides is a value of its `Traits`, not one more method.
+/// A choice of a single policy is a value of its `Traits`, not one more method.
 #[test]
 fn a_policy_has_at_most_eight_methods() {
     let text = read(&root().join("processors/memory/policy.rs"));

@@ -55,7 +55,7 @@ type Mcp = StreamableHttpService<mcp::Server, NeverSessionManager>;
 
 pub struct Gateway {
     pub calls: Arc<Calls>,
-    /// What the handlers of the dialect keep.
+    /// State of the dialect's handlers, by its type.
     pub beside: Extensions,
     pub pages: Pages,
     pub registry: Registry,

@@ -243,7 +243,7 @@ fn remove(
 #[derive(Default)]
 struct Referring {
     linked: Vec<Memory>,
-    /// Of turns beside an erased one, whose words and vector are already removed here.
+    /// Memories of turns beside an erased one, already without its words and vector.
     beside: Vec<Memory>,
     covering: Vec<Memory>,
     extracted: Vec<Memory>,

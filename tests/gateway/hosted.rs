@@ -413,7 +413,7 @@ fn an_unknown_field_of_a_body_is_named() {
         let named = json!(["tresh: unknown field, ignored"]);
         assert_eq!((status, &answer["warnings"]), (200, &named), "{method} {path}: {answer}");
     }
-    // Of a field that is given twice under two names, the parser says so itself.
+    // The parser itself refuses a field that is given twice under two names.
     assert_eq!(gateway.call("POST", "/search", found).0, 422);
 }
 

@@ -9,8 +9,8 @@ thread_local! {
     static OF_TEST: OfTest = const { OfTest { names: RefCell::new(Vec::new()), failed: Cell::new(false) } };
 }
 
-/// What the test on this thread put into the scratch directory. All tests of a run together would
-/// take gigabytes, so it goes with the test, unless the test failed.
+/// Names of the directories of the test on this thread. Those of all tests would take gigabytes, so
+/// they are removed with the test, unless the test failed.
 struct OfTest {
     names: RefCell<Vec<String>>,
     failed: Cell<bool>,

@@ -27,7 +27,7 @@ pub fn instance_id(dir: &Path) -> Result<String> {
     }
 }
 
-/// Who may read an entry that a service makes in `store.dir`. `None`: made by another program.
+/// The readers of an entry that a service makes in `store.dir`. `None`: another program made the entry.
 pub(super) fn readers_of(name: &str, config: &Config) -> Option<Readers> {
     let is_shard = name.starts_with(&format!("{}events", config.topics.prefix));
     let is_own = ["LOCK", "instance.id"].contains(&name) || name.starts_with("marks.key");

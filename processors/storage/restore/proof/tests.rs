@@ -1,6 +1,7 @@
 //! The proof at the end of a restore, on a changelog in memory.
 
 use super::*;
+use crate::changelog::source::tests::Queued;
 use crate::changelog::{self, Destination, META, Source};
 use crate::home::{Home, shard_dir};
 use crate::index::{self, VectorBlocks};
@@ -12,9 +13,8 @@ use crate::store::{
     keys,
 };
 use domain::{Memory, Time};
-use log::broker::{Consumer, Log, Membership, Polled, Record, Start};
+use log::broker::{Consumer, Log, Polled, Record};
 use log::clock::{Clock, SystemClock};
-use std::time::Duration;
 
 /// The records of the changelog of one shard, as a writer with a sound store makes them.
 struct Topic {
@@ -140,40 +140,6 @@ impl Log for Topic {
         queued.reverse();
         Ok(Box::new(Queued(queued)))
     }
-}
-
-struct Queued(Vec<Polled>);
-
-impl Consumer for Queued {
-    fn poll(&mut self, _wait: Duration) -> Result<Polled> {
-        Ok(self.0.pop().unwrap_or(Polled::Nothing))
-    }
-
-    fn assign(&mut self, _partitions: &[(i32, Start)]) -> Result<()> {
-        Ok(())
-    }
-
-    fn unassign(&mut self, _partitions: &[i32]) -> Result<()> {
-        Ok(())
-    }
-
-    fn commit(&mut self, _offsets: &[(i32, i64)]) -> Result<()> {
-        Ok(())
-    }
-
-    fn pause(&mut self, _partitions: &[i32]) -> Result<()> {
-        Ok(())
-    }
-
-    fn resume(&mut self, _partition: i32, _offset: i64) -> Result<()> {
-        Ok(())
-    }
-
-    fn membership(&self) -> Option<Membership> {
-        None
-    }
-
-    fn close(self: Box<Self>) {}
 }
 
 fn options() -> Options {
