@@ -7,7 +7,7 @@ use crate::support::program::{Printed, command, parsed, run};
 use crate::support::service::Place;
 use crate::support::workload::comparable;
 use crate::support::{Broker, Child, Client, Running, eventually, on_both_brokers, scratch};
-use log::broker::{Broker as _, OutgoingRecord};
+use broker::{Broker as _, OutgoingRecord};
 use serde_json::{Value, json};
 use simulated::Tombstones;
 use std::collections::{BTreeMap, BTreeSet};

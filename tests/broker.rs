@@ -6,12 +6,12 @@
 
 use crate::support::{self, PATIENCE, eventually};
 use ::kafka::{Connection, TopicSpec};
-use domain::UserKey;
-use domain::fault::Fault;
-use log::broker::{
+use broker::{
     Broker, Consumer, Membership, OutgoingRecord, Polled, RebalanceListener, Record, Refusal,
     RefusedRecord, Room, Start, TransactError, Transactor,
 };
+use domain::UserKey;
+use domain::fault::Fault;
 use parking_lot::Mutex;
 use rdkafka::config::ClientConfig;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};

@@ -8,9 +8,9 @@ mod targets;
 
 use crate::support::{self, entries};
 use crate::worst::{LONG, TEXTS};
+use broker::Record;
+use contract::decode;
 use domain::{Action, ContextTurn, CosineScale, Role, UserKey, UserWordCounts, Vector};
-use log::broker::Record;
-use log::decode;
 use policies::score::{self, ScoredText, ScoringContext};
 use proptest::prelude::*;
 use serde_json::json;

@@ -35,7 +35,7 @@ const LIBRARIES: [(&str, &[&str]); 9] = [
 const PURE: [&str; 5] = [
     "keepsake-domain",
     "keepsake-text",
-    "keepsake-memory",
+    "keepsake-kernel",
     "keepsake-policies",
     "keepsake-published",
 ];
@@ -58,7 +58,7 @@ struct Wall {
 
 const WALLS: &[Wall] = &[
     Wall {
-        of: &["domain/", "text/", "memory/", "policies/", "published/"],
+        of: &["domain/", "text/", "kernel/", "policies/", "published/"],
         but: &[],
         never: &["std::fs", "std::net", "std::io", "std::thread", "now()"],
         why: "what decides does no I/O, reads no clock and starts no thread",
@@ -70,13 +70,13 @@ const WALLS: &[Wall] = &[
         why: "the domain types know no serialisation",
     },
     Wall {
-        of: &["log/wire.rs"],
+        of: &["contract/wire.rs"],
         but: &[],
         never: &["crate::", "super::", "domain::"],
         why: "the JSON types are a contract with clients and must not depend on other modules",
     },
     Wall {
-        of: &["log/decode/", "log/reply/", "storage/store/", "storage/index/"],
+        of: &["contract/decode/", "contract/reply/", "storage/store/", "storage/index/"],
         but: &[],
         never: &["now()"],
         why: "time is an argument",
@@ -135,13 +135,13 @@ const WALLS: &[Wall] = &[
 const APART: [(&str, [&str; 2]); 4] = [
     ("text", ["split", "redact"]),
     ("policies", ["score", "rank"]),
-    ("log", ["decode", "reply"]),
+    ("contract", ["decode", "reply"]),
     ("storage", ["store", "index"]),
 ];
 
 /// Files that may have more than 560 lines of code, each with its reason.
 const LONG: &[(&str, &str)] = &[
-    ("log/wire.rs", "one shape repeated: a struct per message"),
+    ("contract/wire.rs", "one shape repeated: a struct per message"),
     ("storage/store/format.rs", "one shape repeated: a format per record"),
 ];
 
@@ -286,7 +286,7 @@ fn modules_of_a_crate_that_are_apart_do_not_use_each_other() {
 /// A choice of a single policy is a value of its `Traits`, not one more method.
 #[test]
 fn a_policy_has_at_most_eight_methods() {
-    let text = read(&root().join("processors/memory/policy.rs"));
+    let text = read(&root().join("processors/kernel/policy.rs"));
     let (_, body) = text.split_once("pub trait Policy").expect("the trait of policies");
     let (body, _) = body.split_once("\n}\n").expect("the trait has an end");
     let methods = body.lines().filter(|line| line.starts_with("    fn ")).count();
@@ -498,7 +498,7 @@ fn each_kind_of_breach_is_found() {
         ("policies/rank/mod.rs", "let file = std::fs::read(path);", 1),
         ("policies/rank/mod.rs", "use std::{fmt, thread::JoinHandle};", 1),
         ("policies/rank/mod.rs", "pub use std::{\n    io::{\n        Read,\n    },\n};", 1),
-        ("policies/rank/mod.rs", "pub(crate) use memory::{ranking, rules};", 0),
+        ("policies/rank/mod.rs", "pub(crate) use kernel::{ranking, rules};", 0),
         ("policies/rank/mod.rs", "let now = Instant::now();", 1),
         ("storage/shard.rs", "let db = sled::open(dir);", 1),
         ("storage/shard.rs", "use sled as store;", 1),
@@ -506,7 +506,7 @@ fn each_kind_of_breach_is_found() {
         ("models/embedder/onnx.rs", "import::all(); // ort::x\n// ort::Session::new()", 0),
         ("models/embedder/onnx.rs", "use ort::session::Session;", 1),
         ("domain/event.rs", "use serde::Serialize;", 1),
-        ("log/wire.rs", "use domain::Time;", 1),
+        ("contract/wire.rs", "use domain::Time;", 1),
         ("text/lib.rs", "x.unwrap()\n#[cfg(test)]\nmod tests {\n    y.unwrap();\n}", 1),
     ] {
         let found = breaches(&Source::of(name, text));

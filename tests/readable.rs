@@ -8,7 +8,7 @@
 
 use crate::contract::tenant_keys::{SECRET, exchanged};
 use crate::support::{Broker, Message, Running, entries, files_below, read, root};
-use memory::Reads;
+use kernel::Reads;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

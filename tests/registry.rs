@@ -9,7 +9,7 @@ use crate::support::registry_server::{Mode, RegistryServer};
 use crate::support::service::Place;
 use crate::support::{Broker, Child, Client, Message, User, eventually, on_kafka, scratch};
 use ::registry::{Bounds, Limits, Login, Options, Registry};
-use log::decode::Schemas;
+use contract::decode::Schemas;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 

@@ -7,9 +7,9 @@ use crate::support::in_process::InProcess;
 use crate::support::service::fault_of_empty_model_directory;
 use crate::support::skips::model_or_skip;
 use crate::support::{Broker, Running, root};
+use broker::clock::ManualClock;
 use domain::fault::{Fault, Result};
 use domain::{Now, Time};
-use log::clock::ManualClock;
 use models::cross_encoder::Reranker;
 use service::recall::rerank::{Options, Reranking};
 

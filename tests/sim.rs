@@ -16,13 +16,13 @@ mod threads;
 mod world;
 
 use crate::support::number_from_env;
+use broker::clock::{Clock, ManualClock};
+use broker::{Broker, OutgoingRecord};
 use bugs::Bug;
 use domain::Time;
 use domain::fault::{Fault, StopName};
 use instance::{Kit, Process, StartOptions, Turned};
 use interruptions::Interruptions;
-use log::broker::{Broker, OutgoingRecord};
-use log::clock::{Clock, ManualClock};
 use parking_lot::Mutex;
 use service::metrics::Metrics;
 use simulated::{Cluster, InjectedFault};

@@ -19,7 +19,7 @@ use crate::support::{
     Broker, Child, Client, Message, Running, kafka, number_from_env, on_kafka, scratch,
 };
 use ::kafka::Connection;
-use log::broker::{Broker as _, Record};
+use broker::{Broker as _, Record};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;

@@ -1,12 +1,12 @@
 //! `keepsake backup`: copies the shards of a service from the memories topic to a directory, while
 //! the service runs, and checks such a copy.
 
+use broker::Broker;
+use broker::clock::{Clock, SystemClock};
 use clap::Args;
 use client::show::{self, GOOD, Output, PLAIN};
 use domain::SigningKey;
 use domain::fault::{Fault, Result, StopName};
-use log::broker::Broker;
-use log::clock::{Clock, SystemClock};
 use serde_json::{Value, json};
 use service::run;
 use settings::Config;

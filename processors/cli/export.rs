@@ -5,15 +5,15 @@
 //! bounded by one page and by the names of the users; nothing is sorted or collected.
 
 use super::events::UserArgs;
+use broker::Record;
 use clap::{ArgGroup, Args};
 use client::erased::{Erasures, leave_out_words, redact_event};
 use client::reading::{self, OffsetRange};
 use client::{Client, parse_user};
+use contract::decode::VIA;
 use domain::fault::{Fault, Result, StopName};
 use domain::{MemoryId, Position, UserKey};
 use kafka::Connection;
-use log::broker::Record;
-use log::decode::VIA;
 use serde_json::{Value, json};
 use settings::Config;
 use std::collections::hash_map::Entry;

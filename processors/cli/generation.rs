@@ -9,6 +9,7 @@ mod encoding;
 mod progress;
 mod rivalry;
 
+use broker::Broker;
 use build::Builder;
 use clap::{Args, Subcommand};
 use client::show::{self, BAD, GOOD, Output, PLAIN};
@@ -16,7 +17,6 @@ use compare::{Compared, Comparison};
 use cut_over::CutOver;
 use domain::fault::{Fault, Result, StopName};
 use encoding::Encoding;
-use log::broker::Broker;
 use models::embedder::Model;
 use progress::{Generations, Progress, refused};
 use serde_json::{Value, json};

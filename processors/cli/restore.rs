@@ -20,12 +20,12 @@ mod events;
 mod forgotten;
 
 use crate::backup::{check_events, fingerprint, lock};
+use broker::{Broker, Log};
 use clap::Args;
 use client::show::{self, GOOD, Output, PLAIN};
 use domain::fault::{Fault, Result, StopName};
 use events::EventsPlan;
 use kafka::{BulkWriter, Connection};
-use log::broker::{Broker, Log};
 use models::embedder::Model;
 use serde_json::{Value, json};
 use service::run::{self, Brokers, options};

@@ -1,5 +1,6 @@
 //! `keepsake tail decisions`: prints decisions as they are published, one or two lines each.
 
+use broker::{Polled, Record, Start};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use client::describe;
@@ -9,7 +10,6 @@ use client::reading;
 use client::show::{self, Output};
 use domain::fault::{Fault, Result};
 use domain::{Outcome, UserKey};
-use log::broker::{Polled, Record, Start};
 use serde_json::Value;
 use settings::Config;
 use std::io::Write;

@@ -12,12 +12,12 @@ mod erased;
 mod index;
 mod online;
 
+use broker::clock::SystemClock;
+use broker::{Broker, Log};
 use clap::Args;
 use client::show::{self, BAD, GOOD, NAME, Output, PLAIN};
 use domain::fault::{Fault, Result, StopName, runbook};
 use index::IndexState;
-use log::broker::{Broker, Log};
-use log::clock::SystemClock;
 use models::embedder::Model;
 use serde_json::{Value, json};
 use service::ownership::Deployment;

@@ -10,10 +10,10 @@
 //! query no earlier decision that made none.
 
 use crate::reading::{self, OffsetRange};
+use broker::Record;
 use domain::fault::Result;
 use domain::{MemoryId, Position, UserKey};
 use kafka::Connection;
-use log::broker::Record;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use settings::Config;

@@ -3,10 +3,10 @@
 
 use crate::erased::redacted;
 use crate::show::{self, printable};
+use broker::{Headers, OutgoingRecord, Record, header};
+use contract::reply::TRUNCATED;
 use domain::fault::RejectCode;
 use domain::{MARK, REDRIVEN, SignedParts, TENANT_SIGNATURE, TenantKeys};
-use log::broker::{Headers, OutgoingRecord, Record, header};
-use log::reply::TRUNCATED;
 use serde_json::{Value, json};
 use settings::Config;
 use std::borrow::Cow;
@@ -246,9 +246,9 @@ fn is_added(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use contract::reply::{self, DeadLetters};
     use domain::fault::{Reject, RejectCode};
     use domain::{SigningKey, Time};
-    use log::reply::{self, DeadLetters};
     use std::collections::BTreeMap;
 
     fn topics() -> SourceTopics {

@@ -11,11 +11,11 @@ pub mod show;
 pub mod tools;
 pub mod traced;
 
+use broker::clock::{Clock, SystemClock};
+use broker::{Consumer, Headers, OutgoingRecord, Polled, Producer, Start, header};
 use domain::fault::{Fault, Result, StopName};
 use domain::{SignedParts, TENANT_SIGNATURE, TenantKeys, UserKey};
 use kafka::Connection;
-use log::broker::{Consumer, Headers, OutgoingRecord, Polled, Producer, Start, header};
-use log::clock::{Clock, SystemClock};
 use serde_json::Value;
 use settings::Config;
 use spans::{Context, TRACEPARENT};

@@ -1,8 +1,8 @@
 //! Reads the records of a topic between two offsets per partition, and hands each to a visitor.
 
+use broker::{Polled, Record, Start};
 use domain::fault::{Fault, Result, StopName};
 use kafka::Connection;
-use log::broker::{Polled, Record, Start};
 use settings::Config;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};

@@ -2,10 +2,10 @@
 //! client refuses a message before writing it to a topic.
 
 use crate::sign;
+use broker::clock::{Clock, SystemClock};
+use broker::{OutgoingRecord, Record};
+use contract::decode;
 use domain::fault::Reject;
-use log::broker::{OutgoingRecord, Record};
-use log::clock::{Clock, SystemClock};
-use log::decode;
 use settings::Config;
 
 #[derive(Clone, Debug)]

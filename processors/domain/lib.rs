@@ -2,7 +2,7 @@
 //! vectors.
 //!
 //! Every other crate uses these types, so none of them does I/O or knows a serialised form: JSON
-//! is in `log/wire.rs`, the store's bytes are in `storage/store/format.rs`. The two pure algorithms
+//! is in `contract/wire.rs`, the store's bytes are in `storage/store/format.rs`. The two pure algorithms
 //! that all sides must compute alike are here too: the partitioner and the quantisation of vectors.
 
 mod bearer_key;

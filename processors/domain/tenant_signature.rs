@@ -14,7 +14,7 @@
 //!
 //! Limit: a copy of a signed record is as valid as the record, until [`AGE_MS_MAX`] is over by the
 //! record's timestamp, which the writer of the copy may set. So the kernel also compares the time
-//! of signing with that of the user's other events (`memory/signed.rs`).
+//! of signing with that of the user's other events (`kernel/signed.rs`).
 
 use crate::fault::{Reject, RejectCode};
 use crate::signature::{SignedParts, SigningKey};

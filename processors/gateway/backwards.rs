@@ -11,10 +11,10 @@
 use crate::calls::Calls;
 use crate::refusal::{Refusal, Result};
 use crate::streams::{ranges, unavailable};
+use broker::Record;
 use client::reading::{self, OffsetRange};
 use domain::UserKey;
 use domain::fault::{self, Fault};
-use log::broker::Record;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

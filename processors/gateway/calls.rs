@@ -7,12 +7,12 @@
 use crate::Options;
 use crate::refusal::{Refusal, Result};
 use axum::http::StatusCode;
+use broker::{Consumer, OutgoingRecord, Polled, Start};
 use client::rules::Rules;
 use client::{CORRELATION, reply_headers, sign};
 use domain::fault::{self, Fault, StopName};
 use domain::{SENDER_LIMITS, SenderLimits, TenantKeys, UserKey};
 use kafka::{Connection, NotWritten, ReportingProducer};
-use log::broker::{Consumer, OutgoingRecord, Polled, Start};
 use lru::LruCache;
 use parking_lot::Mutex;
 use serde_json::{Value, json};

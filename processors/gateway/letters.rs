@@ -14,12 +14,12 @@ use crate::streams::{place, ranges, unavailable};
 use crate::{PAGE_RECORDS_MAX, REDRIVEN_MAX};
 use axum::extract::{Query, State};
 use axum::{Extension, Json};
+use broker::clock::{Clock, SystemClock};
+use broker::{Broker, OutgoingRecord};
 use client::letter::{DeadLetter, SourceTopics};
 use client::reading::{self, OffsetRange};
+use contract::reply::tenant_of;
 use domain::fault::{self, Fault};
-use log::broker::{Broker, OutgoingRecord};
-use log::clock::{Clock, SystemClock};
-use log::reply::tenant_of;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -235,7 +235,7 @@ fn redriven(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use log::broker::Record;
+    use broker::Record;
 
     #[test]
     fn a_letter_belongs_to_the_tenant_of_its_value_or_else_of_its_key() {

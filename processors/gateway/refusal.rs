@@ -134,7 +134,7 @@ fn of_parser(message: &str) -> (Option<&str>, String) {
     let why = match (known, message.strip_prefix("unknown variant ")) {
         (Some((_, ours)), _) => ours.to_owned(),
         (None, Some(variant)) => format!("is {variant}"),
-        (None, None) => log::decode::plain(message),
+        (None, None) => contract::decode::plain(message),
     };
     (field, why)
 }

@@ -3,8 +3,8 @@
 use super::fault::failed;
 use super::producer::{KafkaProducer, ProducerCallbacks};
 use super::{Connection, OFFSETS, UNDECIDED, first_since, refused};
+use broker::{OutgoingRecord, Producer as _};
 use domain::fault::Result;
-use log::broker::{OutgoingRecord, Producer as _};
 use parking_lot::Mutex;
 use rdkafka::consumer::Consumer as _;
 use std::collections::BTreeMap;

@@ -10,8 +10,8 @@ use super::reach::Reported;
 use super::throttle::LogThrottle;
 use super::token;
 use super::turns::Turns;
+use broker::{Consumer, Membership, Polled, RebalanceListener, Record, Start};
 use domain::fault::{Fault, Result, StopName};
-use log::broker::{Consumer, Membership, Polled, RebalanceListener, Record, Start};
 use parking_lot::Mutex;
 use rdkafka::client::ClientContext;
 use rdkafka::consumer::{
@@ -467,7 +467,7 @@ fn copied(message: &BorrowedMessage<'_>) -> Record {
 mod tests {
     use crate::Connection;
     use crate::mock::Mock;
-    use log::broker::{Broker, OutgoingRecord, Polled, Start};
+    use broker::{Broker, OutgoingRecord, Polled, Start};
     use std::time::{Duration, Instant};
 
     const RECORDS: usize = 40;

@@ -1,4 +1,4 @@
-//! Implements the traits of `log/broker.rs` by Apache Kafka through
+//! Implements the traits of `broker/lib.rs` by Apache Kafka through
 //! [librdkafka](https://docs.confluent.io/platform/current/clients/librdkafka/html/md_CONFIGURATION.html),
 //! for a cluster and for the embedded broker alike.
 //!
@@ -28,12 +28,12 @@ mod topic_facts;
 mod transactor;
 mod turns;
 
+use broker::{Broker, Consumer, Log, Producer, RebalanceListener, Transactor};
 pub use bulk::BulkWriter;
 use consumer::{ConsumerCallbacks, KafkaConsumer, known_offset};
 use domain::fault::{Fault, Result};
 use fault::{failed, is_denied, of_code, refused};
 pub use group_facts::{GroupFacts, GroupMember};
-use log::broker::{Broker, Consumer, Log, Producer, RebalanceListener, Transactor};
 pub use old_records::Noted;
 use partition_log::KafkaLog;
 use producer::{KafkaProducer, ProducerCallbacks};

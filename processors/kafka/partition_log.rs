@@ -6,8 +6,8 @@
 use super::consumer::{ConsumerCallbacks, KafkaConsumer};
 use super::fault::refused;
 use super::{Connection, DECIDED, UNDECIDED, first_since, watermarks};
+use broker::{Consumer, Log, Membership, Polled, Start};
 use domain::fault::Result;
-use log::broker::{Consumer, Log, Membership, Polled, Start};
 use parking_lot::Mutex;
 use rdkafka::consumer::BaseConsumer;
 use std::sync::Arc;

@@ -5,8 +5,8 @@
 use super::fault::{failed, is_denied, of_code};
 use super::throttle::LogThrottle;
 use super::token;
+use broker::{OutgoingRecord, Producer, REFUSED_MAX, Refusal, RefusedRecord, Room};
 use domain::fault::{Fault, Result, StopName};
-use log::broker::{OutgoingRecord, Producer, REFUSED_MAX, Refusal, RefusedRecord, Room};
 use parking_lot::Mutex;
 use rdkafka::client::ClientContext;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};

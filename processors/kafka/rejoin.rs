@@ -8,8 +8,8 @@
 //! expel each other again and again until one of them stops by name.
 
 use super::consumer::KafkaConsumer;
+use broker::{Consumer, Membership, Polled, Start};
 use domain::fault::{Fault, Result, Stop, StopName};
-use log::broker::{Consumer, Membership, Polled, Start};
 use std::time::{Duration, Instant};
 
 /// Expulsions within this time that count together, and how many of them a member survives. Brokers

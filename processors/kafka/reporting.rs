@@ -3,7 +3,7 @@
 
 use super::throttle::LogThrottle;
 use super::token;
-use log::broker::OutgoingRecord;
+use broker::OutgoingRecord;
 use rdkafka::client::ClientContext;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{DeliveryResult, Headers as _, Message as _};

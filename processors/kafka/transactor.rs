@@ -23,10 +23,10 @@
 use super::Connection;
 use super::fault::{failed, is_denied, of_code};
 use super::producer::{Deliveries, KafkaProducer, ProducerCallbacks};
-use domain::fault::{Fault, Result, StopName};
-use log::broker::{
+use broker::{
     CommittedOffsets, Membership, OutgoingRecord, Producer as _, TransactError, Transactor,
 };
+use domain::fault::{Fault, Result, StopName};
 use parking_lot::Mutex;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::ConsumerGroupMetadata;
@@ -390,7 +390,7 @@ fn read_until(topic: &str, read: &[(i32, i64)]) -> TopicPartitionList {
 mod tests {
     use super::*;
     use crate::mock::Mock;
-    use log::broker::{Broker, RebalanceListener, Start};
+    use broker::{Broker, RebalanceListener, Start};
     use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
     use std::time::Instant;
 

@@ -10,8 +10,8 @@
 //! each round over the partitions.
 
 use super::consumer::ConsumerCallbacks;
+use broker::Polled;
 use domain::fault::Result;
-use log::broker::Polled;
 use rdkafka::consumer::base_consumer::PartitionQueue;
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::error::KafkaResult;

@@ -3,13 +3,13 @@
 
 use super::eval::data;
 use super::eval::harness::{Kit, Life, event};
+use broker::Record;
 use clap::Args;
 use client::erased::Erasures;
 use client::reading;
 use client::show::{self, Output};
 use domain::fault::Result;
 use domain::{Decision, Outcome, Time};
-use log::broker::Record;
 use serde_json::{Value, json};
 use service::profile::Profiles;
 use settings::Config;

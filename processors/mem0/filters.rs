@@ -1,10 +1,10 @@
 //! Translates the filters of mem0's calls into the service's `where`, and reads their other options.
 
+use contract::decode::unknown_fields;
 use gateway::refusal::{Refusal, Result};
 use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
-use log::decode::unknown_fields;
 use serde_json::{Map, Value, json};
 
 /// Names of the service's `where` that are no metadata.

@@ -6,7 +6,7 @@ pub mod options;
 pub mod rank;
 pub mod score;
 
-use memory::Policy;
+use kernel::Policy;
 use options::DocumentOptions;
 use serde::de::DeserializeOwned;
 use std::sync::Arc;

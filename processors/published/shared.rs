@@ -10,12 +10,12 @@ use domain::fault::Result;
 use domain::{
     ContextTurn, Kind, Levels, Memory, MemoryId, Outcome, Remember, Role, Scope, Surprise, Time,
 };
-use memory::context::Context;
-use memory::policy::{Judgement, Lifecycle, Links, Said, Wish};
-use memory::ranking::{Hit, Question, Ranked, RankedHits};
-use memory::reads::Reads;
-use memory::rules::Treatment;
-use memory::staged::Staged;
+use kernel::context::Context;
+use kernel::policy::{Judgement, Lifecycle, Links, Said, Wish};
+use kernel::ranking::{Hit, Question, Ranked, RankedHits};
+use kernel::reads::Reads;
+use kernel::rules::Treatment;
+use kernel::staged::Staged;
 use policies::rank::frame::Frame;
 use policies::rank::{admitted, better_first, is_superseded};
 use regex::Regex;

@@ -3,11 +3,11 @@
 use crate::shared::{self, Judged, Reading};
 use domain::fault::Result;
 use domain::{Kind, Time};
-use memory::Policy;
-use memory::context::Context;
-use memory::policy::{Asked, Judgement, Said, Traits, Wish};
-use memory::ranking::{Hit, Question, RankedHits};
-use memory::staged::Staged;
+use kernel::Policy;
+use kernel::context::Context;
+use kernel::policy::{Asked, Judgement, Said, Traits, Wish};
+use kernel::ranking::{Hit, Question, RankedHits};
+use kernel::staged::Staged;
 use policies::Entry;
 use policies::options::DocumentOptions;
 use policies::rank::samples;

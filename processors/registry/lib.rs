@@ -9,7 +9,7 @@
 //! whose schema cannot be had is rejected with a name and never waited for.
 //!
 //! Limit: a value is read by the schema of its writer, and defaults of later versions are not
-//! applied. `log/decode/` gives the fields their meaning.
+//! applied. `contract/decode/` gives the fields their meaning.
 
 mod avro;
 mod http;
@@ -21,10 +21,10 @@ mod tests;
 pub use http::Login;
 pub use lookups::Bounds;
 
+use broker::clock::{Clock, SystemClock};
+use contract::decode::Schemas;
 use domain::fault::{Reject, RejectCode};
 use http::Http;
-use log::clock::{Clock, SystemClock};
-use log::decode::Schemas;
 use lookups::{Known, Lookups};
 use parking_lot::Mutex;
 use serde_json::{Map, Value};

@@ -2,7 +2,7 @@
 //! store → index → reply. The only writer of a shard.
 //!
 //!   prepare   decode, route, redact and split several records; encode their texts together
-//!   apply     hand each event to the kernel (`memory`), in order, over the shard's staged state
+//!   apply     hand each event to the kernel, in order, over the shard's staged state
 //!   publish   turn decisions, dead letters, copies and replies into records
 //!
 //! `step` does no I/O besides reading shards and asking the encoder pool. The thread in
@@ -26,6 +26,9 @@ use crate::ownership::Shards;
 use crate::profile::Profiles;
 use batch::{Batch, Count};
 use breaker::DeadLetterBreaker;
+use broker::{OutgoingRecord, Record};
+use contract::decode;
+use contract::reply::{self, DeadLetters, Freshness, Proposal};
 use domain::fault::{Fault, Reject, Result, StopName};
 use domain::panics::{Panic, caught};
 use domain::{
@@ -33,10 +36,7 @@ use domain::{
     Rest, Time, Vector,
 };
 use event_rate::EventRate;
-use log::broker::{OutgoingRecord, Record};
-use log::decode;
-use log::reply::{self, DeadLetters, Freshness, Proposal};
-use memory::{Command, Forgotten, Judges, Settings};
+use kernel::{Command, Forgotten, Judges, Settings};
 use models::embedder::TokenCounter;
 use models::embedder::pool::{Pending, Pool};
 use prepare::{Draft, Route, TextVector};
@@ -83,7 +83,7 @@ pub struct Options {
     pub with_text: bool,
     pub candidates_max: usize,
     pub copied_bytes_max: usize,
-    pub limits: memory::Limits,
+    pub limits: kernel::Limits,
     /// Partition and offset of records to put aside unread.
     pub skip: BTreeSet<(i32, i64)>,
     /// Live memories of a tenant on one partition.
@@ -404,7 +404,7 @@ impl Ingest {
     }
 
     /// The mark by which a later generation takes the further events of this partition.
-    fn closing_mark(&self, record: &Record, prepared: &memory::Prepared) -> Option<GenerationMark> {
+    fn closing_mark(&self, record: &Record, prepared: &kernel::Prepared) -> Option<GenerationMark> {
         let mark = matches!(prepared.event.action, Command::Tick)
             .then(|| decode::generation_mark(record, &self.options.decode))??;
         let is_ours = mark.step == HandOverStep::Close;
@@ -417,7 +417,7 @@ impl Ingest {
         &self,
         batch: &mut Batch<'_>,
         draft: &prepare::Ready<'_>,
-        prepared: &memory::Prepared,
+        prepared: &kernel::Prepared,
     ) -> Result<Option<Reject>> {
         let event: &Event<Command> = &prepared.event;
         batch.newest = batch.newest.max(Some(event.at));
@@ -426,7 +426,7 @@ impl Ingest {
             shadow: self.profiles.shadow_of(&event.key).map(|shadow| &shadow.rules),
         };
         let settings = self.settings(event.key.tenant());
-        let handled = memory::apply(settings, judges, &mut batch.staged, prepared)?;
+        let handled = kernel::apply(settings, judges, &mut batch.staged, prepared)?;
         if let Some(reject) = handled.rejected {
             self.reject(batch, draft, &reject);
             return Ok(Some(reject));

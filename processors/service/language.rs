@@ -24,10 +24,10 @@ use asker::Asker;
 
 use crate::metrics::Metrics;
 use crate::profile::Profile;
+use broker::clock::Clock;
 use domain::fault::{self, Fault, StopName};
 use domain::{Memory, UserKey};
 use llm::{Breaker, Budget, ChatModel, Cost, LanguageModel, Prompt, Refusal, Shape};
-use log::clock::Clock;
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use settings::Config;

@@ -51,11 +51,11 @@ mod scrubbing;
 mod tests;
 
 use crate::metrics::Metrics;
+use broker::clock::Clock;
+use broker::{Log, RebalanceListener, Start};
 use crossbeam_channel::Sender;
 use domain::Time;
 use domain::fault::{Fault, Result, StopName, runbook};
-use log::broker::{Log, RebalanceListener, Start};
-use log::clock::Clock;
 use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};

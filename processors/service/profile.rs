@@ -9,7 +9,7 @@ mod written;
 use domain::UserKey;
 use domain::fault::{Fault, Result, StopName};
 use file::{load, load_with};
-use memory::Rules;
+use kernel::Rules;
 use options::ShownOption;
 use policies::{keepsake, rank};
 use serde::Deserialize;

@@ -31,16 +31,16 @@ use crate::metrics::{Metrics, Recalled};
 use crate::ownership::Shards;
 use crate::profile::Profiles;
 use crate::quota::Rate;
+use broker::clock::{Clock, SystemClock};
+use broker::{OutgoingRecord, Record};
+use contract::decode::{self, Hop};
+use contract::reply::{self, Answer, DeadLetters, Freshness};
 use domain::fault::{Reject, RejectCode};
 use domain::panics::{Panic, caught};
 use domain::{
     CosineScale, ForwardReason, Match, Now, Purpose, ReplyTo, Request, RequestKind, Time,
 };
 use fair::FairQueue;
-use log::broker::{OutgoingRecord, Record};
-use log::clock::{Clock, SystemClock};
-use log::decode::{self, Hop};
-use log::reply::{self, Answer, DeadLetters, Freshness};
 use models::embedder::{Embedder, TokenCounter};
 use rerank::Reranking;
 use returned::Returned;

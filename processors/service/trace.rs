@@ -1,8 +1,8 @@
 //! The trace context of records, and the attributes that the spans of events and requests share.
 //! `ingest/traced.rs` and `recall/traced.rs` record the spans.
 
+use broker::{Headers, Record, header};
 use domain::UserKey;
-use log::broker::{Headers, Record, header};
 use spans::{Attribute, Context, TRACEPARENT, TRACESTATE, Tracer};
 
 /// The sender's span, if the record has a readable header.

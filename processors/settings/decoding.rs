@@ -2,8 +2,8 @@
 //! a record and a client refuses one before sending.
 
 use crate::Config;
+use contract::decode;
 use domain::{KEY_BYTES_MIN, SigningKey};
-use log::decode;
 use std::sync::LazyLock;
 
 /// A sender's clock may be wrong by a time zone. A day is more than any.

@@ -23,8 +23,8 @@ pub mod segment;
 pub mod take;
 
 use crate::changelog::{Fold, Proven};
+use broker::Record;
 use domain::fault::{Fault, Result, StopName};
-use log::broker::Record;
 use manifest::Shard;
 use std::path::Path;
 

@@ -30,10 +30,10 @@ pub use fold::{Fold, Proven};
 pub use source::{Source, last_meta};
 
 use crate::store::{Digest, EncodedBatch, Identity, TouchedMemories, check_identity, format, keys};
+use broker::{OutgoingRecord, Record};
+use contract::reply;
 use domain::fault::{Fault, Result, StopName};
 use domain::{Closed, MemoryId, UserKey};
-use log::broker::{OutgoingRecord, Record};
-use log::reply;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};

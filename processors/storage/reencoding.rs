@@ -13,7 +13,7 @@ use crate::changelog;
 use crate::store::{format, keys};
 use domain::fault::Result;
 use domain::{ContextTurn, Memory, NeighbourTurn, Vector};
-use memory::encoded;
+use kernel::encoded;
 
 /// A record with vectors.
 pub enum Reencoding {

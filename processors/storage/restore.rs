@@ -38,10 +38,10 @@ pub use take_over::TakeOver;
 
 use crate::changelog::Source;
 use crate::store::{ChangelogPosition, Checkpoint, EncodedBatch, Store};
+use broker::Log;
+use broker::clock::Clock;
 use domain::fault::{Fault, Result, StopName};
 use domain::{MemoryId, UserKey};
-use log::broker::Log;
-use log::clock::Clock;
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
@@ -236,9 +236,9 @@ pub fn restore(
 mod tests {
     use super::*;
     use crate::store::{Changes, Identity, InMemory};
+    use broker::Consumer;
+    use broker::clock::SystemClock;
     use domain::Time;
-    use log::broker::Consumer;
-    use log::clock::SystemClock;
 
     /// A log with ten records that fails every attempt to read one. Holds the milliseconds from one
     /// record to the next.

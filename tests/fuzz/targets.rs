@@ -4,10 +4,10 @@
 //! `tests/data/fuzz/` and over inputs of proptest, with a limit on the time of each input.
 
 use crate::support::in_process::{InProcess, hash_model};
+use broker::Record;
+use contract::decode;
 use domain::{MemoryId, Time, UserKey};
-use log::broker::Record;
-use log::decode;
-use memory::Reads;
+use kernel::Reads;
 use policies::rank::Template;
 use serde_json::{Value, json};
 use service::run::options;

@@ -3,12 +3,12 @@
 
 use super::instance::restoring;
 use super::stream::PARTITIONS;
-use domain::fault::Result;
-use log::broker::{
+use broker::clock::Clock;
+use broker::{
     CommittedOffsets, Consumer, Log, Membership, OutgoingRecord, Polled, Producer, Start,
     TransactError, Transactor,
 };
-use log::clock::Clock;
+use domain::fault::Result;
 use parking_lot::Mutex;
 use service::ownership::Deployment;
 use service::run::options;

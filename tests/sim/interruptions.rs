@@ -3,11 +3,11 @@
 //! other threads of the simulation may go on.
 
 use super::threads::{point, wait};
-use domain::fault::Result;
-use log::broker::{
+use broker::{
     CommittedOffsets, Consumer, Log, Membership, OutgoingRecord, Polled, Producer, RefusedRecord,
     Room, Start, TransactError, Transactor,
 };
+use domain::fault::Result;
 use parking_lot::Mutex;
 use simulated::Cluster;
 use std::collections::VecDeque;

@@ -1,7 +1,7 @@
 //! The registry of shards as the consumer group calls it.
 
 use super::bugs::Bug;
-use log::broker::{RebalanceListener, Start};
+use broker::{RebalanceListener, Start};
 use service::ownership::Shards;
 use std::sync::Arc;
 

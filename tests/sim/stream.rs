@@ -1,8 +1,8 @@
 //! Generates the events of a simulation: they depend on each other, and some are malformed.
 
 use crate::support::workload::Dice;
+use broker::{Headers, OutgoingRecord};
 use domain::{MemoryId, Position, UserKey};
-use log::broker::{Headers, OutgoingRecord};
 use serde_json::{Value, json};
 
 pub const TENANT: &str = "sim";

@@ -19,9 +19,9 @@ mod writer;
 
 pub use partition_log::Tombstones;
 
+use broker::clock::{Clock, ManualClock};
+use broker::{Broker, Consumer, Log, Producer, RebalanceListener, Record, Transactor};
 use domain::fault::Result;
-use log::broker::{Broker, Consumer, Log, Producer, RebalanceListener, Record, Transactor};
-use log::clock::{Clock, ManualClock};
 use parking_lot::{Mutex, MutexGuard};
 use reader::{MemoryConsumer, MemoryLog};
 use state::{ClusterState, ConnectionNumber, GroupId};

@@ -4,7 +4,7 @@
 //! Readers get committed records below the last stable offset, in the order of offsets. A marker
 //! takes an offset and is never returned, as in Kafka.
 
-use log::broker::Record;
+use broker::Record;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The content of one offset.

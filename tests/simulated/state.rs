@@ -5,10 +5,10 @@ use super::InjectedFault;
 use super::group::{Group, MemberNumber};
 use super::partition_log::{PartitionLog, TransactionNumber};
 use super::transactor::TransactionalId;
+use broker::clock::Clock;
+use broker::{OutgoingRecord, Record};
 use domain::fault::{Fault, Result, StopName};
 use domain::partition_of;
-use log::broker::{OutgoingRecord, Record};
-use log::clock::Clock;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! Injects each fault once and checks the log afterwards and the result that the writer gets.
 
 use super::*;
+use broker::{CommittedOffsets, Membership, OutgoingRecord, Polled, Start, TransactError};
 use domain::fault::Fault;
-use log::broker::{CommittedOffsets, Membership, OutgoingRecord, Polled, Start, TransactError};
 use std::time::Duration;
 
 const WAIT: Duration = Duration::ZERO;

@@ -5,8 +5,8 @@ use super::partition_log::{Ending, TransactionNumber};
 use super::reader::MemberProof;
 use super::state::{ClusterState, GroupId};
 use super::{Connection, InjectedFault};
+use broker::{CommittedOffsets, Membership, OutgoingRecord, TransactError, Transactor};
 use domain::fault::{Fault, Result, StopName};
-use log::broker::{CommittedOffsets, Membership, OutgoingRecord, TransactError, Transactor};
 use std::collections::BTreeSet;
 
 /// The broker's record of a transactional id.

@@ -2,8 +2,8 @@
 //! `flush` reports whether all were written.
 
 use super::{Connection, InjectedFault};
+use broker::{OutgoingRecord, Producer, REFUSED_MAX, Refusal, RefusedRecord, Room};
 use domain::fault::{Fault, Result};
-use log::broker::{OutgoingRecord, Producer, REFUSED_MAX, Refusal, RefusedRecord, Room};
 use std::collections::BTreeSet;
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! A changelog in memory: the records that a shard is restored from, and those written after them.
 
+use broker::{Consumer, Log, Membership, OutgoingRecord, Polled, Record, Start};
 use domain::fault::{Fault, Result, StopName};
-use log::broker::{Consumer, Log, Membership, OutgoingRecord, Polled, Record, Start};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;

@@ -4,10 +4,10 @@
 //! Each event is one batch with one record. Time is an argument of every request.
 
 use super::changelog::Changelog;
+use broker::clock::ManualClock;
+use broker::{OutgoingRecord, Record};
 use domain::{Decision, Now, Time};
 use llm::LanguageModel;
-use log::broker::{OutgoingRecord, Record};
-use log::clock::ManualClock;
 use models::embedder::{self, Embedder, Model, ModelChoice, TokenCounter, pool};
 use serde_json::Value;
 use service::assembly::Assembly;

@@ -2,8 +2,8 @@
 
 use domain::fault::Result;
 use domain::{MemoryId, UserKey, Vector};
-use memory::Neighbours;
-use memory::reads::StagedVectors;
+use kernel::Neighbours;
+use kernel::reads::StagedVectors;
 
 pub struct NoIndex;
 

@@ -3,9 +3,9 @@
 
 use super::in_process::InProcess;
 use super::scratch;
+use broker::OutgoingRecord;
+use contract::wire::Moment;
 use domain::{Decision, Now, Time};
-use log::broker::OutgoingRecord;
-use log::wire::Moment;
 use serde_json::{Value, json};
 use service::compact::Compact;
 

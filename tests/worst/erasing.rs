@@ -8,7 +8,7 @@ use crate::support::client::outcome;
 use crate::support::service::PATIENT;
 use crate::support::{Broker, Client, Running, User, eventually, number_from_env};
 use domain::UserKey;
-use memory::Reads;
+use kernel::Reads;
 use serde_json::json;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};

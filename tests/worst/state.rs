@@ -7,14 +7,14 @@
 
 use crate::support::in_process::InProcess;
 use crate::support::number_from_env;
+use broker::OutgoingRecord;
+use contract::reply::{self, NewSummary, Proposal};
 use domain::{
     ContextTurn, Extracted, Fact, IdleSession, Kind, Made, Maker, Memory, MemoryId, MemoryVersion,
     Position, Revise, Role, Time, UserKey, Vector,
 };
-use log::broker::OutgoingRecord;
-use log::reply::{self, NewSummary, Proposal};
-use memory::reads::{Session, SlotHolder};
-use memory::staged::Staged;
+use kernel::reads::{Session, SlotHolder};
+use kernel::staged::Staged;
 use serde_json::{Value, json};
 use std::time::Duration;
 use storage::shard::BatchChanges;
@@ -53,7 +53,7 @@ impl Crowded {
         let key = UserKey::new("default", "mia").expect("valid names");
         let shard = service.shards.get(0).expect("it is open");
         let (id, vector) = shard.vectors(&key).expect("a store in memory").remove(0);
-        let pattern = memory::Reads::memory(&shard.store, &key, id).expect("a store in memory");
+        let pattern = kernel::Reads::memory(&shard.store, &key, id).expect("a store in memory");
         let pattern = pattern.expect("it has a vector");
         let source = |n: usize| Position { offset: 1_000_000 + n as i64, ..pattern.source.clone() };
         let id = |n: usize| MemoryId::of(&source(n), 0);
@@ -108,7 +108,7 @@ impl Crowded {
     fn seen(&self, from: usize, count: usize) -> Vec<MemoryVersion> {
         let shard = self.service.shards.get(0).expect("it is open");
         let all = self.memories[from..].iter().filter_map(|one| {
-            let stored = memory::Reads::memory(&shard.store, &self.key, one.id);
+            let stored = kernel::Reads::memory(&shard.store, &self.key, one.id);
             let version = stored.expect("a store in memory")?.version;
             Some(MemoryVersion { id: one.id, version })
         });
@@ -246,7 +246,7 @@ fn times(size: usize) -> Vec<(&'static str, Duration)> {
     let mut crowded = Crowded::of(size.min(10_000) - 1);
     let forget = time(|| crowded.event(json!({"type": "forget", "everything": true})));
     let shard = crowded.service.shards.get(0).expect("it is open");
-    let left = memory::Reads::memory_ids(&shard.store, &crowded.key).expect("a store in memory");
+    let left = kernel::Reads::memory_ids(&shard.store, &crowded.key).expect("a store in memory");
     assert_eq!(left.len(), 0);
     all.push(("forget everything", forget));
     all

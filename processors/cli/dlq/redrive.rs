@@ -2,6 +2,8 @@
 //! run has come, so that a later run does not send them again.
 
 use super::reasons::Reasons;
+use broker::clock::{Clock, SystemClock};
+use broker::{Broker, Producer, Record};
 use clap::Args;
 use client::letter::{DeadLetter, SourceTopics};
 use client::reading::{self, OffsetRange};
@@ -9,8 +11,6 @@ use client::show::{self, Output};
 use domain::TenantKeys;
 use domain::fault::{Fault, Result, StopName};
 use kafka::Connection;
-use log::broker::{Broker, Producer, Record};
-use log::clock::{Clock, SystemClock};
 use serde_json::json;
 use settings::Config;
 use std::collections::BTreeMap;

@@ -26,11 +26,11 @@
 use super::encoding::Encoding;
 use super::progress::Generations;
 use super::rivalry::Rivalry;
+use broker::clock::{Clock, SystemClock};
+use broker::{Broker, Log, OutgoingRecord, Record, TransactError};
 use domain::Time;
 use domain::fault::{Fault, Result, StopName};
 use kafka::ChangelogWriter;
-use log::broker::{Broker, Log, OutgoingRecord, Record, TransactError};
-use log::clock::{Clock, SystemClock};
 use service::run::growth::builder_id;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -5,9 +5,9 @@
 //! nothing was written, so there is nothing to take back either.
 
 use super::progress::{Generations, Progress};
+use broker::{Broker, Record};
 use domain::fault::Result;
 use domain::{GENERATION, GenerationMark, HandOverStep};
-use log::broker::{Broker, Record};
 use storage::changelog::{Owner, Source, owner};
 
 /// Refuses a cut-over that has begun.

@@ -8,8 +8,8 @@
 
 use super::encoding::reencoding;
 use super::progress::Generations;
+use broker::{Broker, Log, Record};
 use domain::fault::Result;
-use log::broker::{Broker, Log, Record};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use storage::changelog::{Build, Fold, Owner, STATE_HEADER, Source, owner};

@@ -20,12 +20,12 @@
 
 use super::compare::Comparison;
 use super::progress::{Generations, Progress};
+use broker::Broker;
+use broker::clock::{Clock, SystemClock};
 use client::Client;
+use contract::reply;
 use domain::fault::{Fault, Result};
 use domain::{GenerationMark, HandOverStep, SigningKey, UserKey};
-use log::broker::Broker;
-use log::clock::{Clock, SystemClock};
-use log::reply;
 use serde_json::json;
 use settings::Config;
 use std::collections::BTreeMap;

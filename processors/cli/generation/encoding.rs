@@ -2,9 +2,9 @@
 //! hold: on as many threads as ingest uses, and with a cache, because the turn before a memory is
 //! often a memory itself.
 
+use broker::Record;
 use domain::Vector;
 use domain::fault::{Fault, Result};
-use log::broker::Record;
 use models::embedder::Model;
 use models::embedder::pool::{self, Pool};
 use service::run;

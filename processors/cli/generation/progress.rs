@@ -1,8 +1,8 @@
 //! Reads how far a generation is built, and by how much the builder is behind the old generation.
 
+use broker::{Broker, Log};
 use domain::fault::{Fault, Result, StopName};
 use kafka::Connection;
-use log::broker::{Broker, Log};
 use service::run::growth::{is_open, waiting_group};
 use settings::Config;
 use std::collections::BTreeMap;

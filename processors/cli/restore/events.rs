@@ -2,11 +2,11 @@
 
 use super::forgotten;
 use super::{PROGRESS_EVERY, Restore};
+use broker::{OutgoingRecord, Record};
 use domain::MARK;
 use domain::TENANT_SIGNATURE;
 use domain::fault::{Fault, Result, StopName};
 use kafka::BulkWriter;
-use log::broker::{OutgoingRecord, Record};
 use std::collections::BTreeMap;
 use std::path::Path;
 use storage::backup::events::is_same_log;

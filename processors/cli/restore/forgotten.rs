@@ -7,11 +7,11 @@
 //! cleared are found in the backup by the digests of their sessions, and cleared again.
 
 use super::Restore;
+use broker::OutgoingRecord;
 use client::reading;
+use contract::reply::{self, Proposal};
 use domain::fault::{Fault, Result, StopName};
 use domain::{IdleSession, Salt, SigningKey, Time, UserKey};
-use log::broker::OutgoingRecord;
-use log::reply::{self, Proposal};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};

@@ -13,13 +13,13 @@
 
 use crate::export::key_of;
 use aho_corasick::AhoCorasick;
+use broker::clock::{Clock, SystemClock};
+use broker::{Broker, Record};
 use client::reading;
 use client::show::{self, GOOD, Output, PLAIN};
 use domain::UserKey;
 use domain::fault::{Fault, Result, StopName};
 use kafka::Connection;
-use log::broker::{Broker, Record};
-use log::clock::{Clock, SystemClock};
 use serde_json::{Value, json};
 use service::run;
 use settings::Config;

@@ -2,7 +2,7 @@
 //! number of words for each user.
 
 use domain::fault::Result;
-use memory::Reads;
+use kernel::Reads;
 use std::collections::HashSet;
 use std::path::Path;
 use storage::index::{self, Index, VectorBlocks};

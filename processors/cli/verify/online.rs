@@ -5,9 +5,9 @@
 //! from the records that the topic returns, so a record that was lost, changed or added on the way
 //! makes the two differ.
 
+use broker::Log;
 use client::show::{self, BAD, GOOD, Output, PLAIN};
 use domain::fault::{Result, runbook};
-use log::broker::Log;
 use serde_json::{Value, json};
 use service::ownership::Deployment;
 use service::run::options;

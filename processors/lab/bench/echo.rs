@@ -1,9 +1,9 @@
 //! Echoes each request as its own reply: the bare Kafka round trip that a recall is compared with.
 //! The clients have the same settings as those of the recall processor; nothing else is done.
 
+use broker::{Broker, Consumer, OutgoingRecord, Polled, Producer, Record, Start};
 use domain::fault::Result;
 use kafka::Connection;
-use log::broker::{Broker, Consumer, OutgoingRecord, Polled, Producer, Record, Start};
 use settings::Config;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

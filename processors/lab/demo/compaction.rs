@@ -6,9 +6,9 @@
 
 use super::script::USER;
 use super::stage::Stage;
+use broker::{Consumer, Polled};
 use domain::fault::Result;
 use domain::{Time, UserKey};
-use log::broker::{Consumer, Polled};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 

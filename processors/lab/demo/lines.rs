@@ -2,8 +2,8 @@
 //! Prints nothing.
 
 use client::show::{CHANGED, DIM, NAME, PLAIN, meter, number, outcome_style, text};
+use contract::wire::Moment;
 use jiff::{Timestamp, tz::TimeZone};
-use log::wire::Moment;
 use serde_json::Value;
 use text::shortened;
 

@@ -8,11 +8,11 @@
 use super::metrics_page::MetricsPage;
 use super::screen::Screen;
 use super::script::USER;
+use broker::clock::{Clock, SystemClock};
+use broker::{Consumer, Start};
 use client::{Client, ClientReply};
 use domain::UserKey;
 use domain::fault::{Fault, Result, StopName};
-use log::broker::{Consumer, Start};
-use log::clock::{Clock, SystemClock};
 use serde_json::{Value, json};
 use service::run::{Service, TemporaryData};
 use settings::Config;

@@ -7,10 +7,10 @@
 use super::cache::{CachedEncoder, VectorCache};
 use super::data::{Conversation, EvalTurn};
 use super::report::progress;
+use broker::Record;
+use broker::clock::ManualClock;
 use domain::fault::{Fault, Result, StopName};
 use domain::{Decision, Now, Time};
-use log::broker::Record;
-use log::clock::ManualClock;
 use models::cross_encoder::RerankerModel;
 use models::embedder::{Model, TOKENS_MAX, pool};
 use parking_lot::Mutex;

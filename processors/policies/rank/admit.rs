@@ -3,7 +3,7 @@
 //! separate users.
 
 use domain::{Memory, Scope};
-use memory::ranking::Question;
+use kernel::ranking::Question;
 
 /// True if the memory meets every condition of the question.
 pub fn admitted(memory: &Memory, question: &Question) -> bool {

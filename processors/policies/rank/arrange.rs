@@ -15,7 +15,7 @@
 
 use domain::{Memory, MemoryId};
 use foldhash::fast::RandomState;
-use memory::ranking::Ranked;
+use kernel::ranking::Ranked;
 use std::cmp::{Ordering, Reverse};
 use std::collections::HashMap;
 

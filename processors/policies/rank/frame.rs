@@ -8,7 +8,7 @@
 use domain::{Format, Memory, Role, Time};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use memory::ranking::Ranked;
+use kernel::ranking::Ranked;
 use std::borrow::Cow;
 
 use super::visible::visible;

@@ -42,7 +42,7 @@ pub use written::WrittenRank;
 
 use domain::{Levels, Match, MemoryId, Role, Time};
 use foldhash::fast::RandomState;
-use memory::ranking::{Hit, Question, Ranked, RankedHits, Signals};
+use kernel::ranking::{Hit, Question, Ranked, RankedHits, Signals};
 use std::collections::{HashMap, HashSet};
 
 /// The numbers of a profile for ranking.

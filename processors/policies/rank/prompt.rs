@@ -12,10 +12,10 @@
 use super::Template;
 use super::frame::Frame;
 use domain::{Format, Recall};
-use memory::Policy;
-use memory::policy::Room;
-use memory::ranking::PromptBlock;
-use memory::ranking::Ranked;
+use kernel::Policy;
+use kernel::policy::Room;
+use kernel::ranking::PromptBlock;
+use kernel::ranking::Ranked;
 use std::collections::BTreeMap;
 
 /// A text with more bytes than this for each token of the budget will not fit: prose has about 5.

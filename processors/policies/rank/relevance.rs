@@ -14,7 +14,7 @@
 //! Invariant: superseded memories do not move the relevance of a valid one.
 
 use domain::Match;
-use memory::ranking::{Ranked, Signals};
+use kernel::ranking::{Ranked, Signals};
 use serde::Deserialize;
 
 /// The weights, which are round numbers chosen by hand. The calibration was measured on users whose

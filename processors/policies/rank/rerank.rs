@@ -9,7 +9,7 @@
 
 use super::arrange::arranged;
 use super::relevance::logistic;
-use memory::ranking::Ranked;
+use kernel::ranking::Ranked;
 
 /// The greatest score of the memories that the model did not read, as a share of the least score of
 /// those that it read.

@@ -5,8 +5,8 @@ use domain::{
     Filter, Format, Kind, Memory, MemoryId, Metadata, NeighbourTurns, Position, Purpose, Recall,
     Role, Scope, Time, UnsetFields, UserKey,
 };
-use memory::policy::Room;
-use memory::ranking::{Hit, HitScore, Question, Ranked};
+use kernel::policy::Room;
+use kernel::ranking::{Hit, HitScore, Question, Ranked};
 use std::sync::Arc;
 
 pub fn memory(number: u32, content: &str) -> Memory {
@@ -105,7 +105,7 @@ pub fn ask<'a>(text: &'a str, filter: &'a Filter) -> Question<'a> {
         information: 0.0,
         min_relevance: 0.0,
         is_reranked: false,
-        is_blank: memory::ranking::is_blank(text),
+        is_blank: kernel::ranking::is_blank(text),
     }
 }
 

@@ -21,7 +21,7 @@ use super::wording::{QuestionWording, asks_about_assistant, has_time_word, only_
 use super::{RankOptions, TERMS, TermWeights};
 use domain::{Memory, Position, Role, Time};
 use foldhash::fast::RandomState;
-use memory::ranking::{Hit, HitScore, Question, Ranked, Signals};
+use kernel::ranking::{Hit, HitScore, Question, Ranked, Signals};
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
 

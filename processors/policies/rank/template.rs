@@ -16,7 +16,7 @@
 use super::frame::{
     Frame, SHARES, date, json_text, label, one_line, speaker, wishes_first, xml_text,
 };
-use memory::ranking::Ranked;
+use kernel::ranking::Ranked;
 use serde::Deserialize;
 
 /// Characters of markup. A literal piece of the memory's line with one of these is a mark.

@@ -18,10 +18,10 @@ use super::{READ, WAITING, WAITS};
 use crate::shared::memories_and_archive;
 use domain::fault::Result;
 use domain::{Decision, Kind, Memory, MemoryId, Outcome, Position, Role, Turn};
-use memory::context::Context;
-use memory::handled::Handled;
-use memory::reads::Reads;
-use memory::staged::Staged;
+use kernel::context::Context;
+use kernel::handled::Handled;
+use kernel::reads::Reads;
+use kernel::staged::Staged;
 use std::collections::BTreeSet;
 
 const EPISODE: &str = "episode";

@@ -8,11 +8,11 @@ mod rank;
 use crate::shared;
 use domain::fault::Result;
 use domain::{Kind, Levels, Outcome, Recall, Surprise, Time, Turn};
-use memory::context::Context;
-use memory::handled::Handled;
-use memory::policy::{Asked, Judgement, Lifecycle, Links, Policy, Room, Said, Traits, Wish};
-use memory::ranking::{Hit, PromptBlock, Question, Ranked, RankedHits};
-use memory::staged::Staged;
+use kernel::context::Context;
+use kernel::handled::Handled;
+use kernel::policy::{Asked, Judgement, Lifecycle, Links, Policy, Room, Said, Traits, Wish};
+use kernel::ranking::{Hit, PromptBlock, Question, Ranked, RankedHits};
+use kernel::staged::Staged;
 use policies::Tables;
 
 /// Reason of a message that waits for its extraction. Messages that wait are found by this reason.

@@ -12,8 +12,8 @@ use super::gate::{TOPICS, topics_of};
 use crate::shared::wording::stems;
 use crate::shared::{days_since_access, summed};
 use domain::{Assembly, Comparison, Memory, MemoryId, Test, Time};
-use memory::policy::Room;
-use memory::ranking::{Hit, PromptBlock, Question, Ranked};
+use kernel::policy::Room;
+use kernel::ranking::{Hit, PromptBlock, Question, Ranked};
 use policies::rank::frame::xml_text;
 use policies::rank::{admitted, admitted_unfiltered, better_first, is_of_kind};
 use serde::Deserialize;
@@ -354,7 +354,7 @@ mod tests {
     use crate::alma::Alma;
     use crate::shared::samples::{shipped_gate, shipped_rank};
     use domain::Kind;
-    use memory::Policy;
+    use kernel::Policy;
     use policies::rank::samples::{MemoryMut as _, ask, hit, nothing, room};
     use proptest::prelude::*;
 

@@ -3,7 +3,7 @@
 
 use crate::shared::{self, best_first, days_since_access, summed};
 use domain::{Memory, Time};
-use memory::ranking::{Hit, Question, Ranked};
+use kernel::ranking::{Hit, Question, Ranked};
 use policies::rank::frame::{self, Frame, date, one_line};
 use policies::rank::{Fade, recency as recency_of};
 use serde::Deserialize;
@@ -143,7 +143,7 @@ mod tests {
     use crate::lynkr::Lynkr;
     use crate::shared::samples::{profile, shipped_gate, shipped_rank};
     use domain::{Kind, Recall, UnsetFields};
-    use memory::Policy;
+    use kernel::Policy;
     use policies::rank::samples::{MemoryMut as _, ask, hit, nothing, recall, room};
 
     const DAY: i64 = 86_400_000;

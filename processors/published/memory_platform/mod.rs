@@ -7,10 +7,10 @@ mod rank;
 use crate::shared::{self, Reading};
 use domain::fault::Result;
 use domain::{Kind, Time};
-use memory::context::Context;
-use memory::policy::{Asked, Judgement, Policy, Said, Traits, Wish};
-use memory::ranking::{Hit, Question, RankedHits};
-use memory::staged::Staged;
+use kernel::context::Context;
+use kernel::policy::{Asked, Judgement, Policy, Said, Traits, Wish};
+use kernel::ranking::{Hit, Question, RankedHits};
+use kernel::staged::Staged;
 use policies::Tables;
 use std::sync::Arc;
 

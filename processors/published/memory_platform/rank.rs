@@ -6,7 +6,7 @@
 
 use crate::shared::{best_first, days_since_access, pattern, summed};
 use domain::{Memory, Time};
-use memory::ranking::{Hit, Question, Ranked};
+use kernel::ranking::{Hit, Question, Ranked};
 use regex::Regex;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -87,7 +87,7 @@ mod tests {
     use crate::memory_platform::MemoryPlatform;
     use crate::shared::samples::{shipped_gate, shipped_rank};
     use domain::Kind;
-    use memory::Policy;
+    use kernel::Policy;
     use policies::rank::samples::{MemoryMut as _, ask, hit, nothing};
 
     const DAY: i64 = 86_400_000;

@@ -7,8 +7,8 @@
 //!   4. Go through all of them: take what fits the budget, procedural memories first, up to `top_k`.
 
 use crate::shared::{self, best_first, summed};
-use memory::policy::Room;
-use memory::ranking::{Hit, Question, Ranked};
+use kernel::policy::Room;
+use kernel::ranking::{Hit, Question, Ranked};
 use policies::rank::frame::{Frame, label};
 use policies::rank::visible::visible;
 use serde::Deserialize;
@@ -128,7 +128,7 @@ mod tests {
     use crate::memory_spec::MemorySpec;
     use crate::shared::samples::{shipped_gate, shipped_rank};
     use domain::{Kind, Recall, Time, UnsetFields};
-    use memory::Policy;
+    use kernel::Policy;
     use policies::rank::samples::{MemoryMut as _, ask, hit, nothing, recall, room};
 
     fn policy(rank: Rank) -> MemorySpec {

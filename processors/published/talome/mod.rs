@@ -7,10 +7,10 @@ mod rank;
 use crate::shared::{self, Reading};
 use domain::fault::Result;
 use domain::{Purpose, Recall, Scope, Time};
-use memory::context::Context;
-use memory::policy::{Asked, Judgement, Policy, Room, Said, Traits, Wish};
-use memory::ranking::{Hit, PromptBlock, Question, Ranked, RankedHits};
-use memory::staged::Staged;
+use kernel::context::Context;
+use kernel::policy::{Asked, Judgement, Policy, Room, Said, Traits, Wish};
+use kernel::ranking::{Hit, PromptBlock, Question, Ranked, RankedHits};
+use kernel::staged::Staged;
 use policies::Tables;
 use policies::rank::framed;
 

@@ -6,7 +6,7 @@
 
 use crate::shared::{self, best_first, days_since_access, held, summed};
 use domain::{Purpose, Time};
-use memory::ranking::{Hit, Question, Ranked};
+use kernel::ranking::{Hit, Question, Ranked};
 use policies::rank::frame::{Frame, one_line};
 use serde::Deserialize;
 
@@ -68,7 +68,7 @@ mod tests {
     use crate::shared::samples::{shipped_gate, shipped_rank};
     use crate::talome::Talome;
     use domain::{Kind, Memory, Recall, UnsetFields};
-    use memory::Policy;
+    use kernel::Policy;
     use policies::rank::samples::{MemoryMut as _, ask, hit, nothing, recall, room};
 
     const DAY: i64 = 86_400_000;

@@ -11,9 +11,9 @@
 //! the next round continues.
 
 use super::plan::{Snapshot, seen};
+use broker::clock::Clock;
 use domain::fault::Result;
 use domain::{CosineScale, Memory, MemoryId, MemoryVersion, Revise, Scope, Time};
-use log::clock::Clock;
 use models::cross_encoder::ContradictionJudge;
 use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;

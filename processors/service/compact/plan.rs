@@ -10,7 +10,7 @@ use crate::profile::{Profile, PruneAction, SummaryTrigger};
 use domain::{
     IdleSession, Made, Maker, Memory, MemoryId, MemoryVersion, Revise, Scope, Time, Vector,
 };
-use memory::Session;
+use kernel::Session;
 use policies::rank;
 use settings::retain;
 use std::collections::{BTreeMap, BTreeSet};

@@ -4,11 +4,11 @@
 use super::traced::EventSpans;
 use super::{Write, changes};
 use crate::metrics::{Changes, Metrics};
+use broker::OutgoingRecord;
+use contract::decode::Hop;
 use domain::fault::{RejectCode, Result};
 use domain::{Closed, Decision, Erasure, Outcome, Signal, Time};
-use log::broker::OutgoingRecord;
-use log::decode::Hop;
-use memory::{Forgotten, Handled, Reads, Staged};
+use kernel::{Forgotten, Handled, Reads, Staged};
 use std::collections::HashSet;
 use std::sync::Arc;
 use storage::shard::{BatchChanges, Shard};

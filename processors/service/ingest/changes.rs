@@ -4,7 +4,7 @@
 use crate::metrics::Changes;
 use domain::fault::Result;
 use domain::{Memory, MemoryId, UserKey};
-use memory::Reads;
+use kernel::Reads;
 use storage::shard::Shard;
 use storage::store::{TouchedMemories, Upserted};
 

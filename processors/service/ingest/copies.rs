@@ -3,10 +3,10 @@
 //! copy is the whole record.
 
 use super::Ingest;
+use broker::Record;
 use domain::fault::{Reject, RejectCode, Result};
 use domain::{Forget, MemoryId, Remember, Scope, UserKey};
-use log::broker::Record;
-use memory::{Command, Part, Prepared, Reads, Staged};
+use kernel::{Command, Part, Prepared, Reads, Staged};
 
 impl Ingest {
     /// Returns why an event that changes tenant memories must not be copied, or `None`. An event

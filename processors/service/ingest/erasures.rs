@@ -3,7 +3,7 @@
 
 use crate::run::old_events;
 use crate::run::topics::{DEAD_LETTERS_MS, DECISIONS_MS, REQUESTS_MS, SEGMENT_MS};
-use log::wire::Place;
+use contract::wire::Place;
 use settings::Config;
 
 #[derive(Clone, Debug)]

@@ -8,9 +8,9 @@
 //! Invariant: a record is counted once. A batch that does not commit is read again, and each record
 //! gets the same answer.
 
+use broker::Record;
+use broker::clock::{Clock, SystemClock};
 use domain::REDRIVEN;
-use log::broker::Record;
-use log::clock::{Clock, SystemClock};
 use settings::quota::Limits;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -115,8 +115,8 @@ impl EventRate {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use broker::clock::ManualClock;
     use domain::Time;
-    use log::clock::ManualClock;
 
     const NOON: i64 = 1_767_268_800_000;
 

@@ -5,16 +5,16 @@
 
 use super::Ingest;
 use super::batch::Count;
+use broker::Record;
+use contract::decode::{self, Hop};
 use domain::fault::{Reject, RejectCode};
 use domain::panics::caught;
 use domain::{Action, Event, Forget, ForwardReason, ReplyTo, Role, Signal, Time, Vector};
-use log::broker::Record;
-use log::decode::{self, Hop};
-use memory::encoded;
-use memory::prepared::{Sent, Withheld};
-use memory::rules::Treatment;
-use memory::withheld::withheld;
-use memory::{Command, Part, Prepared, PreparedTurn};
+use kernel::encoded;
+use kernel::prepared::{Sent, Withheld};
+use kernel::rules::Treatment;
+use kernel::withheld::withheld;
+use kernel::{Command, Part, Prepared, PreparedTurn};
 use models::embedder::pool::Refusal;
 use text::split::{self, Candidate};
 

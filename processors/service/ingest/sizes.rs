@@ -4,11 +4,11 @@
 //! Decisions and receipts are cut: the ids in their lists stand in other records too. No other
 //! output can be cut, so an event with one that is too long becomes a dead letter.
 
+use broker::OutgoingRecord;
+use contract::reply;
+use contract::wire;
 use domain::fault::{Reject, RejectCode};
 use domain::{Decision, Erasure};
-use log::broker::OutgoingRecord;
-use log::reply;
-use log::wire;
 use std::collections::BTreeMap;
 
 /// Ids of a decision, or texts and turns of a receipt, that are left if the whole is too long:

@@ -8,11 +8,11 @@
 use super::batch::Count;
 use super::prepare::Ready;
 use crate::trace::{carry, owner_of, place_of, sender_of};
+use broker::OutgoingRecord;
+use contract::decode::{self, Options};
 use domain::fault::Reject;
 use domain::{Decision, Position, ReplyTo, UserKey};
-use log::broker::OutgoingRecord;
-use log::decode::{self, Options};
-use memory::Handled;
+use kernel::Handled;
 use spans::{Attribute, Context, Kind, Span, TRACEPARENT, Trace, Tracer};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};

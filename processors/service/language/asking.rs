@@ -9,7 +9,7 @@ use crate::compact::Answered;
 use crate::compact::plan::{PlannedSummary, Snapshot, quoting};
 use crate::profile::Profile;
 use domain::{Extracted, Memory, Time, UserKey, fault};
-use memory::reads::ContextWindow;
+use kernel::reads::ContextWindow;
 use std::collections::HashSet;
 use std::sync::Arc;
 

@@ -15,9 +15,9 @@ use crate::profile::{Extract, Profile};
 use domain::{
     Extracted, Fact, Kind, Made, Maker, Memory, MemoryVersion, Position, Role, Scope, Time, UserKey,
 };
+use kernel::reads::ContextWindow;
+use kernel::rules::Treatment;
 use llm::{Refusal, Shape};
-use memory::reads::ContextWindow;
-use memory::rules::Treatment;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::Arc;

@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::profile::Profiles;
+use broker::clock::ManualClock;
 use domain::{Kind, MemoryId, Metadata, NeighbourTurns, Position, Role, Scope, Time};
 use llm::Scripted;
-use log::clock::ManualClock;
 
 const LIMITS: Options = Options {
     calls_per_day: 3,

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::run::options;
-use log::broker::Broker;
-use log::clock::ManualClock;
+use broker::Broker;
+use broker::clock::ManualClock;
 use parking_lot::Mutex as Lock;
 use settings::Layers;
 use simulated::Cluster;
@@ -102,18 +102,18 @@ fn a_restore_that_does_not_fit_into_the_queue_is_sent_at_a_later_poll() {
     assert_eq!(to_restore.try_iter().count(), 0, "each restore is sent once");
 }
 
-fn memories_in(cluster: &Cluster) -> Arc<dyn log::broker::Log> {
+fn memories_in(cluster: &Cluster) -> Arc<dyn broker::Log> {
     cluster.create("memories", PARTITIONS);
     cluster.connect("one").log("memories").expect("the topic exists")
 }
 
 /// A changelog with a slow look-up of the end, so that a cancelled restore ends late.
 struct SlowLog {
-    inner: Arc<dyn log::broker::Log>,
+    inner: Arc<dyn broker::Log>,
     slow: Duration,
 }
 
-impl log::broker::Log for SlowLog {
+impl broker::Log for SlowLog {
     fn end(&self, partition: i32) -> Result<i64> {
         std::thread::sleep(self.slow);
         self.inner.end(partition)
@@ -131,7 +131,7 @@ impl log::broker::Log for SlowLog {
         self.inner.first_since(partition, time_ms)
     }
 
-    fn read(&self, partition: i32, from: i64) -> Result<Box<dyn log::broker::Consumer>> {
+    fn read(&self, partition: i32, from: i64) -> Result<Box<dyn broker::Consumer>> {
         self.inner.read(partition, from)
     }
 }
@@ -148,7 +148,7 @@ fn a_restore_waits_for_a_cancelled_one_and_is_carried_out_once() {
         place(Home::Directory(dir.path().to_owned())),
         options::shard(&Layers::defaults().checked().expect("the defaults are valid"), PARTITIONS),
         Some(Changelog { log, options, wanted }),
-        Arc::new(log::clock::SystemClock),
+        Arc::new(broker::clock::SystemClock),
         Arc::new(Metrics::new()),
     ));
     let restores: Vec<_> = std::iter::repeat_with(|| {
@@ -192,7 +192,7 @@ fn a_shard_that_a_reader_still_holds_is_opened_again_when_the_reader_ends() {
         place(Home::Directory(dir.path().to_owned())),
         options::shard(&Layers::defaults().checked().expect("the defaults are valid"), PARTITIONS),
         None,
-        Arc::new(log::clock::SystemClock),
+        Arc::new(broker::clock::SystemClock),
         Arc::new(Metrics::new()),
     ));
     let held = shards.open(0).expect("an empty directory opens");
@@ -272,11 +272,11 @@ fn a_store_that_the_changelog_lacks_is_moved_aside_and_rebuilt() {
 
 /// A changelog whose brokers are away for some time.
 struct AwayLog {
-    inner: Arc<dyn log::broker::Log>,
+    inner: Arc<dyn broker::Log>,
     is_away: AtomicBool,
 }
 
-impl log::broker::Log for AwayLog {
+impl broker::Log for AwayLog {
     fn end(&self, partition: i32) -> Result<i64> {
         self.inner.end(partition)
     }
@@ -296,7 +296,7 @@ impl log::broker::Log for AwayLog {
         self.inner.first_since(partition, time_ms)
     }
 
-    fn read(&self, partition: i32, from: i64) -> Result<Box<dyn log::broker::Consumer>> {
+    fn read(&self, partition: i32, from: i64) -> Result<Box<dyn broker::Consumer>> {
         self.inner.read(partition, from)
     }
 }
@@ -370,7 +370,7 @@ fn a_copy_for_which_the_changelog_has_nothing_new_is_not_opened() {
     clock.advance(3_600_000);
     assert!(is_opened(), "after an hour");
     assert!(!is_opened());
-    let news = log::broker::OutgoingRecord {
+    let news = broker::OutgoingRecord {
         topic: "memories".into(),
         partition: Some(0),
         key: Some(b"_meta".to_vec()),

@@ -2,8 +2,8 @@
 
 use super::{Extract, Profile, Prune, Retrieval, Steps, Summary};
 use domain::{Category, Role};
-use memory::Rules;
-use memory::rules::{Change, Feedback, Roles, TenantWriters};
+use kernel::Rules;
+use kernel::rules::{Change, Feedback, Roles, TenantWriters};
 use policies::{Entry, rank};
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};

@@ -10,15 +10,15 @@
 use super::Recall;
 use super::search::{Searched, asks_nothing};
 use crate::profile::{Profile, PruneAction};
+use contract::reply::{Answer, FadeCurve, RecalledMemory, Stats};
 use domain::fault::{Fault, Reject, RejectCode};
 use domain::{
     Decision, Explain, Format, List, Match, Memory, MemoryId, Now, Outcome, Request, Scope, Time,
     UserKey,
 };
-use log::reply::{Answer, FadeCurve, RecalledMemory, Stats};
-use memory::Reads;
-use memory::policy::Room;
-use memory::ranking::{PromptBlock, Ranked};
+use kernel::Reads;
+use kernel::policy::Room;
+use kernel::ranking::{PromptBlock, Ranked};
 use policies::rank;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

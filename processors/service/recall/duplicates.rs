@@ -13,12 +13,12 @@
 
 use super::Recall;
 use super::ask::{AnswerResult, ShardState, broken};
+use contract::reply::{Answer, DuplicatePair};
 use domain::fault::Fault;
 use domain::{Duplicates, Memory, MemoryId, Now, Scope, UserKey};
 use foldhash::fast::RandomState;
-use log::reply::{Answer, DuplicatePair};
-use memory::Reads;
-use memory::reads::StagedVectors;
+use kernel::Reads;
+use kernel::reads::StagedVectors;
 use policies::score::Statement;
 use std::cmp::Reverse;
 use std::collections::HashMap;

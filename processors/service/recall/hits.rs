@@ -10,7 +10,7 @@ use crate::profile::Profile;
 use domain::fault::Fault;
 use domain::{CosineScale, Memory, MemoryId, NeighbourTurn, Time, UserKey, Vector};
 use foldhash::fast::RandomState;
-use memory::ranking::{Hit, HitScore};
+use kernel::ranking::{Hit, HitScore};
 use policies::rank;
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -8,9 +8,9 @@
 
 use super::Recall;
 use crate::metrics::Metrics;
+use broker::clock::Clock;
 use domain::fault::Result;
-use log::clock::Clock;
-use memory::ranking::Ranked;
+use kernel::ranking::Ranked;
 use models::cross_encoder::Reranker;
 use policies::rank;
 use std::sync::Arc;

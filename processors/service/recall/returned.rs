@@ -4,9 +4,9 @@
 //!
 //! Limit: counts of a process that dies are lost. They are uses, not memories.
 
+use broker::OutgoingRecord;
+use contract::reply::{self, Proposal};
 use domain::{MemoryId, SigningKey, Time, UserKey};
-use log::broker::OutgoingRecord;
-use log::reply::{self, Proposal};
 use std::collections::BTreeMap;
 
 /// Milliseconds that counts are collected, so that one event reports them for each user.

@@ -3,9 +3,9 @@
 
 use super::{PendingRequest, Recall};
 use crate::trace::{carry, owner_of, place_of, sender_of};
+use broker::{OutgoingRecord, Record};
+use contract::decode::{self, Options};
 use domain::ReplyTo;
-use log::broker::{OutgoingRecord, Record};
-use log::decode::{self, Options};
 use spans::{Attribute, Context, Kind, Trace, Value};
 use std::time::Instant;
 

@@ -4,9 +4,9 @@
 //! A generation is open once its group has committed offsets of the events topic: the cut-over
 //! commits them when the old generation has closed its shards and the new ones are complete.
 
+use broker::{Broker, Consumer, Membership, Polled, RebalanceListener, Start};
 use domain::fault::{Fault, Result, StopName};
 use kafka::Connection;
-use log::broker::{Broker, Consumer, Membership, Polled, RebalanceListener, Start};
 use settings::Config;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

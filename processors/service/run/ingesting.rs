@@ -28,12 +28,12 @@ use super::replier::Replier;
 use super::silences::{Remedy, Silences};
 use super::stalls::Stalls;
 use crate::ingest::{Effects, Ingest, Write};
-use domain::fault::{Fault, Result, StopName};
-use domain::{GenerationMark, HandOverStep, Time};
-use log::broker::{
+use broker::{
     CommittedOffsets, Consumer, Log, OutgoingRecord, Polled, Record, TransactError, Transactor,
 };
-use log::decode;
+use contract::decode;
+use domain::fault::{Fault, Result, StopName};
+use domain::{GenerationMark, HandOverStep, Time};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

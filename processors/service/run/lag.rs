@@ -13,9 +13,9 @@ use super::loops::LOOK_UP;
 use super::requests::Unanswered;
 use crate::metrics::Lag;
 use crate::ownership::Shards;
+use broker::{Log, Polled};
 use domain::Time;
 use domain::fault::Result;
-use log::broker::{Log, Polled};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -179,8 +179,8 @@ impl Ends {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use log::broker::{Broker, OutgoingRecord, RebalanceListener, Start};
-    use log::clock::ManualClock;
+    use broker::clock::ManualClock;
+    use broker::{Broker, OutgoingRecord, RebalanceListener, Start};
     use simulated::Cluster;
 
     struct Everything;
@@ -240,7 +240,7 @@ mod tests {
         fn lag(&mut self, next: i64, polled: Option<Time>) -> Option<(i64, i64)> {
             let behind = i64::from(polled.is_some());
             let place = LagPlace { partition: 0, next, polled, behind };
-            let now = log::clock::Clock::wall(&self.clock);
+            let now = broker::clock::Clock::wall(&self.clock);
             let _ = self.ends.look_up(0);
             self.ends.lag(&place, now).map(|lag| (lag.events, lag.oldest_seconds))
         }

@@ -11,9 +11,9 @@ use super::replier::Replier;
 use crate::compact::Compact;
 use crate::ownership::Shards;
 use crate::recall::Recall;
+use broker::{Consumer, OutgoingRecord, Polled, Producer, Start};
 use domain::Time;
 use domain::fault::{Fault, Result};
-use log::broker::{Consumer, OutgoingRecord, Polled, Producer, Start};
 use spans::Exporter;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -442,8 +442,8 @@ pub fn export(mut exporter: Exporter, shared: &Shared) -> Result<()> {
 mod tests {
     use super::*;
     use crate::metrics::Metrics;
-    use log::broker::{RefusedRecord, Room};
-    use log::clock::ManualClock;
+    use broker::clock::ManualClock;
+    use broker::{RefusedRecord, Room};
 
     /// Acknowledges its records at the third flush, and refuses them once before.
     #[derive(Default)]

@@ -11,9 +11,9 @@
 //! Limit: the key is as safe as the memories topic, where only the service may write.
 
 use super::loops::ACKNOWLEDGE;
+use broker::{Broker, Log, Producer, Record};
 use domain::fault::{Fault, Result, StopName};
 use domain::{KEY_BYTES_MIN, SigningKey};
-use log::broker::{Broker, Log, Producer, Record};
 use settings::{Config, random_key};
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};

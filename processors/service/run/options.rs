@@ -3,9 +3,9 @@
 use super::{replier, topic_settings, topics};
 use crate::ingest::event_rate::EventRate;
 use crate::{compact, ingest, recall};
+use contract::reply::DeadLetters;
 use domain::fault::{Fault, Result, StopName};
 use kafka::ClusterFacts;
-use log::reply::DeadLetters;
 use models::cross_encoder;
 use models::embedder::{self, ModelChoice, TOKENS_MAX};
 use settings::quota::Quotas;
@@ -138,7 +138,7 @@ pub fn ingest(config: &Config) -> ingest::Options {
         with_text: config.decisions.text,
         candidates_max: ingest::CANDIDATES_MAX,
         copied_bytes_max: ingest::COPIED_BYTES_MAX,
-        limits: memory::Limits::default(),
+        limits: kernel::Limits::default(),
         skip: config.ingest.skipped().unwrap_or_default(),
         memories_max: quotas(config).memories_per_partition,
         erasures: ingest::erasures::Options {

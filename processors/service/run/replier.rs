@@ -12,10 +12,10 @@
 use super::loops::send;
 use super::reply_topics::{Place, ReplyTopics};
 use crate::metrics::Metrics;
+use broker::{OutgoingRecord, Producer, Refusal, RefusedRecord, Room};
+use contract::decode::REPLY_PARTITION;
+use contract::reply;
 use domain::fault::{Reject, RejectCode};
-use log::broker::{OutgoingRecord, Producer, Refusal, RefusedRecord, Room};
-use log::decode::REPLY_PARTITION;
-use log::reply;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -259,15 +259,15 @@ fn missing(record: &OutgoingRecord) -> Reject {
 }
 
 fn is_error(record: &OutgoingRecord) -> bool {
-    let status = log::broker::header(&record.headers, "keepsake-status");
+    let status = broker::header(&record.headers, "keepsake-status");
     status == Some(RejectCode::TooLarge.status().as_bytes())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use log::broker::{Broker, Polled, Record, Start};
-    use log::clock::ManualClock;
+    use broker::clock::ManualClock;
+    use broker::{Broker, Polled, Record, Start};
     use simulated::Cluster;
 
     struct Bench {

@@ -2,10 +2,10 @@
 //! thread, since a topic that is not there must neither be created nor delay the other replies.
 
 use super::Shared;
+use broker::Broker;
+use broker::clock::Clock;
 use crossbeam_channel::{Receiver, Sender, TrySendError};
 use domain::fault::{Fault, Result};
-use log::broker::Broker;
-use log::clock::Clock;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -147,7 +147,7 @@ fn forget_oldest(known: &mut HashMap<String, KnownTopic>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use log::clock::ManualClock;
+    use broker::clock::ManualClock;
     use simulated::Cluster;
 
     fn topics() -> (Arc<ReplyTopics>, Receiver<String>, ManualClock) {

@@ -9,9 +9,9 @@
 
 use super::lag::{Ends, LagPlace};
 use super::silences::Silences;
+use broker::{Consumer, Log, Membership, Polled, Start};
 use domain::Time;
 use domain::fault::Result;
-use log::broker::{Consumer, Log, Membership, Polled, Start};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -157,8 +157,8 @@ impl Unanswered {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use log::broker::{Broker, OutgoingRecord, Producer};
-    use log::clock::ManualClock;
+    use broker::clock::ManualClock;
+    use broker::{Broker, OutgoingRecord, Producer};
     use simulated::Cluster;
 
     const EVERY: Duration = Duration::from_secs(5);

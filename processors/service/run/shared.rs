@@ -2,10 +2,10 @@
 //! the time of each thread's last round.
 
 use crate::metrics::Metrics;
+use broker::clock::{Clock, EventTime};
 use crossbeam_channel::{Receiver, Sender, select};
 use domain::fault::Fault;
 use domain::{Now, Time};
-use log::clock::{Clock, EventTime};
 use parking_lot::Mutex;
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -155,7 +155,7 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use log::clock::ManualClock;
+    use broker::clock::ManualClock;
 
     fn shared(clock: &ManualClock) -> Arc<Shared> {
         Arc::new(Shared::new(Arc::new(clock.clone()), false, Arc::new(Metrics::new())))

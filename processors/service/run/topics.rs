@@ -2,9 +2,9 @@
 
 use super::topic_settings::{self, Finding, Verdict};
 use crate::ingest::sizes::RecordSizes;
+use contract::decode::HEADERS_BYTES_MAX;
 use domain::fault::{Fault, Result, StopName};
 use kafka::{ClusterFacts, Connection, TopicSpec};
-use log::decode::HEADERS_BYTES_MAX;
 use settings::{Config, Topics};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

@@ -2,7 +2,7 @@
 //! (`parts.rs`).
 
 use crate::{Schemas, endpoint};
-use log::decode;
+use contract::decode;
 use std::sync::Arc;
 
 impl Schemas {

@@ -8,8 +8,8 @@
 use super::manifest::{Events, RECORDS, SegmentFile, Witness};
 use super::segment::{Writer, unwritable};
 use crate::changelog::Source;
+use broker::{Log, Record};
 use domain::fault::Result;
-use log::broker::{Log, Record};
 use std::collections::VecDeque;
 use std::path::Path;
 use twox_hash::XxHash3_128;

@@ -9,8 +9,8 @@
 //!
 //! All numbers are big-endian.
 
+use broker::Record;
 use domain::fault::{Fault, Result, StopName};
-use log::broker::Record;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::fs::{File, OpenOptions};

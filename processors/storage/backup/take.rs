@@ -8,8 +8,8 @@
 use super::manifest::{RECORDS, SegmentFile, Shard};
 use super::segment::{self, FileFacts, Writer, unwritable};
 use crate::changelog::{Fold, META, Proven, Source};
+use broker::{Log, Record};
 use domain::fault::{Fault, Result, StopName};
-use log::broker::{Log, Record};
 use std::path::{Path, PathBuf};
 
 const ROUNDS_MAX: u32 = 5;

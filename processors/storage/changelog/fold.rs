@@ -6,9 +6,9 @@
 use super::{META, Meta, STATE_HEADER, any_meta, is_signing_key, named, without_state};
 use crate::restore::Evidence;
 use crate::store::{Digest, Identity, RecordHasher, is_memory};
+use broker::Record;
 use domain::fault::{Fault, Result, StopName};
 use foldhash::HashMap;
-use log::broker::Record;
 use twox_hash::XxHash3_128;
 
 #[derive(Default)]

@@ -17,8 +17,8 @@
 use super::{Fold, META, Meta, STATE_HEADER, any_meta, is_signing_key, named};
 use crate::restore::Progress;
 use crate::store::{Identity, Store};
+use broker::{Consumer, Log, Polled, Record};
 use domain::fault::Result;
-use log::broker::{Consumer, Log, Polled, Record};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
@@ -202,7 +202,7 @@ pub fn last_meta(log: &dyn Log, partition: i32, end: i64) -> Result<Option<(Iden
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use log::broker::{Membership, Start};
+    use broker::{Membership, Start};
     use std::sync::Mutex;
 
     /// Returns what a reader has queued.

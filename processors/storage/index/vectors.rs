@@ -23,7 +23,7 @@ use super::{TopK, highest};
 use crate::byte_lru::ByteLru;
 use domain::fault::Result;
 use domain::{MemoryId, UserKey, Vector};
-use memory::reads::StagedVectors;
+use kernel::reads::StagedVectors;
 use parking_lot::{Mutex, MutexGuard};
 use std::fmt;
 use std::sync::Arc;

@@ -4,8 +4,8 @@
 use super::{Evidence, Writers};
 use crate::changelog::{META, Meta, STATE_HEADER, is_signing_key, meta_of, named, without_state};
 use crate::store::{Changes, Digest, Identity, Store};
+use broker::Record;
 use domain::fault::Result;
-use log::broker::Record;
 
 pub struct Pending<'a> {
     identity: &'a Identity,

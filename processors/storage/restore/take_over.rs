@@ -23,8 +23,8 @@
 //! record. The broker ends its transaction.
 
 use crate::changelog::last_meta;
+use broker::Log;
 use domain::fault::Result;
-use log::broker::Log;
 use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
@@ -113,7 +113,7 @@ mod tests {
     use crate::changelog::source::tests::Queued;
     use crate::changelog::{META, Meta, meta_bytes};
     use crate::store::tests::identity;
-    use log::broker::{Consumer, Polled, Record};
+    use broker::{Consumer, Polled, Record};
     use parking_lot::Mutex;
     use std::thread::scope;
 

@@ -2,10 +2,10 @@
 
 use super::{CHANGED_MAX, ChangedMemories, Evidence, Options, Pending};
 use crate::store::{ChangelogPosition, Changes, Checkpoint, Claim, Store, keys};
+use broker::Record;
 use crossbeam_channel::Sender;
 use domain::Time;
 use domain::fault::{Fault, Result};
-use log::broker::Record;
 use std::thread::{Scope, ScopedJoinHandle};
 
 /// Batches of read records, however few distinct ones they leave, after which the checkpoint moves.

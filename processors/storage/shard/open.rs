@@ -14,11 +14,11 @@ use crate::home::Home;
 use crate::index::Mark;
 use crate::restore::{self, ChangedMemories, Progress, Proof, Restored};
 use crate::store::{Identity, Store};
+use broker::Log;
+use broker::clock::Clock;
 use domain::Time;
 use domain::fault::Result;
-use log::broker::Log;
-use log::clock::Clock;
-use memory::Reads;
+use kernel::Reads;
 use std::collections::HashSet;
 use std::path::PathBuf;
 

@@ -19,7 +19,7 @@ use crate::store::{
     ChangelogPosition, Changes, Checkpoint, EncodedBatch, TouchedMemories, Upserted, format, keys,
 };
 use domain::fault::Result;
-use memory::Reads;
+use kernel::Reads;
 
 /// The outcome of a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

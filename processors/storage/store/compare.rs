@@ -188,7 +188,7 @@ fn fields(memory: &Memory) -> Vec<String> {
 mod tests {
     use super::super::tests::{a_memory, a_vector, identity, key, mark, staged};
     use super::*;
-    use memory::{SlotHolder, Staged};
+    use kernel::{SlotHolder, Staged};
 
     fn store(fill: impl Fn(&mut Staged<'_>)) -> Store {
         let store = Store::in_memory(&identity());

@@ -6,8 +6,8 @@ use super::records::{Changes, Records};
 use super::{format, keys};
 use domain::fault::Result;
 use domain::{Memory, MemoryId, UserKey, Vector};
-use memory::reads::{CONTEXT_TURNS, ContextWindow, GateState};
-use memory::staged::{StagedChanges, UserChanges, WindowChange};
+use kernel::reads::{CONTEXT_TURNS, ContextWindow, GateState};
+use kernel::staged::{StagedChanges, UserChanges, WindowChange};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -28,7 +28,7 @@ use domain::{
     Closed, ContextTurn, Kind, Memory, MemoryId, NeighbourTurn, NeighbourTurns, Position, Revision,
     Role, Scope, Surprise, Time, UserKey, UserWordCounts, Vector,
 };
-use memory::reads::{ForgetMark, Forgot, GateState, SeenBefore, Session, SlotHolder, Spoken};
+use kernel::reads::{ForgetMark, Forgot, GateState, SeenBefore, Session, SlotHolder, Spoken};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize, Serializer};
 use std::borrow::Cow;
@@ -699,7 +699,7 @@ struct SeenV1<'a> {
     #[serde(borrow)]
     source: PositionV1<'a>,
     memories: Vec<Uuid16>,
-    /// Type and target of the event (`memory/seen.rs`).
+    /// Type and target of the event (`kernel/seen.rs`).
     tag: u32,
 }
 

@@ -33,14 +33,14 @@ pub use keys::{holds_words, is_memory};
 pub use records::{AfterBatch, Changes, InMemory, Rewritten};
 pub use scrub::Scrubbed;
 
+use broker::clock::{Clock, SystemClock};
 use digest::{KeptDigest, Running};
 use disk::{NotOpened, SledRecords};
 use domain::fault::{Fault, Result, StopName};
 use domain::{Memory, MemoryId, Time, UserKey};
+use kernel::Reads;
+use kernel::staged::StagedChanges;
 use live::LiveCounts;
-use log::clock::{Clock, SystemClock};
-use memory::Reads;
-use memory::staged::StagedChanges;
 use memory_cache::MemoryCache;
 use parking_lot::Mutex;
 use records::Records;

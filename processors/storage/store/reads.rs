@@ -6,7 +6,7 @@ use super::user_cache::SlotsAnswer;
 use super::{Store, format, keys};
 use domain::fault::{Fault, Result};
 use domain::{Closed, Memory, MemoryId, UserKey, Vector};
-use memory::reads::{
+use kernel::reads::{
     Awaited, CONTEXT_TURNS, ContextWindow, ForgetMark, GateState, Reads, SeenBefore, Session,
     SlotHolder, Slots, Spoken,
 };

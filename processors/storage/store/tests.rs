@@ -4,8 +4,8 @@
 use super::disk::PIECE_BYTES;
 use super::*;
 use domain::*;
-use memory::reads::*;
-use memory::staged::{Later, Staged};
+use kernel::reads::*;
+use kernel::staged::{Later, Staged};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::fs;

@@ -7,8 +7,8 @@
 use super::keys;
 use domain::fault::Result;
 use foldhash::fast::RandomState;
+use kernel::reads::{ContextWindow, GateState, SlotHolder};
 use lru::LruCache;
-use memory::reads::{ContextWindow, GateState, SlotHolder};
 use parking_lot::Mutex;
 use std::num::NonZeroUsize;
 use std::sync::Arc;

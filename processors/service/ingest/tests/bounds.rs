@@ -3,7 +3,7 @@
 
 use super::*;
 use domain::{MemoryId, Now};
-use memory::{LINKS_MAX, Session, Staged};
+use kernel::{LINKS_MAX, Session, Staged};
 use storage::shard::BatchChanges;
 use storage::store::Checkpoint;
 

@@ -2,7 +2,7 @@
 //! store, in the search documents and in the published records.
 
 use super::{Bench, remember, turn};
-use log::broker::OutgoingRecord;
+use broker::OutgoingRecord;
 use serde_json::{Value, json};
 
 /// Topics among the outputs with a record that has this word, in any case.
@@ -64,7 +64,7 @@ fn the_counts_of_a_users_words_lose_the_words_of_a_forgotten_turn() {
     let counts = |bench: &Bench| {
         let key = domain::UserKey::new("default", "ada").expect("a name");
         let shard = bench.ingest.shards.get(key.partition(super::PARTITIONS)).expect("open");
-        let gate = memory::Reads::gate(&shard.store, &key).expect("a disk");
+        let gate = kernel::Reads::gate(&shard.store, &key).expect("a disk");
         text::Words::of(said).stems().iter().map(|stem| gate.words.count(stem)).sum::<u32>()
     };
     assert!(counts(&bench) > 0);

@@ -1,10 +1,10 @@
 //! The end of a generation of shards, and its legacy to the next one.
 
 use super::{Bench, PARTITIONS, remember};
+use broker::Record;
+use contract::decode;
+use contract::reply::generation_mark;
 use domain::{ForwardReason, GenerationMark, HandOverStep, SigningKey, UserKey};
-use log::broker::Record;
-use log::decode;
-use log::reply::generation_mark;
 use serde_json::Value;
 
 fn home() -> i32 {

@@ -2,12 +2,12 @@
 //! their batch are applied as if the record had not been there.
 
 use super::{Bench, remember, turn};
+use broker::{OutgoingRecord, Record, header};
 use domain::Recall;
 use domain::fault::{Fault, Result, StopName};
-use log::broker::{OutgoingRecord, Record, header};
-use memory::policy::{Asked, Judgement, Said, Traits, Wish};
-use memory::ranking::{Hit, Question, RankedHits};
-use memory::{Context, Policy, Staged};
+use kernel::policy::{Asked, Judgement, Said, Traits, Wish};
+use kernel::ranking::{Hit, Question, RankedHits};
+use kernel::{Context, Policy, Staged};
 use models::embedder::{Embedder, Model, ModelChoice, pool};
 use serde_json::{Value, json};
 use std::sync::Arc;

@@ -2,11 +2,11 @@
 //! answer depends on where a batch ends or on how often a batch is read.
 
 use super::{Bench, NOON, PARTITIONS, remember, turn};
+use broker::{OutgoingRecord, Record};
 use domain::REDRIVEN;
 use domain::fault::StopName;
 use domain::{Decision, Outcome, UserKey};
-use log::broker::{OutgoingRecord, Record};
-use memory::Reads;
+use kernel::Reads;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

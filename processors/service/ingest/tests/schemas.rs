@@ -2,7 +2,7 @@
 //! the next start. None is lost.
 
 use super::{Bench, remember};
-use log::broker::Record;
+use broker::Record;
 
 /// Nobody listens at the registry's address.
 fn bench() -> Bench {

@@ -3,8 +3,8 @@
 
 use super::survival::{MEMORIES, another_process, take_over};
 use super::{Bench, NOON, PARTITIONS, remember, turn};
+use broker::{Broker, Record, header};
 use domain::{Decision, REDRIVEN, SignedParts, TENANT_SIGNATURE, UserKey};
-use log::broker::{Broker, Record, header};
 use serde_json::{Value, json};
 use simulated::Cluster;
 use std::time::Duration;
@@ -185,7 +185,7 @@ fn a_restored_shard_and_a_replay_forbid_the_same_copies() {
     let gate = |bench: &Bench| {
         let key = UserKey::new("default", "ada").expect("a name");
         let shard = bench.ingest.shards.get(key.partition(PARTITIONS)).expect("open");
-        memory::Reads::gate(&shard.store, &key).expect("a disk").signed
+        kernel::Reads::gate(&shard.store, &key).expect("a disk").signed
     };
     assert!(gate(&one).is_some());
     assert_eq!(gate(&another), gate(&one));

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::ownership::Changelog;
-use log::broker::{Broker, Producer, RebalanceListener};
+use broker::{Broker, Producer, RebalanceListener};
 use simulated::Cluster;
 use storage::home::MemoryHome;
 use storage::restore;

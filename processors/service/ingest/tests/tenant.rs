@@ -2,9 +2,9 @@
 //! whatever the order in which events arrive.
 
 use super::{Bench, PARTITIONS};
+use broker::{OutgoingRecord, Record, header};
 use domain::{Decision, MARK, Memory, Outcome, SENDER_LIMITS, UserKey};
-use log::broker::{OutgoingRecord, Record, header};
-use memory::Reads;
+use kernel::Reads;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

@@ -2,8 +2,8 @@
 //! bound of its links.
 
 use super::{Bench, PARTITIONS, remember, turn};
+use broker::{OutgoingRecord, Record, header};
 use domain::UserKey;
-use log::broker::{OutgoingRecord, Record, header};
 use serde_json::{Value, json};
 use spans::{Context, Exporter, Headers, Options, Span, TRACEPARENT};
 use std::time::Duration;

@@ -12,9 +12,9 @@ use crate::store::{
     self, ChangelogPosition, Changes, Checkpoint, EncodedBatch, InMemory, Store, TouchedMemories,
     keys,
 };
+use broker::clock::{Clock, SystemClock};
+use broker::{Consumer, Log, Polled, Record};
 use domain::{Memory, Time};
-use log::broker::{Consumer, Log, Polled, Record};
-use log::clock::{Clock, SystemClock};
 
 /// The records of the changelog of one shard, as a writer with a sound store makes them.
 struct Topic {

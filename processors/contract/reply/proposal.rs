@@ -5,8 +5,8 @@
 //! ingest processor stays the only writer of a shard. Each is signed for its partition.
 
 use super::{JSON, json, view};
-use crate::broker::OutgoingRecord;
 use crate::wire;
+use broker::OutgoingRecord;
 use domain::{
     Extracted, IdleSession, MARK, Made, MemoryId, MemoryVersion, Rest, Revise, Signal, SignedParts,
     SigningKey, Target, Time, UserKey,
@@ -21,7 +21,7 @@ pub struct Proposal<'a> {
     pub key: &'a UserKey,
     pub id: &'a str,
     pub at: Time,
-    /// Key of the signature, by which `log/decode` accepts the event.
+    /// Key of the signature, by which `contract/decode` accepts the event.
     pub marks: &'a SigningKey,
 }
 

@@ -2,7 +2,7 @@
 //! next. A program that knows no generations applies them as any other tick.
 
 use super::JSON;
-use crate::broker::OutgoingRecord;
+use broker::OutgoingRecord;
 use domain::{GENERATION, GenerationMark, MARK, SignedParts, SigningKey};
 
 pub fn generation_mark(

@@ -1,7 +1,7 @@
 //! Tests replies, decisions and dead letters as the bytes and headers that leave.
 
 use super::*;
-use crate::broker::{Record, header};
+use broker::{Record, header};
 use domain::fault::RejectCode;
 use domain::{
     Extracted, Fact, Kind, Levels, MARK, Made, Maker, MemoryId, MemoryVersion, Metadata,

@@ -1,9 +1,11 @@
 //! Defines the log as the processors use it: reading, writing, transactions, and who owns which
 //! partition.
 //!
-//! Two implementations exist: `kafka/` for a cluster and for the embedded broker, and `memory.rs`
+//! Two implementations exist: `kafka/` for a cluster and for the embedded broker, and `tests/simulated/`
 //! for the simulator. The same tests run against both. No type of a client library appears here. A
 //! method added to a trait needs both implementations.
+
+pub mod clock;
 
 use domain::fault::{Fault, Result};
 use std::any::Any;

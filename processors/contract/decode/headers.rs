@@ -17,8 +17,8 @@
 //! record; `keepsake-own` shows who wrote the original.
 
 use super::{DEADLINE_MS_MAX, HEADERS_BYTES_MAX, Hop, Options};
-use crate::broker::{OutgoingRecord, Record, headers_bytes};
 use crate::wire::ECHOED;
+use broker::{OutgoingRecord, Record, headers_bytes};
 use domain::fault::{Reject, RejectCode};
 use domain::{
     ForwardReason, GENERATION, GenerationMark, MARK, Position, REDRIVEN, ReplyTo, SignedParts,

@@ -10,11 +10,11 @@
 
 use super::Options;
 use super::fields::brief;
-use crate::broker::Record;
 use crate::wire::Moment;
 use base64::Engine;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use broker::Record;
 use domain::fault::{Reject, RejectCode};
 use serde_json::Value;
 use std::fmt;

@@ -1,7 +1,7 @@
 //! Tests the decoded value of each message, and the reason of each rejection.
 
 use super::*;
-use crate::broker::{Headers, OutgoingRecord, header};
+use broker::{Headers, OutgoingRecord, header};
 use domain::fault::RejectCode;
 use domain::{
     Action, Explain, Forget, Format, ForwardReason, MARK, MemoryId, RequestKind, Scope, Signal,

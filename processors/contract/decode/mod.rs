@@ -23,7 +23,7 @@ pub use headers::{
     may_be_forwarded, signed, signed_at,
 };
 
-use crate::broker::Record;
+use broker::Record;
 use domain::fault::Reject;
 use domain::{Event, ForwardReason, Position, ReplyTo, Request, SigningKey, TenantKeys};
 use headers::{Address, Problem};

@@ -25,7 +25,7 @@ pub struct Session {
 pub struct SeenBefore {
     pub source: Position,
     pub memories: Vec<MemoryId>,
-    /// Type and target of the event (`memory/seen.rs`).
+    /// Type and target of the event (`kernel/seen.rs`).
     pub tag: u32,
 }
 

@@ -10,8 +10,8 @@ use super::fields::{
 };
 use super::filter::filter;
 use super::{HISTORY_TURNS_MAX, LIST_LIMIT, Options, QUERIES_MAX, headers};
-use crate::broker::Record;
 use crate::wire;
+use broker::Record;
 use domain::fault::Reject;
 use domain::{
     Cursor, Duplicates, Explain, List, MemoryId, Position, Recall, Request, RequestKind, Role,
@@ -156,7 +156,7 @@ fn after(text: Option<String>, request: &str) -> Result<Option<Cursor>, Reject> 
     cursor(&text).map(Some).ok_or_else(|| Reject::of_field("after", message()))
 }
 
-/// Parses a cursor as written by `log/reply`: the time in milliseconds, a dot, and the memory
+/// Parses a cursor as written by `contract/reply`: the time in milliseconds, a dot, and the memory
 /// id.
 fn cursor(text: &str) -> Option<Cursor> {
     let (created_at, id) = text.split_once('.')?;

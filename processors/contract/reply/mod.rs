@@ -20,8 +20,8 @@ pub use record::{
     erasure, shadow, tenant_of,
 };
 
-use crate::broker::{Headers, OutgoingRecord};
 use crate::wire::{self, ECHOED};
+use broker::{Headers, OutgoingRecord};
 use domain::fault::Reject;
 use domain::{Assembly, Cursor, Decision, Levels, Match, Memory, ReplyTo, Time};
 use serde::Serialize;

@@ -10,8 +10,8 @@ use super::fields::{
     unknown_type, variant, word,
 };
 use super::{FEEDBACK_MAX, Hop, Options, headers};
-use crate::broker::Record;
 use crate::wire::{self, Moment};
+use broker::Record;
 use domain::fault::{Reject, RejectCode};
 use domain::{
     Action, Event, Extracted, Fact, Forget, IdleSession, Made, MemoryId, MemoryVersion, Position,

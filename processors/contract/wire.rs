@@ -1,7 +1,7 @@
 //! Defines the JSON of the contract, one struct for each message, field for field as in `schemas/`.
 //!
-//! The structs know no limits, no defaults and no types of the domain: `log/decode` checks the
-//! messages that come in, `log/reply` builds those that go out. Field names and their spelling
+//! The structs know no limits, no defaults and no types of the domain: `contract/decode` checks the
+//! messages that come in, `contract/reply` builds those that go out. Field names and their spelling
 //! are the contract with every client: a field may be added, and none may be renamed or removed.
 
 use jiff::Timestamp;

@@ -2,8 +2,8 @@
 //! are built by the changelog in `storage`, which also reads them.
 
 use super::{JSON, json, view};
-use crate::broker::{Headers, OutgoingRecord, Record, headers_bytes};
 use crate::wire;
+use broker::{Headers, OutgoingRecord, Record, headers_bytes};
 use domain::fault::Reject;
 use domain::{Decision, Erasure};
 use serde_json::Value;
