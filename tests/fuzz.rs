@@ -37,7 +37,7 @@ static SETTING: LazyLock<Setting> = LazyLock::new(|| {
     let policy = policies::keepsake::own(&*profile.rules.policy).expect("its own policy");
     Setting {
         decode: options::ingest(&config).decode,
-        split: profile.split.clone(),
+        split: profile.rules.split.clone(),
         weights: policy.weights.clone(),
         gate: policy.gate.clone(),
     }
@@ -49,7 +49,7 @@ fn through(value: Vec<u8>, before: &str) -> Option<String> {
     let record =
         Record { topic: "keepsake.events".into(), value: Some(value), ..Record::default() };
     let event = decode::event(&record, &SETTING.decode).outcome.ok()?;
-    let Action::Turn(turn) = event.action else { return None };
+    let Action::Turn(turn, ()) = event.action else { return None };
     let tokens = |text: &str| text.split_whitespace().count();
     let candidates =
         split::candidates(&turn.content, turn.role, turn.kind.as_ref(), &SETTING.split, &tokens);

@@ -31,6 +31,15 @@ pub struct Event<A = Action> {
     pub action: A,
 }
 
+impl<V, S> Event<Action<V, S>> {
+    /// Takes a step with every text of the event.
+    pub fn step<T: Step<V, S>>(self, step: &mut T) -> Event<Action<T::Vector, T::Statements>> {
+        let Event { key, session, id, at, metadata, source, warnings, limits, action } = self;
+        let action = action.step(step);
+        Event { key, session, id, at, metadata, source, warnings, limits, action }
+    }
+}
+
 /// Header with the limits of a sender, separated by commas.
 pub const SENDER_LIMITS: &str = "keepsake-sender-limits";
 
@@ -65,13 +74,15 @@ impl SenderLimits {
     }
 }
 
+/// What an event asks for. `V` is the vector of each text that is compared by meaning, and `S` the
+/// statements of a turn. A decoded event has neither; [`Action::step`] adds them.
 #[derive(Clone, Debug, IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
-pub enum Action {
-    Turn(Turn),
-    Remember(Remember),
-    Update(Update),
-    Forget(Forget),
+pub enum Action<V = (), S = ()> {
+    Turn(Turn, S),
+    Remember(Remember<V>),
+    Update(Update<V>),
+    Forget(Forget<V>),
     Feedback {
         memories: Vec<MemoryId>,
         signal: Signal,
@@ -86,7 +97,7 @@ pub enum Action {
         idle: Vec<IdleSession>,
     },
     Summary {
-        content: String,
+        content: Content<V>,
         covers: Vec<MemoryVersion>,
         /// The kind of a summary that stands for the covered memories from now on.
         compresses_as: Option<Kind>,
@@ -94,13 +105,99 @@ pub enum Action {
         made: Option<Made>,
     },
     Revise(Revise),
-    Extracted(Extracted),
+    Extracted(Extracted<V>),
 }
 
-impl Action {
+/// A text that is compared by meaning, with its vector.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Content<V = ()> {
+    pub text: String,
+    pub vector: V,
+}
+
+impl From<&str> for Content {
+    fn from(text: &str) -> Content {
+        text.to_owned().into()
+    }
+}
+
+impl From<String> for Content {
+    fn from(text: String) -> Content {
+        Content { text, vector: () }
+    }
+}
+
+/// A step of an event on its way to the kernel: what the step adds to each text, and to a turn.
+pub trait Step<V, S> {
+    type Vector;
+    type Statements;
+
+    fn vector(&mut self, text: &str, vector: V) -> Self::Vector;
+    fn statements(&mut self, turn: &Turn, statements: S) -> Self::Statements;
+
+    fn content(&mut self, Content { text, vector }: Content<V>) -> Content<Self::Vector> {
+        let vector = self.vector(&text, vector);
+        Content { text, vector }
+    }
+}
+
+impl<V, S> Action<V, S> {
     /// Returns the `type` of the event, spelt as in the contract.
     pub fn name(&self) -> &'static str {
         self.into()
+    }
+
+    /// Takes a step with every text of the event.
+    pub fn step<T: Step<V, S>>(self, step: &mut T) -> Action<T::Vector, T::Statements> {
+        match self {
+            Action::Turn(turn, statements) => {
+                let statements = step.statements(&turn, statements);
+                Action::Turn(turn, statements)
+            }
+            Action::Remember(remember) => Action::Remember(Remember {
+                content: step.content(remember.content),
+                kind: remember.kind,
+                importance: remember.importance,
+                confidence: remember.confidence,
+                stability: remember.stability,
+                scope: remember.scope,
+                expires_at: remember.expires_at,
+            }),
+            Action::Update(update) => Action::Update(Update {
+                content: update.content.map(|content| step.content(content)),
+                memory: update.memory,
+                kind: update.kind,
+                importance: update.importance,
+                confidence: update.confidence,
+                stability: update.stability,
+                enabled: update.enabled,
+                replaces_metadata: update.replaces_metadata,
+            }),
+            Action::Forget(forget) => Action::Forget(match forget {
+                Forget::Query(query) => Forget::Query(step.content(query)),
+                Forget::Memory(memory) => Forget::Memory(memory),
+                Forget::Session(session) => Forget::Session(session),
+                Forget::Everything => Forget::Everything,
+                Forget::Rest(rest) => Forget::Rest(rest),
+            }),
+            Action::Feedback { memories, signal } => Action::Feedback { memories, signal },
+            Action::Tick => Action::Tick,
+            Action::Prune { memories, reason, erases, idle } => {
+                Action::Prune { memories, reason, erases, idle }
+            }
+            Action::Summary { content, covers, compresses_as, made } => {
+                Action::Summary { content: step.content(content), covers, compresses_as, made }
+            }
+            Action::Revise(revise) => Action::Revise(revise),
+            Action::Extracted(Extracted { turns, seen, facts, made }) => {
+                let facts = facts.into_iter().map(|Fact { content, kind, turns }| Fact {
+                    content: step.content(content),
+                    kind,
+                    turns,
+                });
+                Action::Extracted(Extracted { turns, seen, facts: facts.collect(), made })
+            }
+        }
     }
 }
 
@@ -158,18 +255,18 @@ pub struct Revise {
 
 /// A proposal of the compaction worker: facts that a language model extracted from turns.
 #[derive(Clone, Debug)]
-pub struct Extracted {
+pub struct Extracted<V = ()> {
     /// The turns that the model read, oldest first.
     pub turns: Vec<Position>,
     /// Their memories, with the versions that the worker read.
     pub seen: Vec<MemoryVersion>,
-    pub facts: Vec<Fact>,
+    pub facts: Vec<Fact<V>>,
     pub made: Made,
 }
 
 #[derive(Clone, Debug)]
-pub struct Fact {
-    pub content: String,
+pub struct Fact<V = ()> {
+    pub content: Content<V>,
     pub kind: Kind,
     /// Places in the list of turns.
     pub turns: Vec<usize>,
@@ -226,8 +323,8 @@ impl Category {
 }
 
 #[derive(Clone, Debug)]
-pub struct Remember {
-    pub content: String,
+pub struct Remember<V = ()> {
+    pub content: Content<V>,
     pub kind: Option<Kind>,
     pub importance: f32,
     /// `None` takes the profile's default.
@@ -238,9 +335,9 @@ pub struct Remember {
 }
 
 #[derive(Clone, Debug)]
-pub struct Update {
+pub struct Update<V = ()> {
     pub memory: MemoryId,
-    pub content: Option<String>,
+    pub content: Option<Content<V>>,
     pub kind: Option<Kind>,
     pub importance: Option<f32>,
     pub confidence: Option<f32>,
@@ -252,10 +349,10 @@ pub struct Update {
 }
 
 #[derive(Clone, Debug)]
-pub enum Forget {
+pub enum Forget<V = ()> {
     Memory(MemoryId),
     Session(String),
-    Query(String),
+    Query(Content<V>),
     Everything,
     Rest(Rest),
 }

@@ -29,9 +29,9 @@ pub use cosine_scale::CosineScale;
 pub use decision::{Decision, Outcome, Surprise};
 pub use erasure::{ErasedText, Erasure, Salt, Target};
 pub use event::{
-    Action, Category, Event, Extracted, Fact, Forget, ForwardReason, IdleSession, Made, Maker,
-    MemoryVersion, Position, Remember, Rest, Revise, Role, SENDER_LIMITS, SenderLimits, Signal,
-    Turn, Update,
+    Action, Category, Content, Event, Extracted, Fact, Forget, ForwardReason, IdleSession, Made,
+    Maker, MemoryVersion, Position, Remember, Rest, Revise, Role, SENDER_LIMITS, SenderLimits,
+    Signal, Step, Turn, Update,
 };
 pub use filter::{Bound, Comparison, Condition, Filter, Test};
 pub use generation::{Closed, GENERATION, GenerationMark, HandOverStep};

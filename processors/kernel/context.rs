@@ -2,14 +2,14 @@
 //! input that all handlers share. Makes the memories and decisions that follow from the event
 //! alone.
 
-use super::prepared::{Command, Part, Sent};
+use super::prepared::{Event, Part, Sent};
 use super::reads::Reads;
 use super::staged::Staged;
 use crate::Rules;
 use domain::fault::{Reject, RejectCode, Result};
 use domain::{
-    CosineScale, Decision, Event, Kind, Memory, MemoryId, NeighbourTurns, Outcome, Position, Role,
-    Scope, SigningKey, Time, UserKey, Vector,
+    CosineScale, Decision, Kind, Memory, MemoryId, NeighbourTurns, Outcome, Position, Role, Scope,
+    SigningKey, Time, UserKey, Vector,
 };
 use text::Rarity;
 
@@ -65,7 +65,7 @@ pub struct Settings<'a> {
 #[derive(Clone, Copy)]
 pub struct Context<'a> {
     pub settings: Settings<'a>,
-    pub event: &'a Event<Command>,
+    pub event: &'a Event,
     pub rules: &'a Rules,
     /// Partition and offset at which this shard reads the event. The source of a forwarded event is
     /// elsewhere.

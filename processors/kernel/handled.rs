@@ -3,8 +3,8 @@
 
 use domain::fault::Reject;
 use domain::{
-    CosineScale, Decision, Erasure, ForwardReason, MemoryId, Outcome, Position, Rest, Time,
-    UserKey, Vector,
+    Content, CosineScale, Decision, Erasure, ForwardReason, MemoryId, Outcome, Position, Rest,
+    Time, UserKey, Vector,
 };
 use std::collections::{BTreeSet, HashSet};
 use text::{Language, Words};
@@ -91,11 +91,15 @@ pub const FORGET_COSINE: f32 = 0.75;
 /// The query of a `forget`.
 pub struct Meaning {
     pub words: Words,
-    pub vector: Option<Vector>,
+    pub vector: Vector,
     pub spread: CosineScale,
 }
 
 impl Meaning {
+    pub fn of(query: &Content<Vector>, spread: CosineScale) -> Meaning {
+        Meaning { words: Words::of(&query.text), vector: query.vector.clone(), spread }
+    }
+
     /// True if the text has all words of the query. A query is too short to detect a language, so
     /// query words are stemmed in the language of the text.
     pub fn has_words_in(&self, content: &str) -> bool {
@@ -107,8 +111,6 @@ impl Meaning {
     }
 
     pub fn is_near(&self, vector: &Vector) -> bool {
-        self.vector
-            .as_ref()
-            .is_some_and(|meant| self.spread.standard(meant.cosine(vector)) >= FORGET_COSINE)
+        self.spread.standard(self.vector.cosine(vector)) >= FORGET_COSINE
     }
 }

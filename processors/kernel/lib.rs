@@ -32,13 +32,13 @@ pub mod withheld;
 pub use context::{Context, Limits, Settings};
 pub use handled::{Forgotten, Handled};
 pub use policy::Policy;
-pub use prepared::{Command, Part, Prepared, PreparedTurn};
+pub use prepared::{Action, Event, Part, Prepared, Statements};
 pub use reads::{Neighbours, Reads, SeenBefore, Session, SlotHolder};
 pub use rules::Rules;
 pub use staged::{LINKS_MAX, Staged};
 
 use domain::fault::Result;
-use domain::{Decision, Event, Forget, MemoryId, Outcome};
+use domain::{Decision, Forget, MemoryId, Outcome};
 use events::{extracted, feedback, forget, prune, remember, revise, summary, turn, update};
 
 /// The profiles under which an event is judged.
@@ -107,7 +107,7 @@ pub fn apply(
 }
 
 fn handle(cx: &Context<'_>, staged: &mut Staged<'_>, shadow: Option<&Rules>) -> Result<Handled> {
-    let event: &Event<Command> = cx.event;
+    let event = cx.event;
     if cx.part == Part::First && is_straggler(cx, staged)? {
         let refused = cx.withholding(Outcome::Refused, straggler::REASON);
         return Ok(Handled { decisions: vec![refused], ..Handled::default() });
@@ -117,42 +117,34 @@ fn handle(cx: &Context<'_>, staged: &mut Staged<'_>, shadow: Option<&Rules>) -> 
         return Ok(Handled { rejected: Some(reject), ..Handled::default() });
     }
     let mut handled = match &event.action {
-        Command::Turn(prepared) => turn::turn(cx, staged, prepared, shadow)?,
-        Command::Remember { asked, candidate, vector } => {
-            remember::remember(cx, staged, asked, candidate.as_ref(), vector)?
-        }
-        Command::Update { update, vector } => update::update(cx, staged, update, vector.as_ref())?,
-        Command::Forget { forget, vector } => forget::forget(cx, staged, forget, vector.as_ref())?,
-        Command::Feedback { memories, signal } => {
-            feedback::feedback(cx, staged, memories, *signal)?
-        }
-        Command::Prune { memories, reason, erases: false, .. } => {
+        Action::Turn(turn, statements) => turn::turn(cx, staged, (turn, statements), shadow)?,
+        Action::Remember(asked) => remember::remember(cx, staged, asked)?,
+        Action::Update(update) => update::update(cx, staged, update)?,
+        Action::Forget(forget) => forget::forget(cx, staged, forget)?,
+        Action::Feedback { memories, signal } => feedback::feedback(cx, staged, memories, *signal)?,
+        Action::Prune { memories, reason, erases: false, .. } => {
             prune::prune(cx, staged, memories, reason)?
         }
-        Command::Prune { memories, reason, erases: true, idle } => {
+        Action::Prune { memories, reason, erases: true, idle } => {
             prune::erase(cx, staged, memories, idle, reason)?
         }
-        Command::Summary { content, vector, covers, compresses_as, made } => {
-            let proposed = summary::Proposed { content, vector, covers, made: made.as_ref() };
+        Action::Summary { content, covers, compresses_as, made } => {
+            let proposed = summary::Proposed { content, covers, made: made.as_ref() };
             match compresses_as {
                 None => summary::summary(cx, staged, proposed)?,
                 Some(kind) => summary::compress(cx, staged, proposed, kind)?,
             }
         }
-        Command::Revise(proposed) => revise::revise(cx, staged, proposed)?,
-        Command::Extracted { extracted, vectors } => {
-            extracted::extracted(cx, staged, extracted, vectors)?
-        }
-        Command::Tick => {
+        Action::Revise(proposed) => revise::revise(cx, staged, proposed)?,
+        Action::Extracted(extracted) => extracted::extracted(cx, staged, extracted)?,
+        Action::Tick => {
             let noted = cx.decision(Outcome::Noted, "the compaction worker is awake");
             let compact_at = Some(event.at);
             Handled { decisions: vec![noted], compact_at, ..Handled::default() }
         }
     };
-    let is_proposal = matches!(
-        event.action,
-        Command::Prune { .. } | Command::Summary { .. } | Command::Revise(_)
-    );
+    let is_proposal =
+        matches!(event.action, Action::Prune { .. } | Action::Summary { .. } | Action::Revise(_));
     let is_tenants_proposal = cx.part == Part::First && is_proposal && cx.key().is_tenant();
     if cx.is_ordered_here || is_tenants_proposal {
         tenant::copy_to_all(cx, &mut handled);
@@ -164,18 +156,17 @@ fn handle(cx: &Context<'_>, staged: &mut Staged<'_>, shadow: Option<&Rules>) -> 
 fn is_straggler(cx: &Context<'_>, staged: &Staged<'_>) -> Result<bool> {
     let content = match &cx.event.action {
         // The parts of a turn are looked at one by one.
-        Command::Turn(turn) if turn.candidates.is_empty() => Some(turn.turn.content.as_str()),
-        Command::Turn(_) => None,
-        Command::Remember { asked, .. } => Some(asked.content.as_str()),
-        Command::Update { update, .. } => update.content.as_deref(),
-        Command::Summary { content, .. } => Some(content.as_str()),
-        Command::Forget { .. }
-        | Command::Feedback { .. }
-        | Command::Prune { .. }
-        | Command::Revise(_)
+        Action::Turn(turn, said) => said.candidates.is_empty().then_some(&turn.content),
+        Action::Remember(asked) => Some(&asked.content.text),
+        Action::Update(update) => update.content.as_ref().map(|content| &content.text),
+        Action::Summary { content, .. } => Some(&content.text),
+        Action::Forget(_)
+        | Action::Feedback { .. }
+        | Action::Prune { .. }
+        | Action::Revise(_)
         // The facts are looked at one by one.
-        | Command::Extracted { .. }
-        | Command::Tick => return Ok(false),
+        | Action::Extracted(_)
+        | Action::Tick => return Ok(false),
     };
     let newer = straggler::newer_forgets(cx, staged)?;
     Ok(newer.cover_all() || content.is_some_and(|content| newer.cover(content)))
@@ -202,8 +193,8 @@ fn duplicate(cx: &Context<'_>, staged: &mut Staged<'_>) -> Result<Option<Decisio
     }
     let reason = format!("the same id came with {place}");
     let forgets_at = match &cx.event.action {
-        Command::Forget { forget: Forget::Rest(rest), .. } => Some(&rest.continues),
-        Command::Forget { .. } => Some(source),
+        Action::Forget(Forget::Rest(rest)) => Some(&rest.continues),
+        Action::Forget(_) => Some(source),
         _ => None,
     };
     Ok(Some(Decision {

@@ -26,10 +26,20 @@ pub trait Policy: Any + Send + Sync {
     fn traits(&self) -> &Traits;
 
     /// Judges a candidate on the user's earlier memories and turns.
-    fn judge(&self, cx: &Context<'_>, staged: &Staged<'_>, said: Said<'_>) -> Result<Judgement>;
+    fn judge(
+        &self,
+        cx: &Context<'_>,
+        staged: &Staged<'_>,
+        said: CandidateInput<'_>,
+    ) -> Result<Judgement>;
 
     /// Judges a text that somebody asked to remember.
-    fn remember(&self, cx: &Context<'_>, staged: &Staged<'_>, asked: Asked<'_>) -> Result<Wish>;
+    fn remember(
+        &self,
+        cx: &Context<'_>,
+        staged: &Staged<'_>,
+        asked: RememberInput<'_>,
+    ) -> Result<RememberJudgement>;
 
     /// Reads several messages at once, after the turn was applied.
     fn extract(
@@ -150,7 +160,7 @@ impl Traits {
 
 /// A candidate of a turn, with the vector.
 #[derive(Clone, Copy)]
-pub struct Said<'a> {
+pub struct CandidateInput<'a> {
     pub turn: &'a Turn,
     pub candidate: &'a Candidate,
     pub vector: &'a Vector,
@@ -158,12 +168,11 @@ pub struct Said<'a> {
     pub has_foreign_totals: bool,
 }
 
-/// A text to remember, with the kind and slots that the wording gives, and the vector.
+/// A text to remember, with the kind and slots that the wording gives.
 #[derive(Clone, Copy)]
-pub struct Asked<'a> {
-    pub asked: &'a Remember,
+pub struct RememberInput<'a> {
+    pub asked: &'a Remember<Vector>,
     pub candidate: &'a Candidate,
-    pub vector: &'a Vector,
 }
 
 /// The conclusion about a candidate.
@@ -241,7 +250,7 @@ pub struct Learned {
 }
 
 /// The conclusion about a text that somebody asked to remember.
-pub struct Wish {
+pub struct RememberJudgement {
     pub kind: Kind,
     pub confidence: f32,
     /// A memory with nearly the same statement, which takes the new words.

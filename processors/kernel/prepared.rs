@@ -1,14 +1,17 @@
-//! An event that is ready to be applied: decoded, routed, redacted, split and encoded. Each text
-//! that is compared by meaning carries its vector.
+//! An event on its way to the kernel: decoded, routed, redacted and split. `V` is first the place of
+//! each text among the texts that are encoded together, then the text's vector.
 
-use domain::{
-    Category, Event, Extracted, Forget, IdleSession, Kind, Made, MemoryId, MemoryVersion, Remember,
-    Revise, Signal, Time, Turn, Update, Vector,
-};
+use domain::{Category, Step, Time, Vector};
 use text::split::Candidate;
 
-pub struct Prepared {
-    pub event: Event<Command>,
+/// An event whose texts have their vectors.
+pub type Event = domain::Event<Action>;
+
+pub type Action = domain::Action<Vector, Statements>;
+
+/// An event that this shard applies.
+pub struct Prepared<V = Vector> {
+    pub event: domain::Event<domain::Action<V, Statements<V>>>,
     pub partition: i32,
     pub offset: i64,
     pub part: Part,
@@ -19,6 +22,25 @@ pub struct Prepared {
     /// The record claims an earlier copy, and has no valid signature.
     pub is_sent_again: bool,
     pub sent: Sent,
+}
+
+impl<V> Prepared<V> {
+    /// Takes a step with every text of the event.
+    pub fn step<W, T>(self, step: &mut T) -> Prepared<W>
+    where
+        T: Step<V, Statements<V>, Vector = W, Statements = Statements<W>>,
+    {
+        Prepared {
+            event: self.event.step(step),
+            partition: self.partition,
+            offset: self.offset,
+            part: self.part,
+            is_home: self.is_home,
+            is_ordered_here: self.is_ordered_here,
+            is_sent_again: self.is_sent_again,
+            sent: self.sent,
+        }
+    }
 }
 
 /// When the sender first wrote the record.
@@ -39,53 +61,12 @@ impl Sent {
     }
 }
 
-pub enum Command {
-    Turn(PreparedTurn),
-    Remember {
-        asked: Remember,
-        candidate: Option<Candidate>,
-        vector: Vector,
-    },
-    Update {
-        update: Update,
-        vector: Option<Vector>,
-    },
-    Forget {
-        forget: Forget,
-        vector: Option<Vector>,
-    },
-    Feedback {
-        memories: Vec<MemoryId>,
-        signal: Signal,
-    },
-    Prune {
-        memories: Vec<MemoryVersion>,
-        reason: String,
-        erases: bool,
-        idle: Vec<IdleSession>,
-    },
-    Summary {
-        content: String,
-        vector: Vector,
-        covers: Vec<MemoryVersion>,
-        /// The kind of a summary that stands for the covered memories from now on.
-        compresses_as: Option<Kind>,
-        made: Option<Made>,
-    },
-    Revise(Revise),
-    /// With a vector for each fact.
-    Extracted {
-        extracted: Extracted,
-        vectors: Vec<Vector>,
-    },
-    Tick,
-}
-
-pub struct PreparedTurn {
-    pub turn: Turn,
-    /// The first parts, as many as the limit allows, each with a vector.
-    pub candidates: Vec<(Candidate, Vector)>,
-    /// Number of all parts.
+/// The statements of a turn.
+#[derive(Clone, Debug)]
+pub struct Statements<V = Vector> {
+    /// The first ones, as many as the limit allows.
+    pub candidates: Vec<(Candidate, V)>,
+    /// Number of all of them.
     pub parts: usize,
     /// The reason why nothing of the turn may be kept.
     pub withheld: Option<Withheld>,

@@ -6,6 +6,7 @@ use domain::{Category, Role, Signal};
 use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use text::split;
 
 #[derive(Clone)]
 pub struct Rules {
@@ -18,6 +19,8 @@ pub struct Rules {
     pub change: Change,
     pub feedback: Feedback,
     pub tenant_writers: TenantWriters,
+    /// How a text becomes statements.
+    pub split: split::Options,
 }
 
 /// The users who may write and change tenant memories.

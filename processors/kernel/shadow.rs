@@ -3,7 +3,7 @@
 //! without a shadow.
 
 use super::context::Context;
-use super::policy::Said;
+use super::policy::CandidateInput;
 use super::staged::Staged;
 use crate::Rules;
 use crate::rules::Treatment;
@@ -13,7 +13,7 @@ use domain::{Decision, Outcome};
 pub fn judge(
     cx: &Context<'_>,
     staged: &Staged<'_>,
-    said: Said<'_>,
+    said: CandidateInput<'_>,
     rules: &Rules,
 ) -> Result<Decision> {
     let shadow = Context { rules, ..*cx };
@@ -28,6 +28,7 @@ pub fn judge(
     // A share of the last totals means nothing under other weights, and nobody stores totals for a
     // shadow: such a shadow is left with the fixed threshold.
     let has_foreign_totals = !cx.rules.weighs_as(rules);
-    let judgement = rules.policy.judge(&shadow, staged, Said { has_foreign_totals, ..said })?;
+    let judgement =
+        rules.policy.judge(&shadow, staged, CandidateInput { has_foreign_totals, ..said })?;
     Ok(judgement.decision(&shadow, said.candidate))
 }

@@ -6,7 +6,7 @@
 //! user's last ids.
 
 use super::context::Context;
-use super::prepared::{Command, Part};
+use super::prepared::{Action, Part};
 use super::reads::Reads;
 use super::staged::Staged;
 use domain::fault::{Reject, RejectCode, Result};
@@ -14,7 +14,7 @@ use domain::{AGE_MS_MAX, Forget, Time};
 
 /// When the event was signed, on the partition that compares the user's times.
 fn signed(cx: &Context<'_>) -> Option<Time> {
-    let is_of_user = cx.part == Part::First && !matches!(cx.event.action, Command::Tick);
+    let is_of_user = cx.part == Part::First && !matches!(cx.event.action, Action::Tick);
     cx.sent.signed.filter(|_| is_of_user)
 }
 
@@ -37,8 +37,7 @@ pub fn refusal(cx: &Context<'_>, staged: &Staged<'_>) -> Result<Option<Reject>> 
 /// signed before it are rejected, also when the `forget` itself is no longer remembered.
 pub fn note(cx: &Context<'_>, staged: &mut Staged<'_>) -> Result<()> {
     let Some(signed) = signed(cx) else { return Ok(()) };
-    let is_everything =
-        matches!(cx.event.action, Command::Forget { forget: Forget::Everything, .. });
+    let is_everything = matches!(cx.event.action, Action::Forget(Forget::Everything));
     let latest =
         if is_everything { signed.max(cx.sent.earliest().plus_ms(AGE_MS_MAX)) } else { signed };
     staged.note_signed(cx.key(), latest)

@@ -17,7 +17,7 @@ use super::prepared::Sent;
 use super::reads::{ForgetMark, Forgot, Reads};
 use super::staged::Staged;
 use domain::fault::Result;
-use domain::{Forget, Memory, SigningKey, Time};
+use domain::{Forget, Memory, SigningKey, Time, Vector};
 use std::collections::{BTreeMap, BTreeSet};
 use text::{Language, Words};
 
@@ -31,7 +31,7 @@ pub const REASON: &str = "was said before a forget that covers it, and came afte
 pub fn remember(
     cx: &Context<'_>,
     staged: &mut Staged<'_>,
-    forget: &Forget,
+    forget: &Forget<Vector>,
     erased: &[Memory],
 ) -> Result<()> {
     let key = cx.settings.marks;
@@ -41,7 +41,9 @@ pub fn remember(
     let forgot: Vec<Forgot> = match forget {
         Forget::Everything => vec![Forgot::Everything],
         Forget::Session(session) => vec![Forgot::Session(short(key, &["session", session]))],
-        Forget::Query(query) => query_stems(key, query).map(Forgot::Query).into_iter().collect(),
+        Forget::Query(query) => {
+            query_stems(key, &query.text).map(Forgot::Query).into_iter().collect()
+        }
         // The event that this one continues is remembered already.
         Forget::Rest(_) => return Ok(()),
         Forget::Memory(_) => {

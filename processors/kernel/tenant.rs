@@ -17,7 +17,6 @@ use super::staged::Staged;
 use domain::fault::Result;
 use domain::{Forget, ForwardReason, Memory, MemoryId, UserKey, Vector};
 use std::collections::BTreeSet;
-use text::Words;
 
 /// Copies the event from the tenant's partition to all others. Each decides for itself, since
 /// shards may differ.
@@ -74,15 +73,14 @@ pub fn refusal(cx: &Context<'_>, own_to_forget: Option<&Memory>) -> Option<Strin
 }
 
 /// Finds the tenant memories that a `forget` means: the one with the given id; for a session, a
-/// query or everything, of those that this user created. `vector` belongs to a query.
+/// query or everything, of those that this user created.
 ///
 /// Limit: a query means any number of them. `forget_query_max` would choose others on the user's
 /// partition, which removes the memories at once and again in order, than on the rest.
 pub fn meant_of_tenant(
     cx: &Context<'_>,
     staged: &Staged<'_>,
-    forget: &Forget,
-    vector: Option<&Vector>,
+    forget: &Forget<Vector>,
 ) -> Result<Vec<Memory>> {
     let (user, everyone) = (cx.key().user(), cx.key().tenant_key());
     if let Forget::Memory(id) = forget {
@@ -102,8 +100,7 @@ pub fn meant_of_tenant(
         Forget::Memory(_) | Forget::Everything | Forget::Rest(_) => {}
         Forget::Session(session) => meant.retain(|memory| memory.session.as_ref() == Some(session)),
         Forget::Query(query) => {
-            let (words, spread) = (Words::of(query), cx.settings.spread);
-            let meaning = Meaning { words, vector: vector.cloned(), spread };
+            let meaning = Meaning::of(query, cx.settings.spread);
             let mut near = BTreeSet::new();
             for memory in &meant {
                 if staged.vector(&everyone, memory.id)?.is_some_and(|own| meaning.is_near(&own)) {
@@ -120,7 +117,7 @@ pub fn meant_of_tenant(
 
 /// True if a memory that the user asked to share with the tenant is on its way, so that a `forget`
 /// has to follow that memory.
-pub fn is_on_its_way(staged: &Staged<'_>, key: &UserKey, forget: &Forget) -> Result<bool> {
+pub fn is_on_its_way(staged: &Staged<'_>, key: &UserKey, forget: &Forget<Vector>) -> Result<bool> {
     let is_by_id = matches!(forget, Forget::Memory(_) | Forget::Rest(_));
     Ok(!is_by_id && staged.awaits(key, i64::MAX)?)
 }

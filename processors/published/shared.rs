@@ -9,9 +9,10 @@ pub mod wording;
 use domain::fault::Result;
 use domain::{
     ContextTurn, Kind, Levels, Memory, MemoryId, Outcome, Remember, Role, Scope, Surprise, Time,
+    Vector,
 };
 use kernel::context::Context;
-use kernel::policy::{Judgement, Lifecycle, Links, Said, Wish};
+use kernel::policy::{CandidateInput, Judgement, Lifecycle, Links, RememberJudgement};
 use kernel::ranking::{Hit, Question, Ranked, RankedHits};
 use kernel::reads::Reads;
 use kernel::rules::Treatment;
@@ -61,7 +62,7 @@ pub struct Reading {
 pub fn judgement(
     cx: &Context<'_>,
     staged: &Staged<'_>,
-    said: Said<'_>,
+    said: CandidateInput<'_>,
     reading: Reading,
     gate: impl Fn(&str, &Ground<'_>) -> Judged,
 ) -> Result<Judgement> {
@@ -162,9 +163,9 @@ pub fn confidence(role: Role) -> f32 {
 
 /// Returns the wish of a document with one confidence and without links: the sender's kind, or the one
 /// that `kind` finds in the text.
-pub fn wish(asked: &Remember, kind: impl Fn(&str) -> Kind) -> Wish {
-    let kind = asked.kind.clone().unwrap_or_else(|| kind(&asked.content));
-    Wish { kind, confidence: 1.0, same: None, links: Links::default() }
+pub fn wish(asked: &Remember<Vector>, kind: impl Fn(&str) -> Kind) -> RememberJudgement {
+    let kind = asked.kind.clone().unwrap_or_else(|| kind(&asked.content.text));
+    RememberJudgement { kind, confidence: 1.0, same: None, links: Links::default() }
 }
 
 /// Returns a frame with one section, in the order of the ranking.

@@ -5,7 +5,7 @@ use domain::fault::Result;
 use domain::{Kind, Time};
 use kernel::Policy;
 use kernel::context::Context;
-use kernel::policy::{Asked, Judgement, Said, Traits, Wish};
+use kernel::policy::{CandidateInput, Judgement, RememberInput, RememberJudgement, Traits};
 use kernel::ranking::{Hit, Question, RankedHits};
 use kernel::staged::Staged;
 use policies::Entry;
@@ -28,7 +28,12 @@ impl Policy for Longest {
         &self.traits
     }
 
-    fn judge(&self, cx: &Context<'_>, staged: &Staged<'_>, said: Said<'_>) -> Result<Judgement> {
+    fn judge(
+        &self,
+        cx: &Context<'_>,
+        staged: &Staged<'_>,
+        said: CandidateInput<'_>,
+    ) -> Result<Judgement> {
         shared::judgement(cx, staged, said, Reading::default(), |text, ground| {
             let words = text.split_whitespace().count();
             Judged {
@@ -44,7 +49,12 @@ impl Policy for Longest {
         })
     }
 
-    fn remember(&self, _: &Context<'_>, _: &Staged<'_>, asked: Asked<'_>) -> Result<Wish> {
+    fn remember(
+        &self,
+        _: &Context<'_>,
+        _: &Staged<'_>,
+        asked: RememberInput<'_>,
+    ) -> Result<RememberJudgement> {
         Ok(shared::wish(asked.asked, |_| Kind::new("fact")))
     }
 

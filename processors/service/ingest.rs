@@ -32,14 +32,14 @@ use contract::reply::{self, DeadLetters, Freshness, Proposal};
 use domain::fault::{Fault, Reject, Result, StopName};
 use domain::panics::{Panic, caught};
 use domain::{
-    CosineScale, Decision, Erasure, Event, ForwardReason, GenerationMark, HandOverStep, Position,
-    Rest, Time, Vector,
+    CosineScale, Decision, Erasure, ForwardReason, GenerationMark, HandOverStep, Position, Rest,
+    Time, Vector,
 };
 use event_rate::EventRate;
-use kernel::{Command, Forgotten, Judges, Settings};
+use kernel::{Action, Event, Forgotten, Judges, Settings};
 use models::embedder::TokenCounter;
 use models::embedder::pool::{Pending, Pool};
-use prepare::{Draft, Route, TextVector};
+use prepare::{Drafted, Route, TextVector};
 use settings::quota::Limits;
 use sizes::RecordSizes;
 use spans::Tracer;
@@ -255,7 +255,7 @@ impl Ingest {
                 Batch::of(&shards[partition], EventSpans::of(&self.tracer, trace.trace()))
             });
         }
-        let records = self.apply_all(records, &mut batches, poison, goes_on)?;
+        let records = self.apply_records(records, &mut batches, poison, goes_on)?;
         let mut effects = Effects { records, trace, ..Effects::default() };
         for (partition, batch) in batches {
             self.finish(&mut effects, batch, shards[&partition].clone())?;
@@ -280,7 +280,7 @@ impl Ingest {
 
     /// Returns the number of records that were applied. While one group of records is applied, the
     /// texts of the next are encoded.
-    fn apply_all(
+    fn apply_records(
         &mut self,
         records: &[Record],
         batches: &mut BTreeMap<i32, Batch<'_>>,
@@ -313,7 +313,7 @@ impl Ingest {
                     Some(reject) if applied == 0 => draft.poisoned(reject.clone()),
                     _ => draft,
                 };
-                caught(|| self.apply(batch, draft, &mut vectors))
+                caught(|| self.apply_record(batch, draft, &mut vectors))
                     .map_err(|panic| Halt::Panicked { at: applied, panic })??;
                 copied += batch.copied_bytes - before;
                 applied += 1;
@@ -325,7 +325,7 @@ impl Ingest {
     fn begin_group<'r>(
         &mut self,
         records: &mut impl Iterator<Item = &'r Record>,
-    ) -> Result<Option<(Vec<Draft<'r>>, Pending)>> {
+    ) -> Result<Option<(Vec<Drafted<'r>>, Pending)>> {
         let (drafts, texts) = self.draft_group(records);
         if drafts.is_empty() {
             return Ok(None);
@@ -340,10 +340,10 @@ impl Ingest {
     }
 
     /// Applies one record: ignored, rejected, forwarded, or handed to the kernel.
-    fn apply(
+    fn apply_record(
         &mut self,
         batch: &mut Batch<'_>,
-        draft: Draft<'_>,
+        draft: Drafted<'_>,
         vectors: &mut impl Iterator<Item = TextVector>,
     ) -> Result<()> {
         let partition = draft.record.partition;
@@ -405,7 +405,7 @@ impl Ingest {
 
     /// The mark by which a later generation takes the further events of this partition.
     fn closing_mark(&self, record: &Record, prepared: &kernel::Prepared) -> Option<GenerationMark> {
-        let mark = matches!(prepared.event.action, Command::Tick)
+        let mark = matches!(prepared.event.action, Action::Tick)
             .then(|| decode::generation_mark(record, &self.options.decode))??;
         let is_ours = mark.step == HandOverStep::Close;
         (is_ours && mark.generation > self.options.generation).then_some(mark)
@@ -419,7 +419,7 @@ impl Ingest {
         draft: &prepare::Ready<'_>,
         prepared: &kernel::Prepared,
     ) -> Result<Option<Reject>> {
-        let event: &Event<Command> = &prepared.event;
+        let event: &Event = &prepared.event;
         batch.newest = batch.newest.max(Some(event.at));
         let judges = Judges {
             rules: &self.profiles.of(&event.key).rules,
@@ -456,7 +456,7 @@ impl Ingest {
             });
         }
         // The copy of an event that is applied in its tenant's order makes no decision.
-        if let Command::Feedback { signal, .. } = &event.action
+        if let Action::Feedback { signal, .. } = &event.action
             && !handled.decisions.is_empty()
         {
             batch.counts.push(Count::Feedback(*signal));
@@ -469,7 +469,7 @@ impl Ingest {
     /// `forget`, so that a part that is written twice is applied once.
     fn rest_of_forget(
         &self,
-        event: &Event<Command>,
+        event: &Event,
         partition: i32,
         n: usize,
         rest: &Rest,

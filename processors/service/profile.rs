@@ -17,7 +17,7 @@ use settings::Config;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use storage::index;
-use text::{redact, split};
+use text::redact;
 
 /// The options of every stage, checked, for the tenants that use this profile.
 #[derive(Clone)]
@@ -25,7 +25,6 @@ pub struct Profile {
     /// The part that the kernel follows.
     pub rules: Rules,
     pub redact: redact::Options,
-    pub split: split::Options,
     pub retrieval: Retrieval,
     pub steps: Steps,
     pub fade: rank::Fade,

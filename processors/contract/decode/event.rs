@@ -14,9 +14,9 @@ use crate::wire::{self, Moment};
 use broker::Record;
 use domain::fault::{Reject, RejectCode};
 use domain::{
-    Action, Event, Extracted, Fact, Forget, IdleSession, Made, MemoryId, MemoryVersion, Position,
-    Remember, Rest, Revise, SENDER_LIMITS, Scope, SenderLimits, Signal, Target, Time, Turn, Update,
-    UserKey,
+    Action, Content, Event, Extracted, Fact, Forget, IdleSession, Made, MemoryId, MemoryVersion,
+    Position, Remember, Rest, Revise, SENDER_LIMITS, Scope, SenderLimits, Signal, Target, Time,
+    Turn, Update, UserKey,
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -145,13 +145,14 @@ fn position(record: &Record) -> Position {
 
 fn turn(message: &EventBody<'_>) -> Result<Action, Reject> {
     let turn: wire::Turn = message.fields()?;
-    Ok(Action::Turn(Turn {
+    let turn = Turn {
         role: variant("role", turn.role)?.unwrap_or_default(),
         speaker: word("speaker", turn.speaker)?,
         content: content("content", required("content", turn.content)?, message.options)?,
         kind: kind(turn.kind)?,
         remember: turn.remember.unwrap_or(true),
-    }))
+    };
+    Ok(Action::Turn(turn, ()))
 }
 
 fn remember(message: &EventBody<'_>) -> Result<Action, Reject> {
@@ -164,7 +165,8 @@ fn remember(message: &EventBody<'_>) -> Result<Action, Reject> {
         ));
     }
     Ok(Action::Remember(Remember {
-        content: content("content", required("content", remember.content)?, message.options)?,
+        content: content("content", required("content", remember.content)?, message.options)?
+            .into(),
         kind: kind(remember.kind)?,
         importance: share("importance", remember.importance)?.unwrap_or(1.0),
         confidence: share("confidence", remember.confidence)?,
@@ -181,7 +183,8 @@ fn update(message: &EventBody<'_>) -> Result<Action, Reject> {
         content: update
             .content
             .map(|text| not_empty(content("content", text, message.options)?))
-            .transpose()?,
+            .transpose()?
+            .map(Content::from),
         kind: kind(update.kind)?,
         importance: share("importance", update.importance)?,
         confidence: share("confidence", update.confidence)?,
@@ -225,7 +228,7 @@ fn forget(message: &EventBody<'_>) -> Result<Action, Reject> {
     }
     let forget: wire::Forget = message.fields()?;
     let query = match forget.query.filter(|query| !query.is_empty()) {
-        Some(query) => Some(Forget::Query(content("query", query, message.options)?)),
+        Some(query) => Some(Forget::Query(content("query", query, message.options)?.into())),
         None => None,
     };
     let targets = [
@@ -313,7 +316,7 @@ fn summary(message: &EventBody<'_>) -> Result<Action, Reject> {
         None => None,
     };
     Ok(Action::Summary {
-        content: text,
+        content: text.into(),
         covers: seen("covers", summary.covers)?,
         compresses_as: kind(summary.compresses_as)?,
         made,
@@ -347,7 +350,7 @@ fn extracted(message: &EventBody<'_>) -> Result<Action, Reject> {
     let mut read = Vec::with_capacity(facts.len());
     for fact in facts {
         read.push(Fact {
-            content: content("facts", fact.content, message.options)?,
+            content: content("facts", fact.content, message.options)?.into(),
             kind: required("facts", kind(Some(fact.kind))?)?,
             turns: fact.turns,
         });

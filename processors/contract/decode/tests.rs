@@ -117,7 +117,7 @@ fn a_short_turn_gets_the_defaults() {
         (&*event.source.topic, event.source.partition, event.source.offset),
         ("keepsake.events", 3, 42)
     );
-    let Action::Turn(turn) = event.action else { panic!("a turn") };
+    let Action::Turn(turn, ()) = event.action else { panic!("a turn") };
     assert_eq!(
         (turn.role.as_str(), turn.content.as_str(), turn.kind, turn.speaker),
         ("user", "I live in Berlin.", None, None)
@@ -148,7 +148,7 @@ fn a_long_turn_keeps_every_field() {
         ("acme/zoe", Some("s-17"), Some("chat-17-42"))
     );
     assert_eq!((event.at, event.metadata["channel"].as_str()), (Time(1_500), "web"));
-    let Action::Turn(turn) = event.action else { panic!("a turn") };
+    let Action::Turn(turn, ()) = event.action else { panic!("a turn") };
     assert_eq!(
         (turn.role.as_str(), turn.speaker.as_deref(), turn.kind.as_ref().map(|k| k.as_str())),
         ("assistant", Some("Zoë"), Some("fact"))
@@ -713,7 +713,7 @@ fn an_event_is_answered_only_on_demand_and_never_lost_over_its_receipt() {
     assert_eq!(allowed.reply.expect("asked for").topic, "web.replies");
     let forbidden = event(&record(turn, &[("reply-topic", b"audit.log")]), &options);
     let kept = forbidden.outcome.expect("the turn itself is valid");
-    assert!(matches!(kept.action, Action::Turn(turn) if turn.content == "x"));
+    assert!(matches!(kept.action, Action::Turn(turn, ()) if turn.content == "x"));
     assert_eq!(forbidden.reply.expect("asked for").topic, "keepsake.replies");
 }
 

@@ -102,7 +102,7 @@ pub fn proposal_extracted(
     extracted: &Extracted,
 ) -> OutgoingRecord {
     let facts = extracted.facts.iter().map(|fact| wire::Fact {
-        content: &fact.content,
+        content: &fact.content.text,
         kind: fact.kind.as_str(),
         turns: &fact.turns,
     });

@@ -47,21 +47,20 @@ struct Present {
 pub fn extracted(
     cx: &Context<'_>,
     staged: &mut Staged<'_>,
-    extracted: &Extracted,
-    vectors: &[Vector],
+    extracted: &Extracted<Vector>,
 ) -> Result<Handled> {
     let mut handled = Handled::default();
     let present = present(cx, staged, extracted)?;
     let newer = straggler::forgets_after(cx, staged, cx.event.at)?;
-    for (place, (fact, vector)) in extracted.facts.iter().zip(vectors).enumerate() {
+    for (place, fact) in extracted.facts.iter().enumerate() {
         let span = u32::try_from(place).unwrap_or(u32::MAX);
-        let decision = if newer.cover_all() || newer.cover(&fact.content) {
+        let decision = if newer.cover_all() || newer.cover(&fact.content.text) {
             cx.withholding(Outcome::Refused, straggler::REASON)
         } else {
             match sources(extracted, fact, &present) {
                 Ok(sources) => {
                     let memory = memory(cx, (span, fact), sources, &present);
-                    decide(cx, staged, &mut handled, &present, (memory, vector))?
+                    decide(cx, staged, &mut handled, &present, (memory, &fact.content.vector))?
                 }
                 Err(why) => cx.decision(Outcome::Refused, why),
             }
@@ -75,7 +74,11 @@ pub fn extracted(
     Ok(handled)
 }
 
-fn present(cx: &Context<'_>, staged: &Staged<'_>, extracted: &Extracted) -> Result<Present> {
+fn present(
+    cx: &Context<'_>,
+    staged: &Staged<'_>,
+    extracted: &Extracted<Vector>,
+) -> Result<Present> {
     let mut turns = BTreeMap::new();
     let last_at = match cx.session() {
         Some(name) => staged.session(cx.key(), name)?.map(|session| session.last_at),
@@ -109,8 +112,8 @@ fn present(cx: &Context<'_>, staged: &Staged<'_>, extracted: &Extracted) -> Resu
 
 /// The turns that the fact came from, oldest first, or why the fact is refused.
 fn sources(
-    extracted: &Extracted,
-    fact: &Fact,
+    extracted: &Extracted<Vector>,
+    fact: &Fact<Vector>,
     present: &Present,
 ) -> std::result::Result<Vec<Position>, &'static str> {
     let named: Option<Vec<&Position>> =
@@ -129,7 +132,7 @@ fn sources(
 
 fn memory(
     cx: &Context<'_>,
-    (span, fact): (u32, &Fact),
+    (span, fact): (u32, &Fact<Vector>),
     sources: Vec<Position>,
     present: &Present,
 ) -> Memory {
@@ -146,7 +149,7 @@ fn memory(
         valid_from: at,
         fresh_at: at,
         sources,
-        ..cx.memory(span, &fact.content, fact.kind.clone())
+        ..cx.memory(span, &fact.content.text, fact.kind.clone())
     }
 }
 

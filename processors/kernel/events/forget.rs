@@ -13,11 +13,10 @@ use crate::staged::{Later, Staged};
 use crate::{straggler, tenant};
 use domain::fault::Result;
 use domain::{
-    ContextTurn, Decision, ErasedText, Erasure, Forget, Memory, MemoryId, Outcome, Position, Rest,
-    Salt, Target, Vector,
+    Content, ContextTurn, Decision, ErasedText, Erasure, Forget, Memory, MemoryId, Outcome,
+    Position, Rest, Salt, Target, Vector,
 };
 use std::collections::BTreeSet;
-use text::Words;
 
 /// Memories compared with a query by meaning: as many as a profile lets a user have.
 const NEAR_MAX: usize = 10_000;
@@ -33,12 +32,11 @@ const SESSIONS_TOGETHER: usize = 1_000;
 pub fn forget(
     cx: &Context<'_>,
     staged: &mut Staged<'_>,
-    forget: &Forget,
-    vector: Option<&Vector>,
+    forget: &Forget<Vector>,
 ) -> Result<Handled> {
     let mut handled = Handled::default();
     let key = cx.key();
-    let of_tenant = tenant::meant_of_tenant(cx, staged, forget, vector)?;
+    let of_tenant = tenant::meant_of_tenant(cx, staged, forget)?;
     if let Some(why) = of_tenant.iter().find_map(|memory| tenant::refusal(cx, Some(memory))) {
         handled.decide(cx.decision(Outcome::Refused, why));
         return Ok(handled);
@@ -56,7 +54,7 @@ pub fn forget(
         }
     }
     let Doomed { memories, rest, together, sessions, later_sessions } =
-        doomed(cx, staged, &mut handled, forget, vector)?;
+        doomed(cx, staged, &mut handled, forget)?;
     handled.rest = in_parts(cx.source(), forget, (&rest, &later_sessions), together);
     let (first, left) = match forget {
         Forget::Rest(part) => (Some(&part.continues), part.left),
@@ -115,8 +113,7 @@ fn doomed(
     cx: &Context<'_>,
     staged: &mut Staged<'_>,
     handled: &mut Handled,
-    forget: &Forget,
-    vector: Option<&Vector>,
+    forget: &Forget<Vector>,
 ) -> Result<Doomed> {
     let key = cx.key();
     let max = cx.settings.limits.forget_memories_max;
@@ -134,7 +131,7 @@ fn doomed(
             handled.forgotten.push(Forgotten::OfSession(key.clone(), session.clone()));
         }
         Forget::Query(query) => {
-            let (memories, rest, sessions) = meant(cx, staged, handled, query, vector)?;
+            let (memories, rest, sessions) = meant(cx, staged, handled, query)?;
             doomed = Doomed { memories, rest, sessions, together: REST_TOGETHER, ..doomed };
         }
         Forget::Everything => {
@@ -191,7 +188,7 @@ fn part_of_everything(
 /// Splits the memories and sessions that follow over as many events as needed.
 fn in_parts(
     continues: &Position,
-    forget: &Forget,
+    forget: &Forget<Vector>,
     (memories, sessions): (&[MemoryId], &[String]),
     together: usize,
 ) -> Vec<Rest> {
@@ -274,21 +271,17 @@ fn meant(
     cx: &Context<'_>,
     staged: &mut Staged<'_>,
     handled: &mut Handled,
-    query: &str,
-    vector: Option<&Vector>,
+    query: &Content<Vector>,
 ) -> Result<(Vec<Memory>, Vec<MemoryId>, Vec<String>)> {
     let key = cx.key();
     let spread = cx.settings.spread;
-    let meaning = Meaning { words: Words::of(query), vector: vector.cloned(), spread };
-    let near: BTreeSet<_> = match vector {
-        Some(vector) => cx
-            .nearest(staged, vector, NEAR_MAX)?
-            .into_iter()
-            .filter(|(_, cosine)| *cosine >= FORGET_COSINE)
-            .map(|(id, _)| id)
-            .collect(),
-        None => BTreeSet::new(),
-    };
+    let meaning = Meaning::of(query, spread);
+    let near: BTreeSet<_> = cx
+        .nearest(staged, &query.vector, NEAR_MAX)?
+        .into_iter()
+        .filter(|(_, cosine)| *cosine >= FORGET_COSINE)
+        .map(|(id, _)| id)
+        .collect();
     let is_meant =
         |said: &ContextTurn| meaning.has_words_in(&said.content) || meaning.is_near(&said.vector);
     let windows = staged.windows(key)?;

@@ -6,30 +6,29 @@ use crate::events::turn::link;
 use crate::events::update::change;
 use crate::handled::Handled;
 use crate::links::slots;
-use crate::policy::{Asked, Links};
+use crate::policy::{Links, RememberInput};
 use crate::prepared::Part;
 use crate::staged::Staged;
 use crate::{quota, tenant, withheld};
 use domain::fault::Result;
-use domain::{Decision, Memory, MemoryId, Outcome, Remember, Scope, Update, Vector};
-use text::split::Candidate;
+use domain::{Content, Decision, Memory, MemoryId, Outcome, Remember, Role, Scope, Update, Vector};
+use text::split::{self, Candidate};
 
 const EXPIRED_BEFORE: &str = "expires_at is not later than the event itself: nothing is kept";
 
 pub fn remember(
     cx: &Context<'_>,
     staged: &mut Staged<'_>,
-    asked: &Remember,
-    candidate: Option<&Candidate>,
-    vector: &Vector,
+    asked: &Remember<Vector>,
 ) -> Result<Handled> {
+    let Content { text, vector } = &asked.content;
     // In order, all partitions apply the event, whatever their profile is by now.
     let is_judged = cx.part == Part::InOrder;
-    if let Some(category) = withheld::never(&asked.content, cx.rules).filter(|_| !is_judged) {
+    if let Some(category) = withheld::never(text, cx.rules).filter(|_| !is_judged) {
         let reason = withheld::never_reason(category);
         return Ok(Handled::decided(cx.withholding(Outcome::Dropped, reason)));
     }
-    let Some(candidate) = candidate else {
+    let Some(candidate) = whole(cx, asked) else {
         return Ok(Handled::decided(cx.decision(Outcome::Dropped, "nothing was said")));
     };
     if let Some(refused) = refusal(cx, staged, asked, is_judged)? {
@@ -40,21 +39,20 @@ pub fn remember(
     if asked.scope == Scope::Tenant && !tenant::has_its_turn(cx, staged, &mut handled, id) {
         return Ok(handled);
     }
-    let mut wish = cx.rules.policy.remember(cx, staged, Asked { asked, candidate, vector })?;
+    let mut judged =
+        cx.rules.policy.remember(cx, staged, RememberInput { asked, candidate: &candidate })?;
     let is_lasting = asked.expires_at.is_none();
-    if let Some(same) = wish.same.take().filter(|_| is_lasting) {
-        return Ok(Handled::decided(merge(cx, staged, asked, same, vector)?));
+    if let Some(same) = judged.same.take().filter(|_| is_lasting) {
+        return Ok(Handled::decided(merge(cx, staged, asked, same)?));
     }
     let mut memory = Memory {
         scope: asked.scope,
         importance: asked.importance,
-        confidence: asked.confidence.unwrap_or(wish.confidence),
-        stability: asked
-            .stability
-            .or_else(|| cx.rules.policy.traits().stability_of(&asked.content)),
+        confidence: asked.confidence.unwrap_or(judged.confidence),
+        stability: asked.stability.or_else(|| cx.rules.policy.traits().stability_of(text)),
         expires_at: asked.expires_at,
         reason: "asked to remember".into(),
-        ..cx.memory(0, &asked.content, wish.kind)
+        ..cx.memory(0, text, judged.kind)
     };
     if asked.scope == Scope::Tenant {
         memory.author = Some(cx.key().user().to_owned());
@@ -69,7 +67,7 @@ pub fn remember(
     // A memory of a session or of the tenant replaces none of the user's, nor does one that
     // expires.
     let may_link = asked.scope == Scope::User && is_lasting;
-    let links = if may_link { wish.links } else { Links::default() };
+    let links = if may_link { judged.links } else { Links::default() };
     let closes = |old| slots::closes(cx, memory.valid_from, &memory.content, old);
     if links.replaced.iter().any(closes) {
         decision.outcome = Outcome::Superseded;
@@ -90,11 +88,18 @@ pub fn remember(
     Ok(handled)
 }
 
+/// The text as one candidate: it is stored whole, and only kind and slots of the candidate are used.
+fn whole(cx: &Context<'_>, asked: &Remember<Vector>) -> Option<Candidate> {
+    let options = split::Options { statements: Vec::new(), ..cx.rules.split.clone() };
+    let (text, kind) = (&asked.content.text, asked.kind.as_ref());
+    split::candidates(text, Role::User, kind, &options, &|_| 0).into_iter().next()
+}
+
 /// Refuses a request that the sender may not make, before anything is kept.
 fn refusal(
     cx: &Context<'_>,
     staged: &mut Staged<'_>,
-    asked: &Remember,
+    asked: &Remember<Vector>,
     is_judged: bool,
 ) -> Result<Option<Handled>> {
     let is_of_tenant = asked.scope == Scope::Tenant;
@@ -121,9 +126,8 @@ fn over_quota(cx: &Context<'_>, why: String) -> Handled {
 fn merge(
     cx: &Context<'_>,
     staged: &mut Staged<'_>,
-    asked: &Remember,
+    asked: &Remember<Vector>,
     same: Memory,
-    vector: &Vector,
 ) -> Result<Decision> {
     let reason = format!("nearly the same as \"{}\"", text::shortened(&same.content, 60));
     let update = Update {
@@ -138,7 +142,7 @@ fn merge(
         enabled: Some(true),
         replaces_metadata: false,
     };
-    let memory = change(cx, staged, same, &update, Some(vector))?;
+    let memory = change(cx, staged, same, &update)?;
     let decision = cx.decision_about(&memory, Outcome::Merged, reason);
-    Ok(Decision { candidate: Some(asked.content.clone()), ..decision })
+    Ok(Decision { candidate: Some(asked.content.text.clone()), ..decision })
 }

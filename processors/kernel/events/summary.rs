@@ -9,14 +9,13 @@ use crate::reads::Reads;
 use crate::staged::Staged;
 use crate::summaries::SUMMARY;
 use domain::fault::Result;
-use domain::{Decision, Kind, Made, Memory, MemoryVersion, Outcome, Vector};
+use domain::{Content, Decision, Kind, Made, Memory, MemoryVersion, Outcome, Vector};
 use std::collections::BTreeSet;
 
 /// A proposed summary with the vector.
 #[derive(Clone, Copy)]
 pub struct Proposed<'a> {
-    pub content: &'a str,
-    pub vector: &'a Vector,
+    pub content: &'a Content<Vector>,
     pub covers: &'a [MemoryVersion],
     pub made: Option<&'a Made>,
 }
@@ -33,12 +32,12 @@ pub fn summary(
     staged: &mut Staged<'_>,
     proposed: Proposed<'_>,
 ) -> Result<Handled> {
-    let Proposed { content, vector, covers, .. } = proposed;
+    let Proposed { content: Content { text, vector }, covers, .. } = proposed;
     let unchanged = unchanged(cx, staged, covers)?.len();
     if unchanged < covers.len() || covers.is_empty() {
         return Ok(outdated(cx, unchanged, covers));
     }
-    let mut memory = cx.memory(0, content, Kind::new(SUMMARY));
+    let mut memory = cx.memory(0, text, Kind::new(SUMMARY));
     memory.reason = proposed.reason(format!("summary of {} memories of its session", covers.len()));
     remove_older_summaries(cx, staged)?;
     put(cx, staged, memory, vector, covers)
@@ -52,12 +51,12 @@ pub fn compress(
     proposed: Proposed<'_>,
     kind: &Kind,
 ) -> Result<Handled> {
-    let Proposed { content, vector, covers, .. } = proposed;
+    let Proposed { content: Content { text, vector }, covers, .. } = proposed;
     let originals = unchanged(cx, staged, covers)?;
     if originals.len() < covers.len() || covers.is_empty() {
         return Ok(outdated(cx, originals.len(), covers));
     }
-    let mut memory = cx.memory(0, content, kind.clone());
+    let mut memory = cx.memory(0, text, kind.clone());
     memory.reason = proposed.reason(format!("stands for {} memories of its session", covers.len()));
     let session = cx.session().unwrap_or_default();
     memory.metadata.insert("source_session_id".to_owned(), session.to_owned());

@@ -7,8 +7,8 @@ use crate::Rules;
 use crate::context::Context;
 use crate::handled::Handled;
 use crate::links::{conflicts, revisions, slots};
-use crate::policy::{Judgement, Lifecycle, Links, Said};
-use crate::prepared::PreparedTurn;
+use crate::policy::{CandidateInput, Judgement, Lifecycle, Links};
+use crate::prepared::Statements;
 use crate::reads::Reads;
 use crate::rules::Treatment;
 use crate::staged::Staged;
@@ -19,6 +19,7 @@ use domain::{
     ContextTurn, Decision, Memory, MemoryId, NeighbourTurn, NeighbourTurns, Outcome, Role, Scope,
     Signal, Turn, Vector,
 };
+use text::split::Candidate;
 
 /// Words of a turn in the context window: the first ones, which memories also store of neighbours,
 /// and the last ones, where a long turn has its question.
@@ -30,12 +31,12 @@ const QUESTION_WORDS: f32 = 40.0;
 pub fn turn(
     cx: &Context<'_>,
     staged: &mut Staged<'_>,
-    prepared: &PreparedTurn,
+    (turn, said): (&Turn, &Statements),
     shadow: Option<&Rules>,
 ) -> Result<Handled> {
     let mut handled = Handled::default();
-    let turn = &prepared.turn;
-    if let Some(reason) = prepared.withheld {
+    let Statements { candidates, parts, withheld } = said;
+    if let Some(reason) = *withheld {
         withheld::withhold(cx, staged, &mut handled, turn, reason)?;
         return Ok(handled);
     }
@@ -43,7 +44,7 @@ pub fn turn(
         withheld::withhold_echo(cx, staged, &mut handled, turn)?;
         return Ok(handled);
     }
-    if prepared.candidates.is_empty() {
+    if candidates.is_empty() {
         let dropped = cx.decision(Outcome::Dropped, reason_for_no_candidate(cx, turn));
         // The words of a turn with `remember: false` are in the event and nowhere else.
         handled.decide(Decision { withheld: !turn.remember, ..dropped });
@@ -51,7 +52,7 @@ pub fn turn(
     let mut last = None;
     let newer = newer_forgets(cx, staged)?;
     let mut is_partly_forgotten = false;
-    for (candidate, vector) in &prepared.candidates {
+    for (candidate, vector) in candidates {
         if newer.cover(&candidate.text) {
             if !is_partly_forgotten {
                 handled.decide(cx.withholding(Outcome::Refused, straggler::REASON));
@@ -59,7 +60,7 @@ pub fn turn(
             is_partly_forgotten = true;
             continue;
         }
-        let said = Said { turn, candidate, vector, has_foreign_totals: false };
+        let said = CandidateInput { turn, candidate, vector, has_foreign_totals: false };
         // Order matters: the shadow judges the state before this candidate changes it.
         let shadowed = shadow.map(|rules| shadow::judge(cx, staged, said, rules)).transpose()?;
         handled.shadows.extend(shadowed);
@@ -71,14 +72,13 @@ pub fn turn(
             (judgement.outcome, judgement.reason) = (Outcome::Refused, why);
             handled.over_quota += 1;
         }
-        let decision = apply(cx, staged, said, judgement)?;
+        let decision = stage(cx, staged, said, judgement)?;
         last = decision.memory.filter(|_| decision.outcome != Outcome::Merged).or(last);
         handled.decide(decision);
     }
     cx.rules.policy.extract(cx, staged, turn, &mut handled)?;
-    let kept = prepared.candidates.len();
-    if kept < prepared.parts {
-        let parts = prepared.parts;
+    let kept = candidates.len();
+    if kept < *parts {
         handled.decide(cx.decision(
             Outcome::Refused,
             format!("the turn has {parts} parts, the limit is {kept}: the rest was not looked at"),
@@ -87,7 +87,7 @@ pub fn turn(
     withheld::advise(&mut handled, turn, cx.rules);
     // A partly forgotten turn is no context: the forgotten words would come back as neighbours.
     if !is_partly_forgotten {
-        add_to_context(cx, staged, prepared, last)?;
+        add_to_context(cx, staged, turn, candidates.first(), last)?;
     }
     Ok(handled)
 }
@@ -101,10 +101,10 @@ fn reason_for_no_candidate(cx: &Context<'_>, turn: &Turn) -> String {
 }
 
 /// Stages the consequences of a judgement.
-fn apply(
+fn stage(
     cx: &Context<'_>,
     staged: &mut Staged<'_>,
-    said: Said<'_>,
+    said: CandidateInput<'_>,
     judgement: Judgement,
 ) -> Result<Decision> {
     let mut decision = judgement.decision(cx, said.candidate);
@@ -172,7 +172,7 @@ fn confirm(
     cx: &Context<'_>,
     staged: &mut Staged<'_>,
     mut memory: Memory,
-    said: &Said<'_>,
+    said: &CandidateInput<'_>,
     confidence: f32,
 ) {
     let effect = cx.rules.effect(Signal::Confirmed);
@@ -192,11 +192,11 @@ fn confirm(
 fn add_to_context(
     cx: &Context<'_>,
     staged: &mut Staged<'_>,
-    prepared: &PreparedTurn,
+    turn: &Turn,
+    first: Option<&(Candidate, Vector)>,
     memory: Option<MemoryId>,
 ) -> Result<()> {
-    let turn = &prepared.turn;
-    let vector = prepared.candidates.first().map(|(_, vector)| vector.clone());
+    let vector = first.map(|(_, vector)| vector.clone());
     let said = ContextTurn {
         speaker: speaker(turn).into(),
         role: turn.role,

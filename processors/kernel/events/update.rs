@@ -9,14 +9,13 @@ use crate::staged::Staged;
 use crate::summaries::retract_summaries;
 use crate::{tenant, withheld};
 use domain::fault::Result;
-use domain::{Decision, Memory, Outcome, Revision, Scope, Update, Vector};
+use domain::{Content, Decision, Memory, Outcome, Revision, Scope, Update, Vector};
 use text::split;
 
 pub fn update(
     cx: &Context<'_>,
     staged: &mut Staged<'_>,
-    update: &Update,
-    vector: Option<&Vector>,
+    update: &Update<Vector>,
 ) -> Result<Handled> {
     let mut handled = Handled::default();
     let Some(memory) = cx.named(staged, update.memory)? else {
@@ -26,7 +25,7 @@ pub fn update(
         return Ok(handled);
     };
     let forbidden =
-        update.content.as_deref().and_then(|content| withheld::never(content, cx.rules));
+        update.content.as_ref().and_then(|content| withheld::never(&content.text, cx.rules));
     if let Some(category) = forbidden.filter(|_| cx.part == Part::First) {
         // Nothing of the update is applied: half of the changes would look like all of them.
         let reason = withheld::never_reason(category);
@@ -42,22 +41,21 @@ pub fn update(
     if is_tenants && !tenant::has_its_turn(cx, staged, &mut handled, memory.id) {
         return Ok(handled);
     }
-    let memory = change(cx, staged, memory, update, vector)?;
+    let memory = change(cx, staged, memory, update)?;
     handled.decide(cx.decision_about(&memory, Outcome::Updated, "changed as asked"));
     Ok(handled)
 }
 
-/// Applies an update to a memory. `vector` belongs to the new content.
+/// Applies an update to a memory.
 pub fn change(
     cx: &Context<'_>,
     staged: &mut Staged<'_>,
     mut memory: Memory,
-    update: &Update,
-    vector: Option<&Vector>,
+    update: &Update<Vector>,
 ) -> Result<Memory> {
     if let Some(content) = &update.content {
-        if *content != memory.content {
-            change_content(cx, staged, &mut memory, content, vector)?;
+        if content.text != memory.content {
+            change_content(cx, staged, &mut memory, content)?;
         }
         // The sender states that these words hold: a memory that superseded them did so wrongly.
         revisions::reopen(cx, staged, &mut memory)?;
@@ -85,7 +83,7 @@ pub fn change(
     }
     memory.fresh_at = memory.fresh_at.max(cx.event.at);
     cx.touch(&mut memory);
-    staged.put(memory.clone(), update.content.as_ref().and(vector));
+    staged.put(memory.clone(), update.content.as_ref().map(|content| &content.vector));
     Ok(memory)
 }
 
@@ -93,14 +91,13 @@ fn change_content(
     cx: &Context<'_>,
     staged: &mut Staged<'_>,
     memory: &mut Memory,
-    content: &str,
-    vector: Option<&Vector>,
+    Content { text, vector }: &Content<Vector>,
 ) -> Result<()> {
     slots::release(staged, memory)?;
     retract_summaries(cx, staged, &memory.key, memory.id)?;
     memory.compressed_by = None;
-    revisions::unlink_old_words(cx, staged, memory, content, vector)?;
-    let old = std::mem::replace(&mut memory.content, content.to_owned());
+    revisions::unlink_old_words(cx, staged, memory, text, Some(vector))?;
+    let old = std::mem::replace(&mut memory.content, text.to_owned());
     memory.history.push(Revision { content: old, until: cx.event.at });
     let surplus = memory.history.len().saturating_sub(cx.settings.limits.history_max);
     memory.history.drain(..surplus);
@@ -109,7 +106,7 @@ fn change_content(
         bytes -= memory.history.remove(0).content.len();
     }
     if memory.scope == Scope::User && !memory.stands_alone() {
-        slots::hold(staged, memory, &split::slots(content));
+        slots::hold(staged, memory, &split::slots(text));
     }
     Ok(())
 }

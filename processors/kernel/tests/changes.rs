@@ -1,8 +1,7 @@
 //! Updates and feedback.
 
-use super::world::{World, story, vector, wish};
-use crate::prepared::Command;
-use domain::{Decision, MemoryId, Outcome, Position, Signal, Update};
+use super::world::{World, story, wish};
+use domain::{Action, Decision, MemoryId, Outcome, Position, Signal, Update};
 
 fn no_change(of: &Decision) -> Update {
     Update {
@@ -18,8 +17,7 @@ fn no_change(of: &Decision) -> Update {
 }
 
 fn update(world: &mut World, update: Update) -> Decision {
-    let vector = update.content.as_deref().map(vector);
-    world.decide("ada", Command::Update { update, vector })
+    world.decide("ada", Action::Update(update))
 }
 
 fn reword(world: &mut World, of: &Decision, content: &str) -> Decision {
@@ -28,7 +26,7 @@ fn reword(world: &mut World, of: &Decision, content: &str) -> Decision {
 
 fn feed_back(world: &mut World, of: &Decision, signal: Signal) -> Decision {
     let memories = vec![of.memory.expect("a memory")];
-    world.decide("ada", Command::Feedback { memories, signal })
+    world.decide("ada", Action::Feedback { memories, signal })
 }
 
 #[test]
@@ -118,7 +116,7 @@ fn a_memory_of_nobody_is_not_found() {
         let kept = world.remember("ada", wish("The boat needs paint."));
         let place = Position { topic: "events".into(), partition: 9, offset: 9 };
         let unknown = Update { memory: MemoryId::of(&place, 0), ..no_change(&kept) };
-        let handled = world.send("ada", Command::Update { update: unknown, vector: None });
+        let handled = world.send("ada", Action::Update(unknown));
         assert!(handled.not_found.is_some());
         assert_eq!(handled.decisions[0].outcome, Outcome::Refused);
     });
@@ -129,7 +127,7 @@ fn nobody_changes_the_memory_of_another() {
     story(|world| {
         let kept = world.remember("ada", wish("The boat needs paint."));
         let update = Update { importance: Some(0.0), ..no_change(&kept) };
-        assert!(world.send("bob", Command::Update { update, vector: None }).not_found.is_some());
+        assert!(world.send("bob", Action::Update(update)).not_found.is_some());
         assert_eq!(world.memory("ada", &kept).importance, 0.7);
     });
 }
@@ -184,7 +182,7 @@ fn one_event_that_names_a_memory_twice_counts_it_twice_and_lists_it_once() {
     story(|world| {
         let kept = world.remember("ada", wish("The boat needs paint."));
         let id = kept.memory.expect("a memory");
-        let action = Command::Feedback { memories: vec![id, id], signal: Signal::Used };
+        let action = Action::Feedback { memories: vec![id, id], signal: Signal::Used };
         let noted = world.decide("ada", action);
         assert_eq!(noted.related, [id]);
         assert_eq!(world.memory("ada", &kept).uses, 2);

@@ -2,8 +2,8 @@
 
 use super::world::{story, wish};
 use crate::handled::Handled;
-use crate::prepared::{Command, Sent};
-use domain::{Forget, Outcome, Remember, Rest, Role, Target, Time};
+use crate::prepared::Sent;
+use domain::{Action, Forget, Outcome, Remember, Rest, Role, Target, Time};
 
 fn count(handled: &Handled) -> usize {
     handled.decisions[0].related.len()
@@ -238,7 +238,7 @@ fn a_tick_asks_for_a_round_and_changes_nothing() {
     story(|world| {
         world.remember("ada", Remember { importance: 0.2, ..wish("The boat needs paint.") });
         let before = world.user("ada");
-        let handled = world.send("ada", Command::Tick);
+        let handled = world.send("ada", Action::Tick);
         assert!(handled.compact_at.is_some());
         assert_eq!(world.user("ada"), before);
     });

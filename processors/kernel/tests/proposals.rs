@@ -1,27 +1,25 @@
 //! Proposals of the compaction worker: applied if the memories that they saw are unchanged.
 
-use super::world::{World, story, vector, wish};
-use crate::prepared::Command;
+use super::world::{World, story, wish};
 use domain::{
-    Decision, Extracted, Fact, Forget, IdleSession, Kind, Made, Maker, MemoryVersion, Outcome,
-    Revise, Role, Time, Update,
+    Action, Decision, Extracted, Fact, Forget, IdleSession, Kind, Made, Maker, MemoryVersion,
+    Outcome, Revise, Role, Time, Update,
 };
 
 fn prune(world: &mut World, seen: MemoryVersion, erases: bool) -> Decision {
     let (memories, reason, idle) = (vec![seen], "is weak".to_owned(), Vec::new());
-    world.decide("ada", Command::Prune { memories, reason, erases, idle })
+    world.decide("ada", Action::Prune { memories, reason, erases, idle })
 }
 
 fn summarise(world: &mut World, covers: Vec<MemoryVersion>, compresses: Option<&str>) -> Decision {
-    let content = "A day on the boat.".to_owned();
-    let (vector, compresses_as) = (vector(&content), compresses.map(Kind::new));
-    world.decide("ada", Command::Summary { content, vector, covers, compresses_as, made: None })
+    let (content, compresses_as) = ("A day on the boat.".into(), compresses.map(Kind::new));
+    world.decide("ada", Action::Summary { content, covers, compresses_as, made: None })
 }
 
 /// Changes a memory, so that an earlier proposal about the memory is outdated.
 fn touch(world: &mut World, of: &Decision) {
     let memories = vec![of.memory.expect("a memory")];
-    world.decide("ada", Command::Feedback { memories, signal: domain::Signal::Used });
+    world.decide("ada", Action::Feedback { memories, signal: domain::Signal::Used });
 }
 
 #[test]
@@ -65,7 +63,7 @@ fn the_window_of_an_idle_session_is_cleared_unless_somebody_spoke() {
         world.say("ada", "um, well");
         let idle = |at| {
             let idle = vec![IdleSession { session: "a".into(), last_at: Some(Time(at)) }];
-            Command::Prune { memories: Vec::new(), reason: "is old".into(), erases: true, idle }
+            Action::Prune { memories: Vec::new(), reason: "is old".into(), erases: true, idle }
         };
         assert_eq!(world.decide("ada", idle(-1)).outcome, Outcome::Outdated);
         assert!(world.user("ada").windows.contains_key("a"));
@@ -133,8 +131,7 @@ fn a_compression_stands_for_its_originals_until_one_changes() {
             enabled: None,
             replaces_metadata: false,
         };
-        let vector = Some(vector("The boat needs varnish."));
-        world.decide("ada", Command::Update { update, vector });
+        world.decide("ada", Action::Update(update));
         assert!(world.memory("ada", &kept).compressed_by.is_none());
         assert!(!world.user("ada").memories.contains_key(&made.memory.expect("a memory")));
     });
@@ -159,7 +156,7 @@ fn revise(world: &mut World, new: MemoryVersion, old: MemoryVersion, probability
         probability,
         reason: "a model compared them".into(),
     };
-    world.decide("ada", Command::Revise(revise))
+    world.decide("ada", Action::Revise(revise))
 }
 
 #[test]
@@ -206,7 +203,7 @@ fn extract(world: &mut World, of: &Decision, content: &str, kind: &str) -> Decis
         facts: vec![Fact { content: content.into(), kind: Kind::new(kind), turns: vec![0] }],
         made: Made { by: Maker::Model, reason: "model x".into() },
     };
-    world.decide("ada", Command::Extracted { extracted, vectors: vec![vector(content)] })
+    world.decide("ada", Action::Extracted(extracted))
 }
 
 #[test]
@@ -257,8 +254,7 @@ fn a_fact_of_a_turn_that_is_gone_is_refused() {
             }],
             made: Made { by: Maker::Model, reason: "model x".into() },
         };
-        let vectors = vec![vector("Ada owns a boat.")];
-        let refused = world.decide("ada", Command::Extracted { extracted, vectors });
+        let refused = world.decide("ada", Action::Extracted(extracted));
         assert_eq!(refused.outcome, Outcome::Refused);
         assert_eq!(world.contents("ada"), [""; 0]);
     });

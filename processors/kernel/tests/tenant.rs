@@ -1,17 +1,12 @@
 //! Memories of a whole tenant: who may change them, and the one order of their changes.
 
-use super::world::{PARTITIONS, World, key, story, vector, wish};
-use crate::prepared::{Command, Part};
+use super::world::{PARTITIONS, World, key, story, wish};
+use crate::prepared::Part;
 use crate::rules::TenantWriters;
-use domain::{Forget, ForwardReason, Outcome, Remember, Scope};
-use text::split::{self, Candidate};
+use domain::{Action, Forget, ForwardReason, Outcome, Remember, Scope};
 
-fn shared(content: &str) -> Command {
-    let asked = Remember { scope: Scope::Tenant, ..wish(content) };
-    let slots = split::slots(content);
-    let candidate =
-        Some(Candidate { span: 0, text: content.into(), kind: domain::Kind::new("fact"), slots });
-    Command::Remember { asked, candidate, vector: vector(content) }
+fn shared(content: &str) -> Action {
+    Action::Remember(Remember { scope: Scope::Tenant, ..wish(content) })
 }
 
 fn home() -> i32 {

@@ -1,9 +1,7 @@
 //! Turns: kept, merged, superseded, dropped, refused, withheld, and the context that they leave.
 
-use super::world::{key, said, story, vector};
-use crate::prepared::{Command, PreparedTurn};
-use domain::{Outcome, Role};
-use text::split::Candidate;
+use super::world::{key, said, story};
+use domain::{Action, Outcome, Role};
 
 #[test]
 fn a_turn_becomes_a_memory_with_its_session_and_time() {
@@ -260,17 +258,9 @@ fn a_window_keeps_the_last_six_turns() {
 #[test]
 fn parts_beyond_the_limit_are_refused_and_said() {
     story(|world| {
-        let text = "The boat needs paint.";
-        let slots = Vec::new();
-        let part =
-            Candidate { span: 0, text: text.to_owned(), kind: domain::Kind::new("fact"), slots };
-        let prepared = PreparedTurn {
-            turn: said(Role::User, text),
-            candidates: vec![(part, vector(text))],
-            parts: 3,
-            withheld: None,
-        };
-        let decisions = world.send("ada", Command::Turn(prepared)).decisions;
+        world.parts = 3;
+        let turn = said(Role::User, "The boat needs paint.");
+        let decisions = world.send("ada", Action::Turn(turn, ())).decisions;
         assert_eq!(decisions[0].outcome, Outcome::Kept);
         assert_eq!(decisions[1].outcome, Outcome::Refused);
         assert!(decisions[1].reason.contains("3 parts, the limit is 1"), "{}", decisions[1].reason);
@@ -296,7 +286,7 @@ fn an_id_of_another_event_is_no_success() {
         world.id = Some("one");
         let first = world.say("ada", "The boat needs paint.");
         let signal = domain::Signal::Used;
-        let action = Command::Feedback { memories: vec![first.memory.expect("a memory")], signal };
+        let action = Action::Feedback { memories: vec![first.memory.expect("a memory")], signal };
         let other = world.decide("ada", action);
         assert!(other.outcome == Outcome::Duplicate && other.of_other_event);
         assert_eq!(world.memory("ada", &first).uses, 0);
@@ -332,23 +322,7 @@ fn a_quota_counts_the_users_of_a_tenant_together() {
         world.memories_max = Some(1);
         world.partition = Some(0);
         world.say("ada", "The boat needs paint.");
-        let handled = world.send(
-            "bob",
-            Command::Turn(PreparedTurn {
-                turn: said(Role::User, "We sail on Friday."),
-                candidates: vec![(
-                    Candidate {
-                        span: 0,
-                        text: "We sail on Friday.".into(),
-                        kind: domain::Kind::new("fact"),
-                        slots: Vec::new(),
-                    },
-                    vector("We sail on Friday."),
-                )],
-                parts: 1,
-                withheld: None,
-            }),
-        );
+        let handled = world.send("bob", Action::Turn(said(Role::User, "We sail on Friday."), ()));
         assert_eq!(handled.over_quota, 1);
     });
 }

@@ -4,17 +4,20 @@ use super::shard::{Shard, User};
 use crate::context::{Limits, Settings};
 use crate::handled::Handled;
 use crate::links::{conflicts, slots};
-use crate::policy::{Asked, Judgement, Learned, Lifecycle, Links, Policy, Said, Traits, Wish};
-use crate::prepared::{Command, Part, Prepared, PreparedTurn, Sent};
+use crate::policy::{
+    CandidateInput, Judgement, Learned, Lifecycle, Links, Policy, RememberInput, RememberJudgement,
+    Traits,
+};
+use crate::prepared::{Part, Prepared, Sent, Statements};
 use crate::ranking::{Hit, Question, RankedHits};
 use crate::rules::TenantWriters;
 use crate::staged::Staged;
 use crate::{Context, Judges, Rules, withheld};
 use domain::fault::Result;
 use domain::{
-    Category, CosineScale, Decision, Event, Forget, Kind, Memory, MemoryId, MemoryVersion, Outcome,
-    Position, Remember, Role, Scope, SenderLimits, SigningKey, Surprise, Time, Turn, UserKey,
-    Vector,
+    Action, Category, Content, CosineScale, Decision, Event, Forget, Kind, Memory, MemoryId,
+    MemoryVersion, Outcome, Position, Remember, Role, Scope, SenderLimits, SigningKey, Step,
+    Surprise, Time, Turn, UserKey, Vector,
 };
 use serde_json::json;
 use std::sync::Arc;
@@ -29,8 +32,8 @@ struct KeepsAll(Traits);
 const SAME: f32 = 0.99;
 
 impl KeepsAll {
-    fn links(cx: &Context<'_>, staged: &Staged<'_>, said: &Said<'_>) -> Result<Links> {
-        let Said { turn, candidate, vector, .. } = said;
+    fn links(cx: &Context<'_>, staged: &Staged<'_>, said: &CandidateInput<'_>) -> Result<Links> {
+        let CandidateInput { turn, candidate, vector, .. } = said;
         let near = cx.nearest_lasting(staged, vector, conflicts::NEIGHBOURS)?;
         let person = slots::Person { role: turn.role, speaker: turn.speaker.as_deref() };
         let replaced = slots::replaced(staged, cx.key(), &candidate.slots, person, &near)?;
@@ -58,7 +61,12 @@ impl Policy for KeepsAll {
         &self.0
     }
 
-    fn judge(&self, cx: &Context<'_>, staged: &Staged<'_>, said: Said<'_>) -> Result<Judgement> {
+    fn judge(
+        &self,
+        cx: &Context<'_>,
+        staged: &Staged<'_>,
+        said: CandidateInput<'_>,
+    ) -> Result<Judgement> {
         let same = KeepsAll::same(cx, staged, said.vector)?;
         let links = KeepsAll::links(cx, staged, &said)?;
         let outcome = match &same {
@@ -84,11 +92,17 @@ impl Policy for KeepsAll {
         })
     }
 
-    fn remember(&self, cx: &Context<'_>, staged: &Staged<'_>, asked: Asked<'_>) -> Result<Wish> {
-        let turn = said(Role::User, &asked.asked.content);
-        let Asked { candidate, vector, .. } = asked;
-        let said = Said { turn: &turn, candidate, vector, has_foreign_totals: false };
-        Ok(Wish {
+    fn remember(
+        &self,
+        cx: &Context<'_>,
+        staged: &Staged<'_>,
+        asked: RememberInput<'_>,
+    ) -> Result<RememberJudgement> {
+        let turn = said(Role::User, &asked.asked.content.text);
+        let RememberInput { asked: Remember { content: Content { vector, .. }, .. }, candidate } =
+            asked;
+        let said = CandidateInput { turn: &turn, candidate, vector, has_foreign_totals: false };
+        Ok(RememberJudgement {
             kind: asked.asked.kind.clone().unwrap_or(candidate.kind.clone()),
             confidence: 0.9,
             same: KeepsAll::same(cx, staged, vector)?,
@@ -114,6 +128,8 @@ pub struct World {
     pub speaker: Option<&'static str>,
     pub limits: SenderLimits,
     pub memories_max: Option<u64>,
+    /// Number of parts of a turn, of which the first is looked at.
+    pub parts: usize,
     pub forget_memories_max: usize,
     /// The partition that reads the events; the user's where `None`.
     pub partition: Option<i32>,
@@ -152,6 +168,7 @@ impl World {
                 change: serde_json::from_value(json!({"order": 0.6, "mark": 0.6})).expect(read),
                 feedback: serde_json::from_value(effects).expect(read),
                 tenant_writers: TenantWriters::Everybody,
+                split: split::Options::default(),
             },
             next: 0,
             session: None,
@@ -160,6 +177,7 @@ impl World {
             speaker: None,
             limits: SenderLimits::default(),
             memories_max: None,
+            parts: 1,
             forget_memories_max: 100,
             partition: None,
             part: Part::First,
@@ -169,7 +187,7 @@ impl World {
         }
     }
 
-    pub fn send(&mut self, user: &str, action: Command) -> Handled {
+    pub fn send(&mut self, user: &str, action: Action) -> Handled {
         let key = key(user);
         let home = key.partition(PARTITIONS);
         let partition = self.partition.unwrap_or(home);
@@ -185,7 +203,7 @@ impl World {
                 source: self.source.clone().unwrap_or(here),
                 warnings: Vec::new(),
                 limits: self.limits,
-                action,
+                action: action.step(&mut Encoding { rules: &self.rules, parts: self.parts }),
             },
             partition,
             offset: self.next,
@@ -231,7 +249,7 @@ impl World {
     }
 
     /// Sends an event, and returns the only decision.
-    pub fn decide(&mut self, user: &str, action: Command) -> Decision {
+    pub fn decide(&mut self, user: &str, action: Action) -> Decision {
         let mut decisions = self.send(user, action).decisions;
         assert_eq!(decisions.len(), 1, "{decisions:#?}");
         decisions.remove(0)
@@ -239,26 +257,15 @@ impl World {
 
     pub fn say(&mut self, user: &str, content: &str) -> Decision {
         let turn = Turn { speaker: self.speaker.map(str::to_owned), ..said(self.role, content) };
-        let withheld = withheld::withheld(&turn, &self.rules);
-        let candidates = match withheld {
-            Some(_) => Vec::new(),
-            None => vec![(candidate(content), vector(content))],
-        };
-        let parts = candidates.len();
-        self.decide(user, Command::Turn(PreparedTurn { turn, candidates, parts, withheld }))
+        self.decide(user, Action::Turn(turn, ()))
     }
 
     pub fn remember(&mut self, user: &str, asked: Remember) -> Decision {
-        let (candidate, vector) = (Some(candidate(&asked.content)), vector(&asked.content));
-        self.decide(user, Command::Remember { asked, candidate, vector })
+        self.decide(user, Action::Remember(asked))
     }
 
     pub fn forget(&mut self, user: &str, forget: Forget) -> Handled {
-        let vector = match &forget {
-            Forget::Query(query) => Some(vector(query)),
-            _ => None,
-        };
-        self.send(user, Command::Forget { forget, vector })
+        self.send(user, Action::Forget(forget))
     }
 
     /// The state of a user as read by the next event.
@@ -318,7 +325,7 @@ pub fn said(role: Role, content: &str) -> Turn {
 
 pub fn wish(content: &str) -> Remember {
     Remember {
-        content: content.to_owned(),
+        content: content.into(),
         kind: None,
         importance: 0.7,
         confidence: None,
@@ -328,13 +335,38 @@ pub fn wish(content: &str) -> Remember {
     }
 }
 
+/// Gives every text its vector, and takes a turn as one candidate.
+struct Encoding<'a> {
+    rules: &'a Rules,
+    parts: usize,
+}
+
+impl Step<(), ()> for Encoding<'_> {
+    type Vector = Vector;
+    type Statements = Statements;
+
+    fn vector(&mut self, text: &str, (): ()) -> Vector {
+        vector(text)
+    }
+
+    fn statements(&mut self, turn: &Turn, (): ()) -> Statements {
+        let withheld = withheld::withheld(turn, self.rules);
+        let content = turn.content.as_str();
+        let candidates = match withheld {
+            Some(_) => Vec::new(),
+            None => vec![(candidate(content), vector(content))],
+        };
+        Statements { candidates, parts: self.parts, withheld }
+    }
+}
+
 fn candidate(content: &str) -> Candidate {
     let (text, kind) = (content.to_owned(), Kind::new("fact"));
     Candidate { span: 0, text, kind, slots: split::slots(content) }
 }
 
 /// A vector that has a direction for each word.
-pub fn vector(text: &str) -> Vector {
+fn vector(text: &str) -> Vector {
     let mut exact = [0.0_f32; 256];
     for word in text::words(&text.to_lowercase()) {
         let place = word.bytes().fold(7_usize, |sum, byte| (sum * 31 + usize::from(byte)) % 256);

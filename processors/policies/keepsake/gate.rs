@@ -14,7 +14,7 @@ use domain::{Memory, MemoryId, Outcome, Role, Scope};
 use kernel::context::Context;
 use kernel::events::turn::{confidence, speaker};
 use kernel::links::{Opposed, Revised, conflicts, revisions, slots};
-use kernel::policy::{Judgement, Learned, Lifecycle, Links, Said};
+use kernel::policy::{CandidateInput, Judgement, Learned, Lifecycle, Links};
 use kernel::reads::Reads;
 use kernel::rules::Treatment;
 use kernel::staged::Staged;
@@ -42,9 +42,9 @@ pub fn judge(
     policy: &Keepsake,
     cx: &Context<'_>,
     staged: &Staged<'_>,
-    said: Said<'_>,
+    said: CandidateInput<'_>,
 ) -> Result<Judgement> {
-    let Said { turn, candidate, vector, .. } = said;
+    let CandidateInput { turn, candidate, vector, .. } = said;
     let measured = score::ScoredText::of(&candidate.text, cx.settings.rarity);
     let may_conflict = split::may_conflict(&candidate.text);
     let neighbours = if may_conflict { conflicts::NEIGHBOURS } else { NEIGHBOURS };
@@ -114,7 +114,7 @@ pub fn judge(
 fn add_revisions(
     cx: &Context<'_>,
     staged: &Staged<'_>,
-    said: Said<'_>,
+    said: CandidateInput<'_>,
     links: &mut Links,
 ) -> Result<()> {
     links.revised = revised(cx, staged, said)?;
@@ -128,8 +128,12 @@ fn add_revisions(
 }
 
 /// Finds the memories of the same person that the candidate probably revises.
-fn revised(cx: &Context<'_>, staged: &Staged<'_>, said: Said<'_>) -> Result<Vec<Revised>> {
-    let Said { turn, candidate, vector, .. } = said;
+fn revised(
+    cx: &Context<'_>,
+    staged: &Staged<'_>,
+    said: CandidateInput<'_>,
+) -> Result<Vec<Revised>> {
+    let CandidateInput { turn, candidate, vector, .. } = said;
     let Some(news) = PossibleRevision::of(&candidate.text) else { return Ok(Vec::new()) };
     let near = cx.nearest_lasting(staged, vector, revisions::NEIGHBOURS)?;
     let new = revisions::Statement {
@@ -155,7 +159,7 @@ fn link_each_once(links: &mut Links) {
 /// surprise.
 fn verdict(
     cx: &Context<'_>,
-    said: Said<'_>,
+    said: CandidateInput<'_>,
     surprise: &domain::Surprise,
     threshold: f32,
 ) -> GateVerdict {
@@ -170,7 +174,7 @@ fn verdict(
 /// Chooses the outcome (merged, dropped, superseded or kept) with its class and reason.
 fn concluded(
     cx: &Context<'_>,
-    said: Said<'_>,
+    said: CandidateInput<'_>,
     verdict: &GateVerdict,
     same: Option<&Same>,
     links: &Links,
@@ -213,10 +217,10 @@ fn same(
     policy: &Keepsake,
     cx: &Context<'_>,
     staged: &Staged<'_>,
-    said: Said<'_>,
+    said: CandidateInput<'_>,
     near: &[(MemoryId, f32)],
 ) -> Result<Option<Same>> {
-    let Said { turn, candidate, .. } = said;
+    let CandidateInput { turn, candidate, .. } = said;
     let merge = &policy.merge;
     let is_echo = turn.role != Role::User;
     // A cosine above 1 switches merging off.

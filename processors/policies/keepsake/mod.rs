@@ -11,10 +11,12 @@ use super::Tables;
 use crate::rank;
 use crate::score;
 use domain::fault::Result;
-use domain::{Remember, Role, Scope, Time, Vector};
+use domain::{Content, Role, Scope, Time, Vector};
 use kernel::context::Context;
 use kernel::links::{revisions, slots};
-use kernel::policy::{Asked, Judgement, Links, Policy, Said, Traits, Wish};
+use kernel::policy::{
+    CandidateInput, Judgement, Links, Policy, RememberInput, RememberJudgement, Traits,
+};
 use kernel::ranking::{Hit, Question, RankedHits};
 use kernel::staged::Staged;
 use serde::Deserialize;
@@ -84,24 +86,34 @@ impl Policy for Keepsake {
         &self.traits
     }
 
-    fn judge(&self, cx: &Context<'_>, staged: &Staged<'_>, said: Said<'_>) -> Result<Judgement> {
+    fn judge(
+        &self,
+        cx: &Context<'_>,
+        staged: &Staged<'_>,
+        said: CandidateInput<'_>,
+    ) -> Result<Judgement> {
         gate::judge(self, cx, staged, said)
     }
 
-    fn remember(&self, cx: &Context<'_>, staged: &Staged<'_>, asked: Asked<'_>) -> Result<Wish> {
-        let Asked { asked, candidate, vector } = asked;
+    fn remember(
+        &self,
+        cx: &Context<'_>,
+        staged: &Staged<'_>,
+        asked: RememberInput<'_>,
+    ) -> Result<RememberJudgement> {
+        let RememberInput { asked, candidate } = asked;
         let mut links = Links::default();
         if asked.scope == Scope::User {
             links.slots = candidate.slots.clone();
             let near = match links.slots.is_empty() {
                 true => Vec::new(),
-                false => cx.nearest_lasting(staged, vector, slots::NEIGHBOURS)?,
+                false => cx.nearest_lasting(staged, &asked.content.vector, slots::NEIGHBOURS)?,
             };
             let person = slots::Person { role: Role::User, speaker: None };
             links.replaced = slots::replaced(staged, cx.key(), &links.slots, person, &near)?;
-            links.revised = revised(cx, staged, asked, vector, &links)?;
+            links.revised = revised(cx, staged, &asked.content, &links)?;
         }
-        Ok(Wish { kind: candidate.kind.clone(), confidence: 1.0, same: None, links })
+        Ok(RememberJudgement { kind: candidate.kind.clone(), confidence: 1.0, same: None, links })
     }
 
     fn rank(&self, hits: Vec<Hit>, question: &Question<'_>, at: Time) -> RankedHits {
@@ -113,16 +125,15 @@ impl Policy for Keepsake {
 fn revised(
     cx: &Context<'_>,
     staged: &Staged<'_>,
-    asked: &Remember,
-    vector: &Vector,
+    Content { text, vector }: &Content<Vector>,
     links: &Links,
 ) -> Result<Vec<revisions::Revised>> {
-    let Some(news) = PossibleRevision::of(&asked.content) else { return Ok(Vec::new()) };
+    let Some(news) = PossibleRevision::of(text) else { return Ok(Vec::new()) };
     let at = cx.event.at;
     let closed: Vec<_> = links
         .replaced
         .iter()
-        .filter(|old| slots::closes(cx, at, &asked.content, old) && !slots::is_late(cx, at, old))
+        .filter(|old| slots::closes(cx, at, text, old) && !slots::is_late(cx, at, old))
         .map(|old| old.id)
         .collect();
     let near = cx.nearest(staged, vector, revisions::NEIGHBOURS)?;

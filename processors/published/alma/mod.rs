@@ -10,7 +10,10 @@ use domain::fault::Result;
 use domain::{Kind, Levels, Outcome, Recall, Surprise, Time, Turn};
 use kernel::context::Context;
 use kernel::handled::Handled;
-use kernel::policy::{Asked, Judgement, Lifecycle, Links, Policy, Room, Said, Traits, Wish};
+use kernel::policy::{
+    CandidateInput, Judgement, Lifecycle, Links, Policy, RememberInput, RememberJudgement, Room,
+    Traits,
+};
 use kernel::ranking::{Hit, PromptBlock, Question, Ranked, RankedHits};
 use kernel::staged::Staged;
 use policies::Tables;
@@ -50,7 +53,12 @@ impl Policy for Alma {
     }
 
     /// Stores every message in the archive until the next extraction.
-    fn judge(&self, _: &Context<'_>, _: &Staged<'_>, said: Said<'_>) -> Result<Judgement> {
+    fn judge(
+        &self,
+        _: &Context<'_>,
+        _: &Staged<'_>,
+        said: CandidateInput<'_>,
+    ) -> Result<Judgement> {
         Ok(Judgement {
             outcome: Outcome::Kept,
             reason: WAITS.to_owned(),
@@ -68,7 +76,12 @@ impl Policy for Alma {
         })
     }
 
-    fn remember(&self, _: &Context<'_>, _: &Staged<'_>, asked: Asked<'_>) -> Result<Wish> {
+    fn remember(
+        &self,
+        _: &Context<'_>,
+        _: &Staged<'_>,
+        asked: RememberInput<'_>,
+    ) -> Result<RememberJudgement> {
         let kind = |text: &str| Kind::new(gate::category(text).unwrap_or("fact"));
         Ok(shared::wish(asked.asked, kind))
     }

@@ -9,7 +9,9 @@ use crate::shared::{self, Reading};
 use domain::fault::Result;
 use domain::{Kind, Recall, Scope, Time};
 use kernel::context::Context;
-use kernel::policy::{Asked, Judgement, Policy, Room, Said, Traits, Wish};
+use kernel::policy::{
+    CandidateInput, Judgement, Policy, RememberInput, RememberJudgement, Room, Traits,
+};
 use kernel::ranking::{Hit, PromptBlock, Question, Ranked, RankedHits};
 use kernel::staged::Staged;
 use policies::Tables;
@@ -46,7 +48,12 @@ impl Policy for Lynkr {
         &self.traits
     }
 
-    fn judge(&self, cx: &Context<'_>, staged: &Staged<'_>, said: Said<'_>) -> Result<Judgement> {
+    fn judge(
+        &self,
+        cx: &Context<'_>,
+        staged: &Staged<'_>,
+        said: CandidateInput<'_>,
+    ) -> Result<Judgement> {
         let reading = Reading { memories: true, ..Reading::default() };
         shared::judgement(cx, staged, said, reading, |text, ground| {
             let known = self.known.stems(cx.key(), ground.memories);
@@ -54,19 +61,24 @@ impl Policy for Lynkr {
         })
     }
 
-    fn remember(&self, cx: &Context<'_>, staged: &Staged<'_>, asked: Asked<'_>) -> Result<Wish> {
+    fn remember(
+        &self,
+        cx: &Context<'_>,
+        staged: &Staged<'_>,
+        asked: RememberInput<'_>,
+    ) -> Result<RememberJudgement> {
         let asked = asked.asked;
         let mut same = None;
         if self.gate.dedup_enabled && asked.scope == Scope::User {
             let mut memories = shared::memories(cx, staged)?;
-            let id = gate::same(&self.gate, &asked.content, &memories);
+            let id = gate::same(&self.gate, &asked.content.text, &memories);
             let place = memories.iter().position(|memory| Some(memory.id) == id);
             // One that counts for less, or only in its session, is no substitute for a wish.
             same = place
                 .map(|place| memories.swap_remove(place))
                 .filter(|same| same.scope == Scope::User && same.importance >= asked.importance);
         }
-        Ok(Wish { same, ..shared::wish(asked, |_| Kind::new("fact")) })
+        Ok(RememberJudgement { same, ..shared::wish(asked, |_| Kind::new("fact")) })
     }
 
     fn complete(&self, asked: &Recall) -> Recall {

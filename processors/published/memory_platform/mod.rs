@@ -8,7 +8,7 @@ use crate::shared::{self, Reading};
 use domain::fault::Result;
 use domain::{Kind, Time};
 use kernel::context::Context;
-use kernel::policy::{Asked, Judgement, Policy, Said, Traits, Wish};
+use kernel::policy::{CandidateInput, Judgement, Policy, RememberInput, RememberJudgement, Traits};
 use kernel::ranking::{Hit, Question, RankedHits};
 use kernel::staged::Staged;
 use policies::Tables;
@@ -38,14 +38,24 @@ impl Policy for MemoryPlatform {
         &self.traits
     }
 
-    fn judge(&self, cx: &Context<'_>, staged: &Staged<'_>, said: Said<'_>) -> Result<Judgement> {
+    fn judge(
+        &self,
+        cx: &Context<'_>,
+        staged: &Staged<'_>,
+        said: CandidateInput<'_>,
+    ) -> Result<Judgement> {
         let reading = Reading { memories: true, ..Reading::default() };
         shared::judgement(cx, staged, said, reading, |text, ground| {
             gate::judge(&self.gate, text, ground)
         })
     }
 
-    fn remember(&self, _: &Context<'_>, _: &Staged<'_>, asked: Asked<'_>) -> Result<Wish> {
+    fn remember(
+        &self,
+        _: &Context<'_>,
+        _: &Staged<'_>,
+        asked: RememberInput<'_>,
+    ) -> Result<RememberJudgement> {
         let kind = |text: &str| Kind::new(gate::kind(text).unwrap_or("fact"));
         Ok(shared::wish(asked.asked, kind))
     }

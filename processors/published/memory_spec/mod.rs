@@ -8,7 +8,9 @@ use crate::shared::{self, Reading};
 use domain::fault::Result;
 use domain::{Recall, Time};
 use kernel::context::Context;
-use kernel::policy::{Asked, Judgement, Policy, Room, Said, Traits, Wish};
+use kernel::policy::{
+    CandidateInput, Judgement, Policy, RememberInput, RememberJudgement, Room, Traits,
+};
 use kernel::ranking::{Hit, PromptBlock, Question, Ranked, RankedHits};
 use kernel::staged::Staged;
 use policies::Tables;
@@ -42,14 +44,24 @@ impl Policy for MemorySpec {
         &self.traits
     }
 
-    fn judge(&self, cx: &Context<'_>, staged: &Staged<'_>, said: Said<'_>) -> Result<Judgement> {
+    fn judge(
+        &self,
+        cx: &Context<'_>,
+        staged: &Staged<'_>,
+        said: CandidateInput<'_>,
+    ) -> Result<Judgement> {
         let reading = Reading { centroid: true, ..Reading::default() };
         shared::judgement(cx, staged, said, reading, |text, ground| {
             gate::judge(&self.gate, text, ground)
         })
     }
 
-    fn remember(&self, _: &Context<'_>, _: &Staged<'_>, asked: Asked<'_>) -> Result<Wish> {
+    fn remember(
+        &self,
+        _: &Context<'_>,
+        _: &Staged<'_>,
+        asked: RememberInput<'_>,
+    ) -> Result<RememberJudgement> {
         Ok(shared::wish(asked.asked, gate::kind))
     }
 

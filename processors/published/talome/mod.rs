@@ -8,7 +8,9 @@ use crate::shared::{self, Reading};
 use domain::fault::Result;
 use domain::{Purpose, Recall, Scope, Time};
 use kernel::context::Context;
-use kernel::policy::{Asked, Judgement, Policy, Room, Said, Traits, Wish};
+use kernel::policy::{
+    CandidateInput, Judgement, Policy, RememberInput, RememberJudgement, Room, Traits,
+};
 use kernel::ranking::{Hit, PromptBlock, Question, Ranked, RankedHits};
 use kernel::staged::Staged;
 use policies::Tables;
@@ -37,11 +39,21 @@ impl Policy for Talome {
         &self.traits
     }
 
-    fn judge(&self, cx: &Context<'_>, staged: &Staged<'_>, said: Said<'_>) -> Result<Judgement> {
+    fn judge(
+        &self,
+        cx: &Context<'_>,
+        staged: &Staged<'_>,
+        said: CandidateInput<'_>,
+    ) -> Result<Judgement> {
         shared::judgement(cx, staged, said, Reading::default(), gate::judge)
     }
 
-    fn remember(&self, cx: &Context<'_>, staged: &Staged<'_>, asked: Asked<'_>) -> Result<Wish> {
+    fn remember(
+        &self,
+        cx: &Context<'_>,
+        staged: &Staged<'_>,
+        asked: RememberInput<'_>,
+    ) -> Result<RememberJudgement> {
         let asked = asked.asked;
         let wish = shared::wish(asked, gate::kind);
         let mut known = match asked.scope {
@@ -49,9 +61,9 @@ impl Policy for Talome {
             Scope::User | Scope::Session => shared::memories(cx, staged)?,
         };
         known.retain(|memory| memory.scope == asked.scope);
-        Ok(Wish {
+        Ok(RememberJudgement {
             confidence: gate::confidence_in(&self.gate, &wish.kind),
-            same: gate::same(&self.gate, &asked.content, &wish.kind, &known),
+            same: gate::same(&self.gate, &asked.content.text, &wish.kind, &known),
             ..wish
         })
     }

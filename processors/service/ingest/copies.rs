@@ -5,8 +5,8 @@
 use super::Ingest;
 use broker::Record;
 use domain::fault::{Reject, RejectCode, Result};
-use domain::{Forget, MemoryId, Remember, Scope, UserKey};
-use kernel::{Command, Part, Prepared, Reads, Staged};
+use domain::{Forget, MemoryId, Scope, UserKey};
+use kernel::{Action, Part, Prepared, Reads, Staged};
 
 impl Ingest {
     /// Returns why an event that changes tenant memories must not be copied, or `None`. An event
@@ -37,19 +37,19 @@ impl Ingest {
 fn is_copied(staged: &Staged<'_>, prepared: &Prepared) -> Result<bool> {
     let everyone = prepared.event.key.tenant_key();
     match &prepared.event.action {
-        Command::Remember { asked: Remember { scope, .. }, .. } => Ok(*scope == Scope::Tenant),
-        Command::Update { update, .. } => is_any_of(staged, &everyone, &[update.memory]),
-        Command::Feedback { memories, .. } => is_any_of(staged, &everyone, memories),
-        Command::Forget { forget: Forget::Memory(id), .. } => is_any_of(staged, &everyone, &[*id]),
+        Action::Remember(asked) => Ok(asked.scope == Scope::Tenant),
+        Action::Update(update) => is_any_of(staged, &everyone, &[update.memory]),
+        Action::Feedback { memories, .. } => is_any_of(staged, &everyone, memories),
+        Action::Forget(Forget::Memory(id)) => is_any_of(staged, &everyone, &[*id]),
         // Keepsake's own proposals are short, and the others concern one user.
-        Command::Forget { forget: Forget::Rest(_), .. }
-        | Command::Turn(_)
-        | Command::Prune { .. }
-        | Command::Summary { .. }
-        | Command::Revise(_)
-        | Command::Extracted { .. }
-        | Command::Tick => Ok(false),
-        Command::Forget { .. } => Ok(true),
+        Action::Forget(Forget::Rest(_))
+        | Action::Turn(..)
+        | Action::Prune { .. }
+        | Action::Summary { .. }
+        | Action::Revise(_)
+        | Action::Extracted(_)
+        | Action::Tick => Ok(false),
+        Action::Forget(_) => Ok(true),
     }
 }
 

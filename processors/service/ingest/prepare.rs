@@ -9,13 +9,15 @@ use broker::Record;
 use contract::decode::{self, Hop};
 use domain::fault::{Reject, RejectCode};
 use domain::panics::caught;
-use domain::{Action, Event, Forget, ForwardReason, ReplyTo, Role, Signal, Time, Vector};
+use domain::{Action, Event, ForwardReason, ReplyTo, Signal, Step, Time, Turn, Vector};
 use kernel::encoded;
-use kernel::prepared::{Sent, Withheld};
+use kernel::prepared::Sent;
 use kernel::rules::Treatment;
 use kernel::withheld::withheld;
-use kernel::{Command, Part, Prepared, PreparedTurn};
+use kernel::{Part, Prepared, Rules, Statements};
+use models::embedder::TokenCounter;
 use models::embedder::pool::Refusal;
+use std::ops::Range;
 use text::split::{self, Candidate};
 
 /// Records that are prepared and encoded before the first of them is applied: enough for every
@@ -25,44 +27,33 @@ const GROUP_MAX: usize = 64;
 /// second's work for one thread with the default encoder.
 const GROUP_BYTES_MAX: usize = 8192;
 
-/// A record whose texts wait for their vectors.
-pub type Draft<'r> = OnItsWay<'r, Undecided>;
+/// A record whose texts are encoded, each named by its place among the texts of the group.
+pub type Drafted<'r> = InFlight<'r, usize>;
 
 /// A record that can be applied.
-pub type Ready<'r> = OnItsWay<'r, Prepared>;
+pub type Ready<'r> = InFlight<'r, Vector>;
 
 /// The vector of a text, or why there is none.
 pub type TextVector = Result<Vector, Refusal>;
 
-pub struct OnItsWay<'r, P> {
+/// A record between the log and the kernel.
+pub struct InFlight<'r, V> {
     pub record: &'r Record,
     pub reply: Option<ReplyTo>,
     pub hop: Option<Hop>,
-    pub route: Route<P>,
+    pub route: Route<V>,
     pub counts: Vec<Count>,
-    /// Number of texts of the record.
-    texts: usize,
+    /// Places of the record's texts among those of the group.
+    texts: Range<usize>,
 }
 
 /// Where a record goes.
-pub enum Route<P> {
+pub enum Route<V> {
     /// Applied by this shard.
-    Apply(P),
+    Apply(Prepared<V>),
     /// The record belongs to another partition: that of the user, or of the tenant.
     Forward(i32, ForwardReason),
     Reject(Reject),
-}
-
-/// A decoded event, split and not yet encoded.
-pub struct Undecided {
-    event: Event,
-    candidates: Vec<Candidate>,
-    parts: usize,
-    withheld: Option<Withheld>,
-    part: Part,
-    is_home: bool,
-    is_ordered_here: bool,
-    signed: Option<Time>,
 }
 
 impl Ingest {
@@ -70,38 +61,32 @@ impl Ingest {
     pub(super) fn draft_group<'r>(
         &mut self,
         records: &mut impl Iterator<Item = &'r Record>,
-    ) -> (Vec<Draft<'r>>, Vec<String>) {
-        let mut drafts = Vec::new();
+    ) -> (Vec<Drafted<'r>>, Vec<String>) {
+        let mut drafted = Vec::new();
         let mut texts: Vec<String> = Vec::new();
         let mut bytes = 0;
-        while drafts.len() < GROUP_MAX && bytes < GROUP_BYTES_MAX {
+        while drafted.len() < GROUP_MAX && bytes < GROUP_BYTES_MAX {
             let Some(record) = records.next() else { break };
-            let drafted = caught(|| {
-                let draft = self.draft(record);
-                let texts = match &draft.route {
-                    Route::Apply(undecided) => undecided.texts(),
-                    _ => Vec::new(),
-                };
-                (draft, texts)
-            });
-            let (draft, own) = drafted.unwrap_or_else(|panic| {
+            let first = texts.len();
+            let one = caught(|| self.draft(record, &mut texts)).unwrap_or_else(|panic| {
+                texts.truncate(first);
                 let what = format!("Keepsake panics when it reads this record: {}", panic.message);
-                (self.rejected(record, Reject::poison(what, Some(panic.stack))), Vec::new())
+                self.rejected(record, Reject::poison(what, Some(panic.stack)))
             });
-            bytes += own.iter().map(String::len).sum::<usize>();
-            drafts.push(Draft { texts: own.len(), ..draft });
-            texts.extend(own);
+            bytes += texts[first..].iter().map(String::len).sum::<usize>();
+            drafted.push(InFlight { texts: first..texts.len(), ..one });
         }
-        (drafts, texts)
+        (drafted, texts)
     }
 
-    fn rejected<'r>(&self, record: &'r Record, reject: Reject) -> Draft<'r> {
+    fn rejected<'r>(&self, record: &'r Record, reject: Reject) -> Drafted<'r> {
         let reply = caught(|| decode::reply_to(record, &self.options.decode)).unwrap_or_default();
         let route = Route::Reject(reject);
-        Draft { record, reply, hop: None, route, counts: Vec::new(), texts: 0 }
+        InFlight { record, reply, hop: None, route, counts: Vec::new(), texts: 0..0 }
     }
 
-    fn draft<'r>(&mut self, record: &'r Record) -> Draft<'r> {
+    /// Adds the record's texts to `texts`.
+    fn draft<'r>(&mut self, record: &'r Record, texts: &mut Vec<String>) -> Drafted<'r> {
         if self.options.skip.contains(&(record.partition, record.offset)) {
             let what = "ingest.skip names this record";
             return self.rejected(record, Reject::new(RejectCode::Skipped, what));
@@ -113,10 +98,10 @@ impl Ingest {
             Err(reject) => Route::Reject(reject),
             Ok(event) => {
                 counts.push(Count::EventRead(event.action.name()));
-                self.route(event, record, hop.as_ref(), &mut counts)
+                self.route(event, record, hop.as_ref(), (&mut counts, texts))
             }
         };
-        Draft { record, reply: decoded.reply, hop, route, counts, texts: 0 }
+        InFlight { record, reply: decoded.reply, hop, route, counts, texts: 0..0 }
     }
 
     fn route(
@@ -124,8 +109,8 @@ impl Ingest {
         mut event: Event,
         record: &Record,
         hop: Option<&Hop>,
-        counts: &mut Vec<Count>,
-    ) -> Route<Undecided> {
+        (counts, texts): (&mut Vec<Count>, &mut Vec<String>),
+    ) -> Route<usize> {
         if hop.is_none()
             && let Err(reject) = decode::may_be_forwarded(record)
         {
@@ -160,26 +145,28 @@ impl Ingest {
         }
         // The shard that forwarded a copy has counted the findings.
         self.redact(&mut event, is_first.then_some(counts));
-        let profile = self.profiles.of(&event.key);
-        let withheld = match &event.action {
-            Action::Turn(turn) => withheld(turn, &profile.rules),
-            _ => None,
+        let mut splitting = Splitting {
+            rules: &self.profiles.of(&event.key).rules,
+            candidates_max: self.options.candidates_max,
+            tokens: &self.tokens,
+            texts,
         };
-        let mut candidates = if withheld.is_none() { self.candidates(&event) } else { Vec::new() };
-        let parts = candidates.len();
-        // Order matters: cut before encoding, because 64 KiB may hold a thousand parts.
-        candidates.truncate(self.options.candidates_max);
+        let event = event.step(&mut splitting);
         let tenant = event.key.tenant();
         let signed = decode::signed_at(tenant, record, &self.options.decode);
-        Route::Apply(Undecided {
-            signed,
-            event,
-            candidates,
-            parts,
-            withheld,
+        Route::Apply(Prepared {
+            partition: record.partition,
+            offset: record.offset,
             part: if is_first { Part::First } else { Part::InOrder },
             is_home,
             is_ordered_here: way == Some(ForwardReason::ToOrder),
+            is_sent_again: hop.is_none() && decode::is_repetition(record),
+            sent: Sent {
+                at: Time(record.timestamp_ms),
+                is_late: hop.is_some() || decode::is_repetition(record),
+                signed,
+            },
+            event,
         })
     }
 
@@ -190,7 +177,7 @@ impl Ingest {
         let tenant = event.key.tenant();
         let Some(limit) = self.rate.limit(tenant) else { return Ok(()) };
         let is_limited = match &event.action {
-            Action::Turn(_) | Action::Remember(_) | Action::Update(_) => true,
+            Action::Turn(..) | Action::Remember(_) | Action::Update(_) => true,
             Action::Feedback { signal, .. } => *signal != Signal::Returned,
             Action::Forget(_)
             | Action::Prune { .. }
@@ -210,133 +197,97 @@ impl Ingest {
             Reject::new(RejectCode::Overloaded, message)
         })
     }
+}
 
-    fn candidates(&self, event: &Event) -> Vec<Candidate> {
-        let profile = self.profiles.of(&event.key);
-        match &event.action {
-            Action::Turn(turn)
-                if turn.remember && profile.rules.treatment(turn.role) != Treatment::Context =>
-            {
-                let split = |options: &split::Options| {
-                    let kind = turn.kind.as_ref();
-                    split::candidates(&turn.content, turn.role, kind, options, &|text| {
-                        self.tokens.count(text)
-                    })
-                };
-                let parts = split(&profile.split);
-                if parts.len() <= self.options.candidates_max {
-                    return parts;
-                }
-                // Too many statements: larger parts, of which more is looked at.
-                split(&split::Options { statements: Vec::new(), ..profile.split.clone() })
-            }
-            // A text to remember is stored whole, so only kind and slots of the candidate are used.
-            Action::Remember(asked) => {
-                let (content, kind) = (&asked.content, asked.kind.as_ref());
-                let whole = split::Options { statements: Vec::new(), ..profile.split.clone() };
-                let mut parts = split::candidates(content, Role::User, kind, &whole, &|_| 0);
-                parts.truncate(1);
-                parts
-            }
-            _ => Vec::new(),
-        }
+/// Splits a turn, and lists the texts that are to be encoded. The vector of each is its place.
+struct Splitting<'a> {
+    rules: &'a Rules,
+    candidates_max: usize,
+    tokens: &'a TokenCounter,
+    texts: &'a mut Vec<String>,
+}
+
+impl Step<(), ()> for Splitting<'_> {
+    type Vector = usize;
+    type Statements = Statements<usize>;
+
+    fn vector(&mut self, text: &str, (): ()) -> usize {
+        self.texts.push(text.to_owned());
+        self.texts.len() - 1
+    }
+
+    fn statements(&mut self, turn: &Turn, (): ()) -> Statements<usize> {
+        let withheld = withheld(turn, self.rules);
+        let mut candidates = if withheld.is_none() { self.candidates(turn) } else { Vec::new() };
+        let parts = candidates.len();
+        // Order matters: cut before encoding, because 64 KiB may hold a thousand parts.
+        candidates.truncate(self.candidates_max);
+        let speaker = turn.speaker.as_deref().unwrap_or(turn.role.as_str());
+        let candidates = candidates.into_iter().map(|candidate| {
+            let text = encoded::of_turn(speaker, &candidate.text);
+            (candidate, self.vector(&text, ()))
+        });
+        Statements { candidates: candidates.collect(), parts, withheld }
     }
 }
 
-impl Undecided {
-    /// The texts to encode. `prepared` takes their vectors in the same order.
-    fn texts(&self) -> Vec<String> {
-        match &self.event.action {
-            Action::Turn(turn) => {
-                let speaker = turn.speaker.as_deref().unwrap_or(turn.role.as_str());
-                let texts = self.candidates.iter();
-                texts.map(|candidate| encoded::of_turn(speaker, &candidate.text)).collect()
-            }
-            Action::Remember(asked) => vec![asked.content.clone()],
-            Action::Update(update) => update.content.iter().cloned().collect(),
-            Action::Forget(Forget::Query(query)) => vec![query.clone()],
-            Action::Summary { content, .. } => vec![content.clone()],
-            Action::Extracted(extracted) => {
-                extracted.facts.iter().map(|fact| fact.content.clone()).collect()
-            }
-            _ => Vec::new(),
+impl Splitting<'_> {
+    fn candidates(&self, turn: &Turn) -> Vec<Candidate> {
+        if !turn.remember || self.rules.treatment(turn.role) == Treatment::Context {
+            return Vec::new();
         }
-    }
-
-    fn prepared(
-        self,
-        record: &Record,
-        hop: Option<&Hop>,
-        vectors: &mut impl Iterator<Item = Vector>,
-    ) -> Prepared {
-        let mut next = || vectors.next().expect("each text was encoded");
-        let Event { key, session, id, at, metadata, source, warnings, limits, action } = self.event;
-        let action = match action {
-            Action::Turn(turn) => Command::Turn(PreparedTurn {
-                turn,
-                candidates: self.candidates.into_iter().map(|part| (part, next())).collect(),
-                parts: self.parts,
-                withheld: self.withheld,
-            }),
-            Action::Remember(asked) => Command::Remember {
-                asked,
-                candidate: self.candidates.into_iter().next(),
-                vector: next(),
-            },
-            Action::Update(update) => {
-                let vector = update.content.is_some().then(&mut next);
-                Command::Update { update, vector }
-            }
-            Action::Forget(forget) => {
-                let vector = matches!(forget, Forget::Query(_)).then(&mut next);
-                Command::Forget { forget, vector }
-            }
-            Action::Feedback { memories, signal } => Command::Feedback { memories, signal },
-            Action::Prune { memories, reason, erases, idle } => {
-                Command::Prune { memories, reason, erases, idle }
-            }
-            Action::Summary { content, covers, compresses_as, made } => {
-                Command::Summary { content, vector: next(), covers, compresses_as, made }
-            }
-            Action::Revise(revise) => Command::Revise(revise),
-            Action::Extracted(extracted) => {
-                let vectors = extracted.facts.iter().map(|_| next()).collect();
-                Command::Extracted { extracted, vectors }
-            }
-            Action::Tick => Command::Tick,
+        let split = |options: &split::Options| {
+            let kind = turn.kind.as_ref();
+            split::candidates(&turn.content, turn.role, kind, options, &|text| {
+                self.tokens.count(text)
+            })
         };
-        Prepared {
-            event: Event { key, session, id, at, metadata, source, warnings, limits, action },
-            partition: record.partition,
-            offset: record.offset,
-            part: self.part,
-            is_home: self.is_home,
-            is_ordered_here: self.is_ordered_here,
-            is_sent_again: hop.is_none() && decode::is_repetition(record),
-            sent: Sent {
-                at: Time(record.timestamp_ms),
-                is_late: hop.is_some() || decode::is_repetition(record),
-                signed: self.signed,
-            },
+        let parts = split(&self.rules.split);
+        if parts.len() <= self.candidates_max {
+            return parts;
         }
+        // Too many statements: larger parts, of which more is looked at.
+        split(&split::Options { statements: Vec::new(), ..self.rules.split.clone() })
     }
 }
 
-impl<'r> Draft<'r> {
-    /// The same record, rejected. Its texts keep their place in the order of the vectors.
-    pub fn poisoned(self, reject: Reject) -> Draft<'r> {
-        Draft { route: Route::Reject(reject), ..self }
+/// Puts the vectors in their places.
+struct Joining {
+    first: usize,
+    vectors: Vec<Vector>,
+}
+
+impl Step<usize, Statements<usize>> for Joining {
+    type Vector = Vector;
+    type Statements = Statements;
+
+    fn vector(&mut self, _: &str, place: usize) -> Vector {
+        std::mem::take(&mut self.vectors[place - self.first])
+    }
+
+    fn statements(&mut self, _: &Turn, said: Statements<usize>) -> Statements {
+        let Statements { candidates, parts, withheld } = said;
+        let candidates =
+            candidates.into_iter().map(|(candidate, place)| (candidate, self.vector("", place)));
+        Statements { candidates: candidates.collect(), parts, withheld }
+    }
+}
+
+impl<'r> Drafted<'r> {
+    /// The same record, rejected. Its texts keep their places.
+    pub fn poisoned(self, reject: Reject) -> Drafted<'r> {
+        InFlight { route: Route::Reject(reject), ..self }
     }
 
     /// Joins each text with its vector.
     pub fn with_vectors(self, vectors: &mut impl Iterator<Item = TextVector>) -> Ready<'r> {
-        let Draft { record, reply, hop, counts, texts, route } = self;
+        let InFlight { record, reply, hop, counts, texts, route } = self;
         // Order matters: all vectors of this record are taken, also behind a refused text.
-        let own: Vec<TextVector> = vectors.take(texts).collect();
+        let own: Vec<TextVector> = vectors.take(texts.len()).collect();
         let own: Result<Vec<Vector>, Refusal> = own.into_iter().collect();
         let route = match (route, own) {
-            (Route::Apply(undecided), Ok(own)) => {
-                Route::Apply(undecided.prepared(record, hop.as_ref(), &mut own.into_iter()))
+            (Route::Apply(prepared), Ok(vectors)) => {
+                Route::Apply(prepared.step(&mut Joining { first: texts.start, vectors }))
             }
             (Route::Apply(_), Err(refusal)) => {
                 let what =
@@ -346,6 +297,6 @@ impl<'r> Draft<'r> {
             (Route::Forward(home, way), _) => Route::Forward(home, way),
             (Route::Reject(reject), _) => Route::Reject(reject),
         };
-        Ready { record, reply, hop, route, counts, texts }
+        InFlight { record, reply, hop, route, counts, texts }
     }
 }

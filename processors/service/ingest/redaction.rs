@@ -26,16 +26,19 @@ impl Ingest {
 fn texts(event: &mut Event) -> Vec<&mut String> {
     let mut texts: Vec<&mut String> = event.metadata.values_mut().collect();
     match &mut event.action {
-        Action::Turn(turn) => {
+        Action::Turn(turn, ()) => {
             texts.extend([&mut turn.content].into_iter().chain(&mut turn.speaker))
         }
-        Action::Remember(remember) => texts.push(&mut remember.content),
-        Action::Update(update) => texts.extend(&mut update.content),
+        Action::Remember(remember) => texts.push(&mut remember.content.text),
+        Action::Update(update) => {
+            texts.extend(update.content.as_mut().map(|content| &mut content.text))
+        }
         Action::Summary { content, made, .. } => {
-            texts.extend([content].into_iter().chain(made.as_mut().map(|made| &mut made.reason)));
+            texts.push(&mut content.text);
+            texts.extend(made.as_mut().map(|made| &mut made.reason));
         }
         Action::Extracted(extracted) => {
-            texts.extend(extracted.facts.iter_mut().map(|fact| &mut fact.content));
+            texts.extend(extracted.facts.iter_mut().map(|fact| &mut fact.content.text));
             texts.push(&mut extracted.made.reason);
         }
         Action::Prune { reason, .. } | Action::Revise(Revise { reason, .. }) => texts.push(reason),

@@ -222,7 +222,7 @@ impl PlannedExtraction {
     fn is_stated_in(&self, fact: &Fact, turns: &[usize]) -> bool {
         let turns = turns.iter().filter_map(|turn| self.turns.get(*turn));
         let texts = turns.flat_map(|turn| [turn.text.as_str(), turn.speaker.as_str()]);
-        Sources::of(texts).fault(&fact.content, &Kept::default(), FACT_CHARS_MAX).is_none()
+        Sources::of(texts).fault(&fact.content.text, &Kept::default(), FACT_CHARS_MAX).is_none()
     }
 
     /// True if the fact has only names, numbers and mostly words of the named turns, one of them
@@ -256,7 +256,11 @@ struct WrittenFact {
 impl WrittenFact {
     fn read(self) -> Fact {
         let kind = KINDS.iter().find(|kind| **kind == self.kind).unwrap_or(&KINDS[0]);
-        Fact { content: self.text.trim().to_owned(), kind: Kind::new(kind), turns: self.turns }
+        Fact {
+            content: self.text.trim().to_owned().into(),
+            kind: Kind::new(kind),
+            turns: self.turns,
+        }
     }
 }
 

@@ -171,13 +171,13 @@ impl WrittenProfile {
             change: self.change,
             feedback: self.feedback,
             tenant_writers: self.tenant_memories.checked(),
+            split: self.split.checked()?,
         };
         Ok(Profile {
             rules,
             redact: redact::Options {
                 rules: switched_on("redact", &self.redact, &Rule::ALL, Rule::as_str)?,
             },
-            split: self.split.checked()?,
             retrieval: retrieval.checked(),
             steps: Steps { rerank, abstain },
             fade: self.fade,

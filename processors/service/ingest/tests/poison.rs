@@ -5,7 +5,7 @@ use super::{Bench, remember, turn};
 use broker::{OutgoingRecord, Record, header};
 use domain::Recall;
 use domain::fault::{Fault, Result, StopName};
-use kernel::policy::{Asked, Judgement, Said, Traits, Wish};
+use kernel::policy::{CandidateInput, Judgement, RememberInput, RememberJudgement, Traits};
 use kernel::ranking::{Hit, Question, RankedHits};
 use kernel::{Context, Policy, Staged};
 use models::embedder::{Embedder, Model, ModelChoice, pool};
@@ -48,12 +48,22 @@ impl Policy for PickyPolicy {
         self.0.traits()
     }
 
-    fn judge(&self, cx: &Context<'_>, staged: &Staged<'_>, said: Said<'_>) -> Result<Judgement> {
+    fn judge(
+        &self,
+        cx: &Context<'_>,
+        staged: &Staged<'_>,
+        said: CandidateInput<'_>,
+    ) -> Result<Judgement> {
         assert!(!said.candidate.text.contains(POISON), "cannot judge {POISON}");
         self.0.judge(cx, staged, said)
     }
 
-    fn remember(&self, cx: &Context<'_>, staged: &Staged<'_>, asked: Asked<'_>) -> Result<Wish> {
+    fn remember(
+        &self,
+        cx: &Context<'_>,
+        staged: &Staged<'_>,
+        asked: RememberInput<'_>,
+    ) -> Result<RememberJudgement> {
         self.0.remember(cx, staged, asked)
     }
 
