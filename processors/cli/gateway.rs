@@ -57,7 +57,7 @@ pub fn run(config: &Config) -> Result<ExitCode> {
             fault = retired(config, || Some(watched.clone())) => Err(fault),
         }
     };
-    runtime.block_on(::gateway::serve::run(bound, calls, &options, stopped))?;
+    runtime.block_on(::gateway::serve::run(bound, calls, &options, &DIALECT, stopped))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -108,7 +108,8 @@ pub fn beside(config: &Config, bound: Bound) -> Result<Beside> {
                 let _ = stopped.await;
                 Ok(())
             };
-            let ended = runtime.block_on(::gateway::serve::run(bound, calls, &options, stopped));
+            let ended =
+                runtime.block_on(::gateway::serve::run(bound, calls, &options, &DIALECT, stopped));
             // The service goes on.
             if let Err(fault) = ended {
                 tracing::error!(%fault, "the gateway stopped: HTTP and MCP do not answer");
@@ -187,7 +188,6 @@ pub fn options(config: &Config) -> Options {
     let gateway = &config.gateway;
     Options {
         listen: gateway.listen.clone(),
-        dialect: &DIALECT,
         keys: Some(&gateway.keys).filter(|keys| !keys.is_empty()).map(PathBuf::from),
         tenant: gateway.tenant.clone(),
         profiles: profiles(config),

@@ -1,6 +1,6 @@
 //! `keepsake keys`: makes, lists and revokes the keys of the gateway.
 
-use ::gateway::keys::{self, Key, Right};
+use ::gateway::keys::{self, Key, Permission};
 use clap::Subcommand;
 use client::show::{self, Output};
 use domain::fault::{Fault, Result, StopName};
@@ -21,7 +21,7 @@ pub enum KeysCommand {
         user: Option<String>,
         /// read, write, forget, admin, with commas between
         #[arg(long, value_delimiter = ',', value_parser = right, default_value = "read,write")]
-        rights: Vec<Right>,
+        rights: Vec<Permission>,
         /// Do nothing where the file has a key already, as after a restart of a container
         #[arg(long)]
         once: bool,
@@ -32,8 +32,8 @@ pub enum KeysCommand {
     Revoke { id: String },
 }
 
-fn right(text: &str) -> std::result::Result<Right, String> {
-    Right::parse(text).ok_or_else(|| "must be read, write, forget or admin".to_owned())
+fn right(text: &str) -> std::result::Result<Permission, String> {
+    Permission::parse(text).ok_or_else(|| "must be read, write, forget or admin".to_owned())
 }
 
 impl KeysCommand {

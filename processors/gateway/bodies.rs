@@ -1,7 +1,7 @@
 //! Reads the bodies of calls: within a size, within a budget of bytes, and as long as they make
 //! progress.
 
-use crate::budget::Place;
+use crate::budget::Permit;
 use crate::refusal::{Refusal, Result};
 use axum::Json;
 use axum::body::{Body, Bytes, HttpBody, to_bytes};
@@ -34,7 +34,7 @@ impl Expected {
 }
 
 /// Reads a whole body of at most `max` bytes, for which `place` grows.
-pub async fn read(place: &mut Place, body: Body, max: usize) -> Result<Bytes> {
+pub async fn read(place: &mut Permit, body: Body, max: usize) -> Result<Bytes> {
     if body.size_hint().lower() > max as u64 {
         return Err(too_large(max));
     }

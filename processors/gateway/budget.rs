@@ -6,7 +6,7 @@
 //! keys a third each, and however many are greedy, something stays free for the next one. An eighth of
 //! all is for keys with the right `admin`.
 
-use crate::keys::{Caller, Right};
+use crate::keys::{Caller, Permission};
 use crate::refusal::{Refusal, Result};
 use crate::{IMPORT_BYTES_MAX, Options};
 use axum::body::{Body, Bytes, to_bytes};
@@ -14,7 +14,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use parking_lot::Mutex;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::convert::Infallible;
 use std::net::IpAddr;
 use std::pin::Pin;
@@ -61,7 +61,7 @@ struct Used {
 }
 
 /// A part of a budget, given back when dropped.
-pub struct Place {
+pub struct Permit {
     budget: Arc<Budget>,
     /// The holders, and how many times the free amount each may hold.
     shares: Vec<(Holder, usize)>,
@@ -76,15 +76,15 @@ impl Budget {
 
     /// Takes a part for a call, or refuses with the name of the budget. Callers without keys are
     /// one program's, so these may use the whole budget.
-    pub fn take(self: &Arc<Self>, caller: &Caller, amount: usize) -> Result<Place> {
+    pub fn take(self: &Arc<Self>, caller: &Caller, amount: usize) -> Result<Permit> {
         let shares = match caller.key.as_str() {
             "" => vec![],
             key => {
                 vec![(Holder::Key(key.to_owned()), 1), (Holder::Tenant(caller.tenant.clone()), 3)]
             }
         };
-        let is_admin = caller.may(Right::Admin).is_ok();
-        let mut place = Place { budget: self.clone(), shares, is_admin, amount: 0 };
+        let is_admin = caller.may(Permission::Admin).is_ok();
+        let mut place = Permit { budget: self.clone(), shares, is_admin, amount: 0 };
         place.grow(amount)?;
         Ok(place)
     }
@@ -98,14 +98,14 @@ impl Budget {
     }
 
     /// Takes one place for an address, which may hold up to `times` times the free places.
-    pub fn take_for(self: &Arc<Self>, peer: IpAddr, times: usize) -> Option<Place> {
+    pub fn take_for(self: &Arc<Self>, peer: IpAddr, times: usize) -> Option<Permit> {
         let shares = vec![(Holder::Peer(peer), times)];
-        let mut place = Place { budget: self.clone(), shares, is_admin: true, amount: 0 };
+        let mut place = Permit { budget: self.clone(), shares, is_admin: true, amount: 0 };
         place.extend(1).is_ok().then_some(place)
     }
 }
 
-impl Place {
+impl Permit {
     /// Takes more, or refuses and keeps the present amount.
     pub fn grow(&mut self, by: usize) -> Result<()> {
         self.extend(by).map_err(|holder| {
@@ -145,7 +145,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Permit {
     fn drop(&mut self) {
         let mut used = self.budget.used.lock();
         used.all -= self.amount;
@@ -264,13 +264,13 @@ pub async fn answered(
 
 /// Returns a body that gives up memory and place of an answer while the caller reads. The server
 /// keeps unsent bytes, so it gets copies of small slices, and holds no whole answer.
-fn held(answer: Bytes, place: Option<Place>) -> Body {
+fn held(answer: Bytes, place: Option<Permit>) -> Body {
     Body::new(Held { rest: answer, _place: place })
 }
 
 struct Held {
     rest: Bytes,
-    _place: Option<Place>,
+    _place: Option<Permit>,
 }
 
 impl HttpBody for Held {
@@ -298,23 +298,50 @@ impl HttpBody for Held {
     }
 }
 
+/// The keys that import now. An import is many events, so a key has one at a time.
+#[derive(Default)]
+pub struct Imports(Mutex<BTreeSet<String>>);
+
+/// The running import of a key, ended when dropped.
+pub struct Importing<'a> {
+    imports: &'a Imports,
+    key: String,
+}
+
+impl Imports {
+    pub fn begin(&self, key: &str) -> Result<Importing<'_>> {
+        if !self.0.lock().insert(key.to_owned()) {
+            let what =
+                "an import of this key is still running: send the next one when it has ended";
+            return Err(Refusal::overloaded(what));
+        }
+        Ok(Importing { imports: self, key: key.to_owned() })
+    }
+}
+
+impl Drop for Importing<'_> {
+    fn drop(&mut self) {
+        self.imports.0.lock().remove(&self.key);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn caller(key: &str, tenant: &str, rights: &[Right]) -> Caller {
+    fn caller(key: &str, tenant: &str, rights: &[Permission]) -> Caller {
         Caller { key: key.to_owned(), rights: rights.to_vec(), ..Caller::local(tenant) }
     }
 
     /// Takes places until one is refused.
-    fn all_of(budget: &Arc<Budget>, caller: &Caller) -> Vec<Place> {
+    fn all_of(budget: &Arc<Budget>, caller: &Caller) -> Vec<Permit> {
         std::iter::from_fn(|| budget.take(caller, 1).ok()).collect()
     }
 
     #[test]
     fn whoever_takes_all_leaves_places_to_others() {
         let budget = Budget::new("places", 80);
-        let read = [Right::Read];
+        let read = [Permission::Read];
         let greedy = all_of(&budget, &caller("a", "acme", &read));
         assert_eq!(greedy.len(), 35, "half of what is no reserve");
         let same_tenant = all_of(&budget, &caller("b", "acme", &read));
@@ -322,7 +349,7 @@ mod tests {
         let refusal = budget.take(&caller("c", "acme", &read), 1).map(drop);
         assert!(refusal.is_err_and(|it| it.message.contains("keys of this tenant")));
         assert_eq!(all_of(&budget, &caller("d", "else", &read)).len(), 9);
-        assert_eq!(all_of(&budget, &caller("e", "last", &[Right::Admin])).len(), 14);
+        assert_eq!(all_of(&budget, &caller("e", "last", &[Permission::Admin])).len(), 14);
         drop(greedy);
         assert_eq!(all_of(&budget, &caller("d", "else", &read)).len(), 26);
     }
@@ -330,7 +357,8 @@ mod tests {
     #[test]
     fn a_place_grows_within_the_share_of_its_key_and_gives_all_back() {
         let budget = Budget::new("bytes", 80);
-        let place = |key| budget.take(&caller(key, "acme", &[Right::Read]), 0).expect("nothing");
+        let place =
+            |key| budget.take(&caller(key, "acme", &[Permission::Read]), 0).expect("nothing");
         let [mut first, mut second, mut other] = ["a", "a", "b"].map(place);
         first.grow(30).expect("free");
         let refused = second.grow(11).expect_err("more than is free");
@@ -344,7 +372,7 @@ mod tests {
     #[test]
     fn a_key_that_leaves_its_answers_unread_is_refused_before_the_work() {
         let budget = Budget::new("bytes", 80);
-        let [slow, quick] = ["a", "b"].map(|key| caller(key, "acme", &[Right::Read]));
+        let [slow, quick] = ["a", "b"].map(|key| caller(key, "acme", &[Permission::Read]));
         let unread = budget.take(&slow, 30).expect("free");
         assert!(budget.check_room(&slow, 11).is_err() && budget.check_room(&slow, 5).is_ok());
         assert!(budget.check_room(&quick, 1000).is_ok(), "its answer may be short");
@@ -358,7 +386,10 @@ mod tests {
         assert_eq!(all_of(&budget, &Caller::local("acme")).len(), 80);
         for few in 1..4 {
             let budget = Budget::new("places", few);
-            assert!(!all_of(&budget, &caller("a", "acme", &[Right::Read])).is_empty(), "{few}");
+            assert!(
+                !all_of(&budget, &caller("a", "acme", &[Permission::Read])).is_empty(),
+                "{few}"
+            );
         }
     }
 

@@ -8,6 +8,7 @@ use crate::Options;
 use crate::refusal::{Refusal, Result};
 use axum::http::StatusCode;
 use broker::{Consumer, OutgoingRecord, Polled, Start};
+use client::reading::OffsetRange;
 use client::rules::Rules;
 use client::{CORRELATION, reply_headers, sign};
 use domain::fault::{self, Fault, StopName};
@@ -410,4 +411,25 @@ impl Drop for Forgets<'_> {
     fn drop(&mut self) {
         self.waiting.lock().remove(&self.correlation);
     }
+}
+
+/// All partitions of a topic, or that of one user, with the offsets that they have now.
+pub fn ranges(
+    calls: &Calls,
+    topic: &str,
+    user: Option<&UserKey>,
+) -> fault::Result<Vec<OffsetRange>> {
+    let topics = [topic.to_owned()];
+    let Some(count) = calls.connection.partitions(&topics)?.get(topic).copied() else {
+        let what =
+            format!("topic {topic} does not exist, or this principal has no right to see it");
+        return Err(Fault::retry(what));
+    };
+    let offsets = calls.connection.all_offsets(topic, count)?;
+    let only = user.map(|user| user.partition(count));
+    Ok((0..count)
+        .zip(offsets)
+        .filter(|(partition, _)| only.is_none_or(|only| only == *partition))
+        .map(|(partition, (from, end))| OffsetRange { partition, from, end })
+        .collect())
 }

@@ -2,7 +2,7 @@
 
 use crate::budget::Budgets;
 use crate::refusal::Refusal;
-use crate::routes::Route;
+use crate::route::Route;
 use axum::http::{Extensions, Uri};
 use domain::fault::lacking;
 

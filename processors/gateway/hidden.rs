@@ -2,10 +2,8 @@
 //! event only once a decision proves that neither happened.
 
 use crate::PAGE_RECORDS_MAX;
-use crate::calls::Calls;
-use crate::door::Gateway;
-use crate::refusal::Result;
-use crate::streams::{ranges, unavailable};
+use crate::calls::{Calls, ranges};
+use crate::refusal::{Result, unavailable};
 use client::erased::{Erasures, redact_event};
 use client::reading::{self, OffsetRange};
 use domain::fault::{self, Fault};
@@ -49,8 +47,12 @@ impl Hidden {
 
 /// Takes the words out of decisions of the past that must not show them. Order matters: the receipts
 /// are read after the decisions.
-pub async fn hide(gateway: &Arc<Gateway>, rows: Vec<(Value, i64)>) -> Result<Vec<Value>> {
-    let gateway = gateway.clone();
+pub async fn hide(
+    hidden: &Arc<Hidden>,
+    calls: &Arc<Calls>,
+    rows: Vec<(Value, i64)>,
+) -> Result<Vec<Value>> {
+    let (hidden, calls) = (hidden.clone(), calls.clone());
     let hide = move |erasures: &Erasures| {
         let hidden = rows.into_iter().map(|(mut decision, at_ms)| {
             erasures.hide(&mut decision, at_ms);
@@ -58,7 +60,7 @@ pub async fn hide(gateway: &Arc<Gateway>, rows: Vec<(Value, i64)>) -> Result<Vec
         });
         hidden.collect()
     };
-    let hidden = tokio::task::spawn_blocking(move || gateway.hidden.now(&gateway.calls, hide));
+    let hidden = tokio::task::spawn_blocking(move || hidden.now(&calls, hide));
     let hidden = hidden.await.unwrap_or_else(|e| Err(Fault::retry(e.to_string())));
     hidden.map_err(|fault| unavailable(&fault))
 }
@@ -73,24 +75,24 @@ pub struct Sent<'a> {
 /// Redacts the event. Returns false if the words must not be shown: without a decision about the
 /// event nobody knows whether it was off the record.
 pub fn shows(
-    gateway: &Gateway,
+    (hidden, calls): (&Hidden, &Calls),
     sent: &Sent<'_>,
     event: &mut Map<String, Value>,
 ) -> fault::Result<bool> {
-    let mut decisions = decisions_about(gateway, sent)?;
+    let mut decisions = decisions_about(calls, sent)?;
     let hides = |erasures: &Erasures| {
         erasures.cover_event(sent.key, sent.event, sent.at_ms)
             || decisions.iter_mut().any(|(decision, at_ms)| erasures.hide(decision, *at_ms))
     };
-    let is_hidden = gateway.hidden.now(&gateway.calls, hides)?;
+    let is_hidden = hidden.now(calls, hides)?;
     redact_event(event);
     Ok(!decisions.is_empty() && !is_hidden)
 }
 
 /// The decisions about an event, with the times of their records: among the user's decisions since
 /// the event was sent, as many as one page reads.
-fn decisions_about(gateway: &Gateway, sent: &Sent<'_>) -> fault::Result<Vec<(Value, i64)>> {
-    let (calls, topic) = (&gateway.calls, &gateway.calls.topics.decisions);
+fn decisions_about(calls: &Calls, sent: &Sent<'_>) -> fault::Result<Vec<(Value, i64)>> {
+    let topic = &calls.topics.decisions;
     let mut decisions = Vec::new();
     for OffsetRange { partition, end, .. } in ranges(calls, topic, Some(sent.key))? {
         let since_ms = sent.at_ms.saturating_sub(AHEAD_MS);

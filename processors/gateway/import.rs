@@ -2,10 +2,9 @@
 //! import.
 
 use crate::calls::Calls;
-use crate::door::Gateway;
 use crate::keys::Caller;
 use crate::refusal::{Refusal, Result};
-use crate::streams::place;
+use crate::state::Gateway;
 use crate::tools::{By, of};
 use axum::body::Bytes;
 use axum::extract::{Query, State};
@@ -15,7 +14,6 @@ use client::import::{Imported, Lines, UserBatch, ids_of};
 use client::rules::Rules;
 use domain::UserKey;
 use futures_util::stream::{self, StreamExt};
-use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -43,7 +41,7 @@ pub async fn import(
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Json<Value>> {
-    let _place = place(&gateway, &caller)?;
+    let _place = gateway.permit(&caller)?;
     let _one = gateway.imports.begin(&caller.key)?;
     check_is_lines(&headers)?;
     let rules = gateway.options.rules.clone();
@@ -77,33 +75,6 @@ pub async fn import(
     users.truncate(USERS_SHOWN);
     reply["users"] = users.into();
     Ok(Json(reply))
-}
-
-/// The keys that import now. An import is many events, so a key has one at a time.
-#[derive(Default)]
-pub struct Imports(Mutex<BTreeSet<String>>);
-
-/// The running import of a key, ended when dropped.
-pub struct Importing<'a> {
-    imports: &'a Imports,
-    key: String,
-}
-
-impl Imports {
-    fn begin(&self, key: &str) -> Result<Importing<'_>> {
-        if !self.0.lock().insert(key.to_owned()) {
-            let what =
-                "an import of this key is still running: send the next one when it has ended";
-            return Err(Refusal::overloaded(what));
-        }
-        Ok(Importing { imports: self, key: key.to_owned() })
-    }
-}
-
-impl Drop for Importing<'_> {
-    fn drop(&mut self) {
-        self.imports.0.lock().remove(&self.key);
-    }
 }
 
 /// Refuses a form or a plain text, which a page of another site may send without being asked.

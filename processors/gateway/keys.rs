@@ -24,20 +24,20 @@ const UNREADABLE_MAX: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Right {
+pub enum Permission {
     Read,
     Write,
     Forget,
     Admin,
 }
 
-impl Right {
-    pub fn parse(text: &str) -> Option<Right> {
+impl Permission {
+    pub fn parse(text: &str) -> Option<Permission> {
         match text {
-            "read" => Some(Right::Read),
-            "write" => Some(Right::Write),
-            "forget" => Some(Right::Forget),
-            "admin" => Some(Right::Admin),
+            "read" => Some(Permission::Read),
+            "write" => Some(Permission::Write),
+            "forget" => Some(Permission::Forget),
+            "admin" => Some(Permission::Admin),
             _ => None,
         }
     }
@@ -51,7 +51,7 @@ pub struct Key {
     pub tenant: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    pub rights: Vec<Right>,
+    pub rights: Vec<Permission>,
     pub sha256: String,
     pub created_at: String,
 }
@@ -81,23 +81,24 @@ pub struct Caller {
     pub key: String,
     pub tenant: String,
     pub user: Option<String>,
-    pub rights: Vec<Right>,
+    pub rights: Vec<Permission>,
 }
 
 impl Caller {
     /// The caller of a gateway without keys, which listens on loopback only.
     pub fn local(tenant: &str) -> Caller {
-        let rights = vec![Right::Read, Right::Write, Right::Forget, Right::Admin];
+        let rights =
+            vec![Permission::Read, Permission::Write, Permission::Forget, Permission::Admin];
         Caller { key: String::new(), tenant: tenant.to_owned(), user: None, rights }
     }
 
     /// The limits of the key, by which the service judges the events.
     pub fn limits(&self) -> SenderLimits {
-        let no_forget = !self.rights.contains(&Right::Forget);
+        let no_forget = !self.rights.contains(&Permission::Forget);
         SenderLimits { one_user: self.user.is_some(), no_forget }
     }
 
-    pub fn may(&self, right: Right) -> Result<()> {
+    pub fn may(&self, right: Permission) -> Result<()> {
         if self.rights.contains(&right) {
             return Ok(());
         }
@@ -151,7 +152,7 @@ pub fn new(
     path: &Path,
     tenant: &str,
     user: Option<&str>,
-    rights: Vec<Right>,
+    rights: Vec<Permission>,
 ) -> fault::Result<(Key, String)> {
     UserKey::new(tenant, user.unwrap_or("any"))
         .map_err(|e| wrong(format!("--{}: {}", e.field, e.why)))?;
@@ -327,14 +328,14 @@ mod tests {
     fn a_key_opens_its_tenant_until_it_is_revoked() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("gateway.keys");
-        let (key, shown) = new(&path, "acme", Some("ada"), vec![Right::Read]).expect("made");
-        let (_, other) = new(&path, "else", None, vec![Right::Write]).expect("made");
+        let (key, shown) = new(&path, "acme", Some("ada"), vec![Permission::Read]).expect("made");
+        let (_, other) = new(&path, "else", None, vec![Permission::Write]).expect("made");
         let text = std::fs::read_to_string(&path).expect("written");
         assert!(!text.contains(&shown) && text.contains(&key.sha256));
         let keys = Keys::open(&path).expect("read");
         let caller = keys.caller(&shown).expect("known");
         assert_eq!((caller.tenant.as_str(), caller.user.as_deref()), ("acme", Some("ada")));
-        assert!(caller.may(Right::Write).is_err());
+        assert!(caller.may(Permission::Write).is_err());
         assert_eq!(caller.user(Some("bob")).expect_err("another user").code, "forbidden");
         let mut wrong = shown.clone();
         wrong.replace_range(wrong.len() - 1.., if shown.ends_with('0') { "1" } else { "0" });
@@ -352,7 +353,7 @@ mod tests {
     fn keys_made_and_revoked_at_once_are_neither_lost_nor_back() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = &dir.path().join("gateway.keys");
-        let made = || new(path, "acme", None, vec![Right::Read]).expect("made").0.id;
+        let made = || new(path, "acme", None, vec![Permission::Read]).expect("made").0.id;
         for _ in 0..10 {
             let old = made();
             let mut ids = std::thread::scope(|scope| {
@@ -375,7 +376,7 @@ mod tests {
     fn a_missing_or_broken_file_opens_no_door_after_a_minute() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("gateway.keys");
-        let (_, shown) = new(&path, "acme", None, vec![Right::Read]).expect("made");
+        let (_, shown) = new(&path, "acme", None, vec![Permission::Read]).expect("made");
         let whole = std::fs::read(&path).expect("written");
         let keys = Keys::open(&path).expect("read");
         let mut now = Instant::now();

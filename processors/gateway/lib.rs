@@ -1,36 +1,43 @@
 //! The gateway: HTTP and MCP for programs that do not speak Kafka. Publishes events and sends
 //! requests like any other client, and holds no state that a restart would lose.
 //!
-//! `calls.rs` is the Kafka client, `door.rs` admits or refuses an HTTP request, `own.rs`, `streams.rs`,
-//! `mcp.rs` and the crate of a [`dialect`] translate, `explorer.rs` and `docs.rs` have the web pages, `budget.rs` hands out
-//! places, `serve.rs` listens. No module here opens a shard or applies a policy.
+//! `calls.rs` is the Kafka client, `admission.rs` admits or refuses an HTTP request, `native.rs`,
+//! `streams.rs`, `mcp.rs` and the crate of a [`dialect`] translate, `explorer.rs` and `docs.rs` have the web
+//! pages, `budget.rs` hands out permits, `serve.rs` listens. `state.rs` is what all handlers share;
+//! `routes.rs` names them. No module here opens a shard or applies a policy.
 
 #[macro_use]
-pub mod routes;
+pub mod route;
 
-mod backwards;
+pub mod admission;
 pub mod bodies;
 pub mod budget;
 pub mod calls;
+mod dead_letters;
+mod decisions;
 pub mod dialect;
 pub mod docs;
-pub mod door;
 mod explorer;
+mod followed_users;
 mod hidden;
+mod history;
 mod import;
 pub mod keys;
-mod letters;
 pub mod mcp;
+mod mcp_http;
+mod native;
 pub mod openapi;
+mod origins;
 mod outcome;
-pub mod own;
 mod pages;
-mod past;
 mod plain;
 pub mod refusal;
+mod reverse_reader;
+pub mod routes;
 pub mod serve;
 mod shards;
-pub mod streams;
+pub mod state;
+mod streams;
 pub mod tools;
 mod users;
 
@@ -51,6 +58,9 @@ pub const LISTED_MAX: usize = 10_000;
 /// fewer rows than were asked for, and a cursor. 5,000 of 1 KiB are 5 MiB, some 100 ms; of long records a
 /// page reads some 64 MB and keeps 8.
 const PAGE_RECORDS_MAX: usize = 5000;
+/// Rows of a page that names no limit, and the most that a page has.
+const ROWS: usize = 50;
+const ROWS_MAX: usize = 500;
 /// Dead letters that one call sends again. Each is read by itself, a few ms.
 const REDRIVEN_MAX: usize = 100;
 /// Bytes of the body of an import, some 12,000 memories of 700 bytes. The body is held in memory, and its
@@ -61,7 +71,6 @@ const IMPORT_BYTES_MAX: usize = 8 << 20;
 #[derive(Clone, Debug)]
 pub struct Options {
     pub listen: String,
-    pub dialect: &'static dialect::Dialect,
     pub keys: Option<PathBuf>,
     pub tenant: String,
     /// Names of profiles that a recall may ask for.

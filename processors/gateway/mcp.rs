@@ -3,11 +3,10 @@
 //! model, with the numbers as structured content.
 
 use crate::calls::Calls;
-use crate::keys::{Caller, Right};
-use crate::own::idempotency_key;
+use crate::keys::{Caller, Permission};
 use crate::plain;
 use crate::refusal::{self, Refusal};
-use crate::tools::{By, TOOLS, Tool, of};
+use crate::tools::{By, TOOLS, Tool, idempotency_key, of};
 use axum::http::StatusCode;
 use domain::UserKey;
 use domain::fault::{self, Fault};
@@ -148,7 +147,7 @@ async fn called(
 ) -> refusal::Result<Value> {
     bound.caller.may(tool.right)?;
     // The event has an id, so that a second attempt changes nothing twice.
-    let id = (tool.right != Right::Read)
+    let id = (tool.right != Permission::Read)
         .then(|| key.map_or_else(|| Uuid::new_v4().to_string(), str::to_owned));
     let (caller, user, key) = (&bound.caller, &bound.user, id.as_deref());
     let attempt = |calls: Arc<Calls>| async move {
@@ -207,7 +206,7 @@ impl ServerHandler for Server {
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
         let bound = self.bound(&context)?;
-        bound.caller.may(Right::Read).map_err(failed)?;
+        bound.caller.may(Permission::Read).map_err(failed)?;
         let after = page.and_then(|page| page.cursor).map_or(Value::Null, Value::from);
         let list = of("list", &[("after", &after)]);
         let listed = self.ask(&bound.user, list).await?;
@@ -240,7 +239,7 @@ impl ServerHandler for Server {
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
         let bound = self.bound(&context)?;
-        bound.caller.may(Right::Read).map_err(failed)?;
+        bound.caller.may(Permission::Read).map_err(failed)?;
         let Some(id) = request.uri.strip_prefix(MEMORY) else {
             return Err(ErrorData::resource_not_found("resources are memory://{id}", None));
         };
@@ -269,7 +268,7 @@ impl ServerHandler for Server {
         context: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
         let bound = self.bound(&context)?;
-        bound.caller.may(Right::Read).map_err(failed)?;
+        bound.caller.may(Permission::Read).map_err(failed)?;
         let query = request.arguments.as_ref().and_then(|given| given.get("query"));
         let (true, Some(query)) = (request.name == "memories", query) else {
             let what = "the prompt is memories, with the argument query";
@@ -284,7 +283,7 @@ impl ServerHandler for Server {
 
 fn described(tool: &Tool) -> rmcp::model::Tool {
     let annotations = ToolAnnotations::new()
-        .read_only(tool.right == Right::Read)
+        .read_only(tool.right == Permission::Read)
         .destructive(tool.destructive)
         .idempotent(tool.idempotent)
         .open_world(false);

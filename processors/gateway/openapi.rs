@@ -2,7 +2,8 @@
 //! Schema already, so the bodies of Keepsake's own calls are the messages themselves.
 
 use crate::dialect::Dialect;
-use crate::routes::{self, Answer, Needs, Route};
+use crate::route::{Answer, Needs, Route};
+use crate::routes;
 use serde_json::{Map, Value, json};
 
 macro_rules! schemas {

@@ -1,7 +1,7 @@
 //! Judges the receipt of an event for all doors: a change that did not happen is no success, and a
 //! key that may not read gets the outcome and the id of the caller's own memory only.
 
-use crate::keys::{Caller, Right};
+use crate::keys::{Caller, Permission};
 use crate::refusal::{Refusal, Result};
 use axum::http::StatusCode;
 use serde_json::Value;
@@ -32,7 +32,7 @@ pub fn checked(receipt: Value) -> Result<Value> {
 /// The part of the receipt that the caller may see. A reason quotes memories, and a merged turn
 /// names one.
 pub fn shown(caller: &Caller, mut receipt: Value) -> Value {
-    if caller.rights.contains(&Right::Read) {
+    if caller.rights.contains(&Permission::Read) {
         return receipt;
     }
     for decision in receipt["decisions"].as_array_mut().into_iter().flatten() {
@@ -78,7 +78,7 @@ mod tests {
         let receipt = json!({"decisions": [decision, merged], "offset": 3});
         let mut caller = Caller::local("acme");
         assert_eq!(shown(&caller, receipt.clone()), receipt);
-        caller.rights = vec![Right::Write];
+        caller.rights = vec![Permission::Write];
         let expected = json!({"offset": 3, "decisions": [
             {"outcome": "superseded", "memory": "m-2"}, {"outcome": "merged"}]});
         assert_eq!(shown(&caller, receipt), expected);

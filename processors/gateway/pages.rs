@@ -1,40 +1,36 @@
 //! The pages without a key: the OpenAPI document and its calls to read, liveness, readiness and metrics.
 
-use crate::dialect::Dialect;
-use crate::door::Gateway;
-use crate::{docs, explorer, openapi};
-use axum::Json;
+use crate::explorer;
+use crate::state::Gateway;
+use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{Html, IntoResponse, Response};
+use axum::{Extension, Json};
 use serde_json::Value;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock};
 
 /// The OpenAPI document and the page of all calls, made when they are first asked for.
-pub struct Pages {
-    dialect: &'static Dialect,
-    document: OnceLock<Value>,
-    calls: OnceLock<String>,
+pub struct Pages(LazyLock<Documents, Box<dyn FnOnce() -> Documents + Send>>);
+
+pub struct Documents {
+    pub openapi: Value,
+    /// The page of all calls.
+    pub calls: Bytes,
 }
 
 impl Pages {
-    pub fn new(dialect: &'static Dialect) -> Pages {
-        Pages { dialect, document: OnceLock::new(), calls: OnceLock::new() }
-    }
-
-    fn document(&self) -> &Value {
-        self.document.get_or_init(|| openapi::document(self.dialect))
+    pub fn new(make: impl FnOnce() -> Documents + Send + 'static) -> Arc<Pages> {
+        Arc::new(Pages(LazyLock::new(Box::new(make))))
     }
 }
 
-pub async fn openapi(State(gateway): State<Arc<Gateway>>) -> Response {
-    Json(gateway.pages.document()).into_response()
+pub async fn openapi(Extension(pages): Extension<Arc<Pages>>) -> Response {
+    Json(&pages.0.openapi).into_response()
 }
 
-pub async fn docs(State(gateway): State<Arc<Gateway>>) -> Response {
-    let Pages { dialect, calls, .. } = &gateway.pages;
-    let page = calls.get_or_init(|| docs::page(gateway.pages.document(), dialect));
-    explorer::guarded(Html(page.clone()).into_response())
+pub async fn docs(Extension(pages): Extension<Arc<Pages>>) -> Response {
+    explorer::guarded(Html(pages.0.calls.clone()).into_response())
 }
 
 pub async fn livez(State(gateway): State<Arc<Gateway>>) -> (StatusCode, &'static str) {

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use domain::fault::Reject;
+use domain::fault::{Fault, Reject};
 use serde_json::{Value, json};
 
 #[derive(Clone, Debug)]
@@ -160,6 +160,10 @@ impl IntoResponse for Refusal {
         }
         response
     }
+}
+
+pub fn unavailable(fault: &Fault) -> Refusal {
+    Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", fault.to_string())
 }
 
 #[cfg(test)]

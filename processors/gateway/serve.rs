@@ -6,10 +6,12 @@
 //! takes nothing of an answer for `gateway.idle_ms` is cut off.
 
 use crate::Options;
-use crate::budget::{Budget, Place};
+use crate::admission::{IsShort, app};
+use crate::budget::{Budget, Permit};
 use crate::calls::Calls;
-use crate::door::{Gateway, app};
+use crate::dialect::Dialect;
 use crate::keys::Keys;
+use crate::state::Gateway;
 use axum::Router;
 use axum::http::{HeaderValue, Request, header};
 use axum::response::Response;
@@ -56,10 +58,6 @@ const PEER_TIMES: usize = 3;
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 2\r\nconnection: close\r\n\
     content-length: 0\r\n\r\n";
 
-/// Marks a request that came on a short place.
-#[derive(Clone, Copy)]
-pub struct IsShort;
-
 /// A bound address, and the keys of its callers.
 pub struct Bound {
     listener: TcpListener,
@@ -100,12 +98,13 @@ pub async fn run(
     bound: Bound,
     calls: Arc<Calls>,
     options: &Options,
+    dialect: &'static Dialect,
     stopped: impl Future<Output = Result<()>>,
 ) -> Result<()> {
-    let gateway = Gateway::new(calls.clone(), options, bound.address, bound.keys)?;
+    let gateway = Gateway::new(calls.clone(), options, bound.address, bound.keys, dialect.beside)?;
     let listener = tokio::net::TcpListener::from_std(bound.listener)
         .map_err(|e| Fault::retry(format!("listen: {e}")))?;
-    let app = app(gateway.clone());
+    let app = app(gateway.clone(), dialect);
     let (drain, draining) = watch::channel(false);
     let connections = Connections::new(options);
     // Owns the listener, which is closed before the calls that have begun are finished.
@@ -154,7 +153,7 @@ impl Connections {
     }
 
     /// Returns a place, and whether it is a short one.
-    fn place(&self, peer: IpAddr) -> Option<(Place, bool)> {
+    fn place(&self, peer: IpAddr) -> Option<(Permit, bool)> {
         let peer = network(peer);
         let place = self.places.take_for(peer, PEER_TIMES).map(|place| (place, false));
         place.or_else(|| self.short.take_for(peer, 1).map(|place| (place, true)))

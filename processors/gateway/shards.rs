@@ -7,12 +7,11 @@
 //! partition is behind only if there is a record to be read, and the first one gives the age.
 
 use crate::PAGE_RECORDS_MAX;
-use crate::calls::Calls;
-use crate::door::Gateway;
-use crate::keys::{Caller, Right};
-use crate::letters::{Origin, Origins};
-use crate::refusal::Result;
-use crate::streams::{place, ranges, unavailable};
+use crate::calls::{Calls, ranges};
+use crate::keys::{Caller, Permission};
+use crate::origins::{Origin, Origins};
+use crate::refusal::{Result, unavailable};
+use crate::state::Gateway;
 use axum::extract::State;
 use axum::{Extension, Json};
 use broker::{Polled, Record, Start};
@@ -43,12 +42,12 @@ pub async fn list(
     State(gateway): State<Arc<Gateway>>,
     Extension(caller): Extension<Caller>,
 ) -> Result<Json<Value>> {
-    caller.may(Right::Admin)?;
-    let _place = place(&gateway, &caller)?;
+    caller.may(Permission::Admin)?;
+    let _place = gateway.permit(&caller)?;
     let read_max = PAGE_RECORDS_MAX;
     let letters = gateway.letters.origins(&gateway.calls, read_max).await?;
     let (calls, group) = (gateway.calls.clone(), gateway.options.group.clone());
-    let read = tokio::task::spawn_blocking(move || Shards::read(&calls, &group));
+    let read = tokio::task::spawn_blocking(move || ShardStatus::read(&calls, &group));
     let read = read.await.unwrap_or_else(|e| Err(Fault::retry(e.to_string())));
     let shards = read.map_err(|fault| unavailable(&fault))?;
     let Calls { topics, .. } = &*gateway.calls;
@@ -62,8 +61,8 @@ pub async fn answers(
     State(gateway): State<Arc<Gateway>>,
     Extension(caller): Extension<Caller>,
 ) -> Result<Json<Value>> {
-    caller.may(Right::Admin)?;
-    let _place = place(&gateway, &caller)?;
+    caller.may(Permission::Admin)?;
+    let _place = gateway.permit(&caller)?;
     let (calls, topic) = (gateway.calls.clone(), gateway.calls.topics.recalls.clone());
     let read = tokio::task::spawn_blocking(move || ranges(&calls, &topic, None));
     let read = read.await.unwrap_or_else(|e| Err(Fault::retry(e.to_string())));
@@ -105,7 +104,7 @@ fn answer(partition: i32, reply: Result<Option<Value>>, took: Duration) -> Value
     }
 }
 
-struct Shards {
+struct ShardStatus {
     group: String,
     ranges: Vec<OffsetRange>,
     /// The offsets of the memories topic, which a restore reads.
@@ -124,8 +123,8 @@ enum Oldest {
     Unknown,
 }
 
-impl Shards {
-    fn read(calls: &Calls, group: &str) -> fault::Result<Shards> {
+impl ShardStatus {
+    fn read(calls: &Calls, group: &str) -> fault::Result<ShardStatus> {
         let topic = &calls.topics.events;
         let memories = ranges(calls, &calls.topics.memories, None)?;
         let ranges = ranges(calls, topic, None)?;
@@ -138,7 +137,7 @@ impl Shards {
             .filter(|range| range.from < range.end)
             .collect();
         let oldest = oldest(calls, topic, &behind)?;
-        Ok(Shards { group: group.to_owned(), ranges, memories, committed, facts, oldest })
+        Ok(ShardStatus { group: group.to_owned(), ranges, memories, committed, facts, oldest })
     }
 
     /// The shards; for one tenant only that tenant's letters and the fields in `OF_TENANT`.
@@ -245,7 +244,7 @@ mod tests {
 
     #[test]
     fn a_shard_is_behind_only_where_a_record_waits() {
-        let shards = Shards {
+        let shards = ShardStatus {
             group: "keepsake".to_owned(),
             ranges: (0..3).map(|partition| OffsetRange { partition, from: 5, end: 20 }).collect(),
             memories: vec![OffsetRange { partition: 1, from: 3, end: 10 }],

@@ -1,28 +1,23 @@
 //! Answers of many lines: decisions as they are made, receipts of erasures, and the memories of a
-//! user as JSON Lines.
-//!
-//! One thread reads the decisions topic for all streams, from the time of the first on. A caller that
-//! reads too slowly misses decisions, and gets their number.
+//! user as JSON Lines. A caller that reads too slowly misses decisions, and gets their number.
 
-use crate::budget::Place;
-use crate::calls::Calls;
-use crate::door::Gateway;
-use crate::hidden::Hidden;
-use crate::keys::{Caller, Right};
-use crate::refusal::{Refusal, Result};
+use crate::budget::Permit;
+use crate::calls::{Calls, ranges};
+use crate::decisions::Decision;
+use crate::keys::{Caller, Permission};
+use crate::refusal::{Refusal, Result, unavailable};
+use crate::state::Gateway;
 use crate::tools::of;
 use axum::body::{Body, Bytes};
 use axum::extract::{Query, State};
-use axum::http::{StatusCode, header};
+use axum::http::header;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use broker::{Consumer, Polled, Record, Start};
-use client::reading::{self, OffsetRange};
+use client::reading;
 use domain::UserKey;
 use domain::fault::{self, Fault};
 use futures_util::stream::{self, Stream};
-use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
@@ -32,10 +27,6 @@ use std::time::{Duration, Instant};
 use tokio::sync::broadcast;
 use tokio::time::{Interval, MissedTickBehavior};
 
-/// Decisions that a stream may be behind before losing some: about a megabyte for all streams.
-const BEHIND_MAX: usize = 1024;
-const POLL: Duration = Duration::from_millis(500);
-const POLL_AGAIN: Duration = Duration::from_millis(500);
 /// Pause between two looks whether the key of a stream is still there.
 const LOOK: Duration = Duration::from_secs(1);
 /// Memories asked for at once.
@@ -46,135 +37,21 @@ pub struct Asked {
     user: Option<String>,
 }
 
-/// A decision as the topic has it.
-struct Decision {
-    tenant: String,
-    user: String,
-    place: String,
-    at_ms: i64,
-    forgets: bool,
-    text: String,
-}
-
-/// The decisions of all users, sent to every stream.
-#[derive(Default)]
-pub struct Decisions(Mutex<Option<broadcast::Sender<Arc<Decision>>>>);
-
-impl Decisions {
-    /// Starts the thread with the first stream.
-    fn subscribe(&self, gateway: &Gateway) -> fault::Result<broadcast::Receiver<Arc<Decision>>> {
-        let Gateway { calls, hidden, .. } = gateway;
-        let mut sender = self.0.lock();
-        if let Some(sender) = &*sender {
-            return Ok(sender.subscribe());
-        }
-        let (new, receiver) = broadcast::channel(BEHIND_MAX);
-        let reader = at_the_end(calls)?;
-        let (its, hidden, sending) = (calls.clone(), hidden.clone(), new.clone());
-        let send = move || send_on((&its, &hidden), reader, &sending);
-        calls.start_reader("gateway-decisions", send)?;
-        *sender = Some(new);
-        Ok(receiver)
-    }
-}
-
-fn at_the_end(calls: &Calls) -> fault::Result<Box<dyn Consumer>> {
-    let topic = &calls.topics.decisions;
-    let starts: Vec<(i32, Start)> = ranges(calls, topic, None)?
-        .into_iter()
-        .map(|range| (range.partition, Start::At(range.end)))
-        .collect();
-    let mut reader = calls.connection.reader_without_group("keepsake-gateway", topic)?;
-    reader.assign(&starts)?;
-    Ok(reader)
-}
-
-fn send_on(
-    (calls, hidden): (&Calls, &Hidden),
-    mut reader: Box<dyn Consumer>,
-    streams: &broadcast::Sender<Arc<Decision>>,
-) {
-    while !calls.is_stopping() {
-        match reader.poll(POLL) {
-            Ok(Polled::Record(record)) => {
-                let Some(decision) = decision(record) else { continue };
-                // Order matters: from here on, erased words are hidden in decisions not yet sent to
-                // a slow reader.
-                if decision.forgets
-                    && let Err(fault) = hidden.refresh(calls)
-                {
-                    tracing::warn!(%fault, "cannot read the receipts of erasures");
-                }
-                // Without a stream nobody receives the decision.
-                let _ = streams.send(Arc::new(decision));
-            }
-            Ok(_) => {}
-            Err(fault) => {
-                tracing::warn!(%fault, "cannot read decisions: trying again");
-                std::thread::sleep(POLL_AGAIN);
-            }
-        }
-    }
-}
-
-fn decision(record: Record) -> Option<Decision> {
-    let text = String::from_utf8(record.value?).ok()?;
-    let value: Value = serde_json::from_str(&text).ok()?;
-    Some(Decision {
-        tenant: value["tenant"].as_str()?.to_owned(),
-        user: value["user"].as_str()?.to_owned(),
-        place: format!("{}.{}", record.partition, record.offset),
-        at_ms: record.timestamp_ms,
-        forgets: value["outcome"] == "forgotten",
-        text,
-    })
-}
-
-/// All partitions of a topic, or that of one user, with the offsets that they have now.
-pub fn ranges(
-    calls: &Calls,
-    topic: &str,
-    user: Option<&UserKey>,
-) -> fault::Result<Vec<OffsetRange>> {
-    let topics = [topic.to_owned()];
-    let Some(count) = calls.connection.partitions(&topics)?.get(topic).copied() else {
-        let what =
-            format!("topic {topic} does not exist, or this principal has no right to see it");
-        return Err(Fault::retry(what));
-    };
-    let offsets = calls.connection.all_offsets(topic, count)?;
-    let only = user.map(|user| user.partition(count));
-    Ok((0..count)
-        .zip(offsets)
-        .filter(|(partition, _)| only.is_none_or(|only| only == *partition))
-        .map(|(partition, (from, end))| OffsetRange { partition, from, end })
-        .collect())
-}
-
-/// A stream's place among those that may run at once, held until the stream ends.
-pub fn place(gateway: &Gateway, caller: &Caller) -> Result<Place> {
-    gateway.budgets.streams.take(caller, 1)
-}
-
-pub fn unavailable(fault: &Fault) -> Refusal {
-    Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", fault.to_string())
-}
-
 /// `GET /v1/keepsake/decisions`: server-sent events, of one user or, with the right `admin`, of all.
 pub async fn decisions(
     State(gateway): State<Arc<Gateway>>,
     Extension(caller): Extension<Caller>,
     Query(asked): Query<Asked>,
 ) -> Result<Sse<impl Stream<Item = std::result::Result<Event, Infallible>>>> {
-    caller.may(Right::Read)?;
+    caller.may(Permission::Read)?;
     let everybody = asked.user.is_none() && caller.user.is_none();
     if everybody {
-        caller.may(Right::Admin)?;
+        caller.may(Permission::Admin)?;
     }
     let user = (!everybody).then(|| caller.user_in("user", asked.user.as_deref())).transpose()?;
-    let place = place(&gateway, &caller)?;
+    let place = gateway.permit(&caller)?;
     let subscribed = gateway.clone();
-    let subscribe = move || subscribed.decisions.subscribe(&subscribed);
+    let subscribe = move || subscribed.decisions.subscribe(&subscribed.calls, &subscribed.hidden);
     let subscribed = tokio::task::spawn_blocking(subscribe).await;
     let receiver = subscribed.unwrap_or_else(|e| Err(Fault::retry(e.to_string())));
     let receiver = receiver.map_err(|fault| unavailable(&fault))?;
@@ -199,7 +76,7 @@ struct Listening {
     gateway: Arc<Gateway>,
     caller: Caller,
     look: Interval,
-    _place: Place,
+    _place: Permit,
 }
 
 impl Listening {
@@ -221,7 +98,7 @@ impl Listening {
             let event = match received {
                 Ok(decision) if self.about.has(&decision) => {
                     let text = self.gateway.hidden.shown(&decision.text, decision.at_ms);
-                    Event::default().event("decision").id(&decision.place).data(text)
+                    Event::default().event("decision").id(&decision.id).data(text)
                 }
                 Ok(_) => continue,
                 Err(broadcast::error::RecvError::Lagged(missed)) => {
@@ -248,9 +125,9 @@ pub async fn erasures(
     Extension(caller): Extension<Caller>,
     Query(asked): Query<Asked>,
 ) -> Result<Json<Value>> {
-    caller.may(Right::Read)?;
+    caller.may(Permission::Read)?;
     let user = caller.user_in("user", asked.user.as_deref())?;
-    let place = place(&gateway, &caller)?;
+    let place = gateway.permit(&caller)?;
     let read = tokio::task::spawn_blocking(move || {
         let _place = place;
         receipts(&gateway.calls, &user)
@@ -284,9 +161,9 @@ pub async fn export(
     Extension(caller): Extension<Caller>,
     Query(asked): Query<Asked>,
 ) -> Result<Response> {
-    caller.may(Right::Read)?;
+    caller.may(Permission::Read)?;
     let user = caller.user_in("user", asked.user.as_deref())?;
-    let place = place(&gateway, &caller)?;
+    let place = gateway.permit(&caller)?;
     let mut exporting = Exporting {
         lines: VecDeque::from([
             json!({"part": "user", "tenant": user.tenant(), "user": user.user()}),
@@ -322,7 +199,7 @@ struct Exporting {
     after: Option<Value>,
     is_complete: bool,
     memories: u64,
-    _place: Place,
+    _place: Permit,
 }
 
 impl Exporting {

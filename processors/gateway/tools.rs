@@ -1,9 +1,10 @@
 //! The ten operations on one user's memories, as events and requests. MCP offers each as a tool.
 
 use crate::calls::Calls;
-use crate::keys::{Caller, Right};
+use crate::keys::{Caller, Permission};
 use crate::outcome;
 use crate::refusal::{Refusal, Result};
+use axum::http::HeaderMap;
 use domain::UserKey;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
@@ -12,7 +13,7 @@ use uuid::Uuid;
 pub struct Tool {
     pub name: &'static str,
     pub description: &'static str,
-    pub right: Right,
+    pub right: Permission,
     pub destructive: bool,
     pub idempotent: bool,
     /// JSON Schema of the arguments' properties.
@@ -35,7 +36,7 @@ pub static TOOLS: [Tool; 10] = [
     Tool {
         name: "add_memory",
         description: "Store one memory about the user as it is.",
-        right: Right::Write,
+        right: Permission::Write,
         destructive: false,
         idempotent: false,
         properties: r#"{"text":T,"metadata":M,"kind":T}"#,
@@ -44,7 +45,7 @@ pub static TOOLS: [Tool; 10] = [
     Tool {
         name: "add_turns",
         description: "Add turns of a conversation; what is worth remembering is kept.",
-        right: Right::Write,
+        right: Permission::Write,
         destructive: false,
         idempotent: false,
         properties: r#"{"turns":{"type":"array","minItems":1,"maxItems":100,"items":{"type":"object",
@@ -55,7 +56,7 @@ pub static TOOLS: [Tool; 10] = [
     Tool {
         name: "search_memories",
         description: "Find the user's memories that answer a question, best first.",
-        right: Right::Read,
+        right: Permission::Read,
         destructive: false,
         idempotent: true,
         properties: r#"{"query":T,"limit":{"type":"integer","minimum":1},"filters":M,
@@ -66,7 +67,7 @@ pub static TOOLS: [Tool; 10] = [
     Tool {
         name: "get_memories",
         description: "List the user's memories, newest first.",
-        right: Right::Read,
+        right: Permission::Read,
         destructive: false,
         idempotent: true,
         properties: r#"{"session":T,"kinds":{"type":"array","items":T},"filters":M,
@@ -76,7 +77,7 @@ pub static TOOLS: [Tool; 10] = [
     Tool {
         name: "get_memory",
         description: "Read one memory by its id.",
-        right: Right::Read,
+        right: Permission::Read,
         destructive: false,
         idempotent: true,
         properties: r#"{"id":T}"#,
@@ -85,7 +86,7 @@ pub static TOOLS: [Tool; 10] = [
     Tool {
         name: "memory_history",
         description: "Read the earlier contents of one memory.",
-        right: Right::Read,
+        right: Permission::Read,
         destructive: false,
         idempotent: true,
         properties: r#"{"id":T}"#,
@@ -94,7 +95,7 @@ pub static TOOLS: [Tool; 10] = [
     Tool {
         name: "explain_memory",
         description: "Show why a memory was kept, with its numbers, and what happened to it since.",
-        right: Right::Read,
+        right: Permission::Read,
         destructive: false,
         idempotent: true,
         properties: r#"{"id":T}"#,
@@ -103,7 +104,7 @@ pub static TOOLS: [Tool; 10] = [
     Tool {
         name: "update_memory",
         description: "Change the text or the metadata of one memory; its history is kept.",
-        right: Right::Write,
+        right: Permission::Write,
         destructive: true,
         idempotent: true,
         properties: r#"{"id":T,"text":T,"metadata":M}"#,
@@ -112,7 +113,7 @@ pub static TOOLS: [Tool; 10] = [
     Tool {
         name: "delete_memory",
         description: "Erase one memory for good.",
-        right: Right::Forget,
+        right: Permission::Forget,
         destructive: true,
         idempotent: true,
         properties: r#"{"id":T}"#,
@@ -121,7 +122,7 @@ pub static TOOLS: [Tool; 10] = [
     Tool {
         name: "delete_all_memories",
         description: "Erase all memories of the user for good.",
-        right: Right::Forget,
+        right: Permission::Forget,
         destructive: true,
         idempotent: true,
         properties: "{}",
@@ -384,6 +385,24 @@ fn shown(mut reply: Value) -> Value {
         }
     }
     reply
+}
+
+/// The key of a call that may come twice. The key becomes the id of the event, and an event with an
+/// id that was applied is a `duplicate`.
+pub fn idempotency_key(headers: &HeaderMap) -> Option<&str> {
+    headers.get("idempotency-key")?.to_str().ok()
+}
+
+/// Refuses a key that could not become the id of an event: without one, a repeated call would have a
+/// second effect.
+pub fn check_idempotency_key(headers: &HeaderMap) -> Result<()> {
+    match headers.get("idempotency-key").map(|key| key.to_str()) {
+        Some(Err(_)) => {
+            Err(Refusal::invalid("Idempotency-Key", "Idempotency-Key has letters beyond ASCII"))
+        }
+        Some(Ok("")) => Err(Refusal::invalid("Idempotency-Key", "Idempotency-Key is empty")),
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]

@@ -9,10 +9,10 @@ use crate::server::{Answer, Shared};
 use axum::extract::{Path, Query, State};
 use axum::http::HeaderMap;
 use axum::{Extension, Json};
-use gateway::door::Gateway;
-use gateway::keys::{Caller, Right};
-use gateway::own::idempotency_key;
+use gateway::keys::{Caller, Permission};
 use gateway::refusal::{Refusal, Result};
+use gateway::state::Gateway;
+use gateway::tools::idempotency_key;
 use gateway::tools::{By, of};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
@@ -83,7 +83,7 @@ pub(crate) async fn erase_everywhere(
         }
     }
     if caller.user.is_none() {
-        caller.may(Right::Admin)?;
+        caller.may(Permission::Admin)?;
     }
     check_no_key(key)?;
     let memories = owners(gateway).held(calls, caller).await?;

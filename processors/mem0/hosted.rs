@@ -13,10 +13,10 @@ use axum::http::HeaderMap;
 use axum::{Extension, Json};
 use contract::decode::unknown_fields;
 use gateway::bodies::{Noted, warned};
-use gateway::door::Gateway;
-use gateway::keys::{Caller, Right};
-use gateway::own::idempotency_key;
+use gateway::keys::{Caller, Permission};
 use gateway::refusal::{Refusal, Result};
+use gateway::state::Gateway;
+use gateway::tools::idempotency_key;
 use gateway::tools::{By, of};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -266,7 +266,7 @@ pub(crate) async fn update(
     let named = named.with_key(&headers);
     change(&gateway, &caller, &named, &id, &body).await?;
     // A key without the right to read still changes.
-    let row = match caller.may(Right::Read) {
+    let row = match caller.may(Permission::Read) {
         Ok(()) => one(&gateway, &caller, &named, &id).await?,
         Err(_) => json!({"id": id}),
     };

@@ -69,7 +69,7 @@ pub static DIALECT: Dialect = Dialect {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gateway::routes::{Answer, Needs, Route};
+    use gateway::route::{Answer, Needs, Route};
     use gateway::{docs, openapi};
 
     /// A path with and without a slash at its end is one; so is the older path of an entity.

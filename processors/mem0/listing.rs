@@ -4,8 +4,8 @@
 use axum::http::StatusCode;
 use domain::UserKey;
 use gateway::LISTED_MAX;
-use gateway::door::Gateway;
 use gateway::refusal::{Refusal, Result};
+use gateway::state::Gateway;
 use gateway::tools::of;
 use serde::Deserialize;
 use serde_json::{Value, json};

@@ -3,18 +3,19 @@
 
 use super::{Gateway, keys, keys_of, name_of, new_key};
 use crate::support::{Broker, PATIENCE, Running, eventually, scratch};
-use gateway::keys::Right;
-use gateway::routes::{self, Needs, ROUTES, Route, Size};
+use gateway::keys::Permission;
+use gateway::route::{Needs, Route, Size};
+use gateway::routes::{self, ROUTES};
 use mem0::DIALECT;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 
-const RIGHTS: [(&str, Right); 4] = [
-    ("read", Right::Read),
-    ("write", Right::Write),
-    ("forget", Right::Forget),
-    ("admin", Right::Admin),
+const RIGHTS: [(&str, Permission); 4] = [
+    ("read", Permission::Read),
+    ("write", Permission::Write),
+    ("forget", Permission::Forget),
+    ("admin", Permission::Admin),
 ];
 
 /// A call of the route about a user of whom nothing is known, with a method and values in the path.

@@ -2,11 +2,11 @@
 //! without `type` and `tenant`, and returns the reply of the service unchanged.
 
 use crate::LISTED_MAX;
-use crate::door::Gateway;
 use crate::keys::Caller;
 use crate::refusal::{Refusal, Result};
-use crate::routes::Route;
-use crate::tools::By;
+use crate::route::Route;
+use crate::state::Gateway;
+use crate::tools::{By, idempotency_key};
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::{Extension, Json};
@@ -90,22 +90,4 @@ pub async fn session(
         "profiles": gateway.options.profiles,
         "version": env!("CARGO_PKG_VERSION"),
     }))
-}
-
-/// The key of a call that may come twice. The key becomes the id of the event, and an event with an
-/// id that was applied is a `duplicate`.
-pub fn idempotency_key(headers: &HeaderMap) -> Option<&str> {
-    headers.get("idempotency-key")?.to_str().ok()
-}
-
-/// Refuses a key that could not become the id of an event: without one, a repeated call would have a
-/// second effect.
-pub fn check_key(headers: &HeaderMap) -> Result<()> {
-    match headers.get("idempotency-key").map(|key| key.to_str()) {
-        Some(Err(_)) => {
-            Err(Refusal::invalid("Idempotency-Key", "Idempotency-Key has letters beyond ASCII"))
-        }
-        Some(Ok("")) => Err(Refusal::invalid("Idempotency-Key", "Idempotency-Key is empty")),
-        _ => Ok(()),
-    }
 }

@@ -2,39 +2,29 @@
 //! and speed of the body, in this order. An admitted request has a [`Route`], a [`Caller`] and a whole
 //! body.
 
-use crate::budget::{self, Budgets, Place};
-use crate::calls::{Calls, TRACE, TRACEPARENT};
-use crate::hidden::Hidden;
-use crate::import::Imports;
-use crate::keys::{Caller, Keys, Right};
-use crate::letters::LetterCount;
-use crate::pages::Pages;
+use crate::bodies;
+use crate::budget::{self, Permit};
+use crate::calls::{TRACE, TRACEPARENT};
+use crate::dialect::Dialect;
+use crate::keys::{Caller, Permission};
+use crate::pages::{Documents, Pages};
 use crate::refusal::{Refusal, Result};
-use crate::routes::{self, Answer, Needs, Route};
-use crate::serve::IsShort;
-use crate::streams::Decisions;
-use crate::users::Users;
-use crate::{Options, bodies, mcp, own};
-use axum::body::{Body, Bytes, HttpBody, to_bytes};
-use axum::extract::{DefaultBodyLimit, MatchedPath, Path, Request, State};
+use crate::route::{Answer, Needs, Route, UNKNOWN};
+use crate::state::Gateway;
+use crate::tools::check_idempotency_key;
+use crate::{docs, openapi, routes};
+use axum::body::{Body, Bytes, to_bytes};
+use axum::extract::{DefaultBodyLimit, MatchedPath, Request, State};
 use axum::http::response::Parts;
-use axum::http::{Extensions, HeaderMap, HeaderValue, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::{Json, Router};
-use domain::{UserKey, fault};
-use parking_lot::Mutex;
-use prometheus::{HistogramVec, IntCounterVec, Registry};
-use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
-use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use axum::{Extension, Json, Router};
+use domain::UserKey;
 use serde_json::json;
-use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::watch;
 
-const USER: &str = "x-keepsake-user";
 const TENANT: &str = "x-keepsake-tenant";
 const REQUEST_ID: &str = "x-request-id";
 /// Headers of answers, which hold memories: no cache keeps them, no browser guesses their type, no
@@ -49,99 +39,8 @@ const PROBES: [&str; 4] = ["/livez", "/readyz", "/health", "/ready"];
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 /// Pause before the next refusal of a key that is refused again and again.
 const SLOWED: Duration = Duration::from_millis(100);
-/// The longest answer over MCP that may be a refusal.
-const REFUSAL_BYTES: u64 = 16 << 10;
-type Mcp = StreamableHttpService<mcp::Server, NeverSessionManager>;
-
-pub struct Gateway {
-    pub calls: Arc<Calls>,
-    /// State of the dialect's handlers, by its type.
-    pub beside: Extensions,
-    pub pages: Pages,
-    pub registry: Registry,
-    pub options: Options,
-    /// The gateway listens on loopback, where the pages of a browser on this machine can reach it.
-    is_local: bool,
-    pub keys: Option<Keys>,
-    mcp: Mcp,
-    /// Requests that each key may still send, and when that was so.
-    left: Mutex<HashMap<String, (f64, Instant)>>,
-    pub imports: Imports,
-    pub decisions: Decisions,
-    pub hidden: Arc<Hidden>,
-    pub users: Users,
-    pub budgets: Budgets,
-    pub letters: LetterCount,
-    pub draining: watch::Sender<bool>,
-    requests: IntCounterVec,
-    seconds: HistogramVec,
-}
 
 impl Gateway {
-    pub fn new(
-        calls: Arc<Calls>,
-        options: &Options,
-        address: SocketAddr,
-        keys: Option<Keys>,
-    ) -> fault::Result<Arc<Gateway>> {
-        let about = |e: prometheus::Error| fault::Fault::retry(format!("make a metric: {e}"));
-        let registry = Registry::new();
-        let requests = IntCounterVec::new(
-            prometheus::opts!("keepsake_gateway_requests_total", "Requests by door and status."),
-            &["door", "status"],
-        )
-        .map_err(about)?;
-        let seconds = HistogramVec::new(
-            prometheus::histogram_opts!("keepsake_gateway_seconds", "Time of a request by door."),
-            &["door"],
-        )
-        .map_err(about)?;
-        registry.register(Box::new(requests.clone())).map_err(about)?;
-        registry.register(Box::new(seconds.clone())).map_err(about)?;
-        let server =
-            mcp::Server { client: Arc::new(mcp::Client::Connected(calls.clone())), bound: None };
-        // Without sessions, any gateway answers any request. The door has checked the host.
-        let config = StreamableHttpServerConfig::default()
-            .with_legacy_session_mode(false)
-            .with_json_response(true)
-            .with_max_request_body_bytes(options.body_bytes_max)
-            .disable_allowed_hosts();
-        let budgets = Budgets::new(options);
-        Ok(Arc::new(Gateway {
-            calls,
-            beside: (options.dialect.beside)(&budgets),
-            pages: Pages::new(options.dialect),
-            registry,
-            is_local: address.ip().is_loopback(),
-            keys,
-            mcp: Mcp::new(move || Ok(server.clone()), Arc::default(), config),
-            left: Mutex::default(),
-            imports: Imports::default(),
-            decisions: Decisions::default(),
-            hidden: Arc::default(),
-            users: Users::default(),
-            budgets,
-            letters: LetterCount::default(),
-            draining: watch::Sender::new(false),
-            requests,
-            seconds,
-            options: options.clone(),
-        }))
-    }
-
-    /// False once the caller's key was revoked or changed.
-    pub fn still_admits(&self, caller: &Caller) -> bool {
-        self.keys.as_ref().is_none_or(|keys| keys.still_has(caller))
-    }
-
-    pub fn is_draining(&self) -> bool {
-        *self.draining.borrow()
-    }
-
-    pub fn drain(&self) {
-        self.draining.send_replace(true);
-    }
-
     fn is_own_host(&self, authority: &str) -> bool {
         let host = match authority.rsplit_once(':') {
             Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
@@ -253,7 +152,7 @@ impl Gateway {
         check_site(&parts.headers)?;
         let caller = self.caller(&parts.headers)?;
         if is_short {
-            caller.may(Right::Admin).map_err(|_| no_connection())?;
+            caller.may(Permission::Admin).map_err(|_| no_connection())?;
         }
         if let Err(refusal) = self.budgets.refusals.check(&caller.key) {
             // A caller that repeats at once would keep the gateway busy with refusals.
@@ -265,7 +164,7 @@ impl Gateway {
             if let Some(right) = route.right(caller.user.is_some()) {
                 caller.may(right)?;
             }
-            own::check_key(&parts.headers)?;
+            check_idempotency_key(&parts.headers)?;
             match route.body_bytes_max(&self.options) {
                 0 => Ok((Body::empty(), None)),
                 max => {
@@ -286,7 +185,7 @@ impl Gateway {
 /// A request with the whole body, which counts in the budget until the answer is made.
 struct Admitted {
     request: Request,
-    _body: Option<Place>,
+    _body: Option<Permit>,
 }
 
 /// Refuses calls that a page of another site makes a browser send: a GET has no `Origin`.
@@ -323,25 +222,38 @@ fn check_path(path: &str) -> Result<()> {
     Ok(())
 }
 
-/// All paths behind the door.
-pub fn app(gateway: Arc<Gateway>) -> Router {
-    routes::router(gateway.options.dialect)
+/// Marks a request that came on a short place.
+#[derive(Clone, Copy)]
+pub struct IsShort;
+
+/// All paths behind the admission.
+pub fn app(gateway: Arc<Gateway>, dialect: &'static Dialect) -> Router {
+    let pages = Pages::new(|| {
+        let openapi = openapi::document(dialect);
+        let calls = docs::page(&openapi, dialect).into();
+        Documents { openapi, calls }
+    });
+    routes::router(dialect)
         .fallback(async || Refusal::not_found("no such path: GET /docs lists all calls"))
         .method_not_allowed_fallback(async || {
             let status = StatusCode::METHOD_NOT_ALLOWED;
             Refusal::new(status, "method_refused", "this path takes other methods")
         })
-        // The door has bounded the body.
+        // The admission has bounded the body.
         .layer(DefaultBodyLimit::disable())
-        .layer(from_fn_with_state(gateway.clone(), enter))
+        .layer(Extension(pages))
+        .layer(from_fn_with_state((gateway.clone(), dialect), enter))
         .with_state(gateway)
 }
 
-async fn enter(State(gateway): State<Arc<Gateway>>, request: Request, next: Next) -> Response {
+async fn enter(
+    State((gateway, dialect)): State<(Arc<Gateway>, &'static Dialect)>,
+    request: Request,
+    next: Next,
+) -> Response {
     let began = Instant::now();
     let path = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
-    let route = routes::find(gateway.options.dialect, request.method().as_str(), path)
-        .unwrap_or(&routes::UNKNOWN);
+    let route = routes::find(dialect, request.method().as_str(), path).unwrap_or(&UNKNOWN);
     let door = match request.uri().path() {
         path if path.starts_with("/mcp") => "mcp",
         path if path.starts_with("/v1/keepsake/") => "keepsake",
@@ -403,41 +315,6 @@ fn of_mcp(parts: Parts, text: Bytes) -> Response {
     let error =
         json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32700, "message": message}});
     (StatusCode::BAD_REQUEST, Json(error)).into_response()
-}
-
-pub async fn mcp_by_header(State(gateway): State<Arc<Gateway>>, request: Request) -> Response {
-    let user = request.headers().get(USER).and_then(|user| str::from_utf8(user.as_bytes()).ok());
-    let user = user.map(str::to_owned);
-    mcp_of(gateway, user, request).await
-}
-
-pub async fn mcp_by_path(
-    State(gateway): State<Arc<Gateway>>,
-    Path(user): Path<String>,
-    request: Request,
-) -> Response {
-    mcp_of(gateway, Some(user), request).await
-}
-
-async fn mcp_of(gateway: Arc<Gateway>, user: Option<String>, mut request: Request) -> Response {
-    let caller = request.extensions().get::<Caller>().cloned();
-    let caller = caller.unwrap_or_else(|| Caller::local(&gateway.options.tenant));
-    let key = caller.key.clone();
-    match caller.user(user.as_deref()) {
-        Ok(user) => request.extensions_mut().insert(mcp::Bound { caller, user }),
-        Err(refusal) => return refusal.into_response(),
-    };
-    let response = gateway.mcp.handle(request).await.into_response();
-    if response.body().size_hint().exact().is_none_or(|bytes| bytes > REFUSAL_BYTES) {
-        return response;
-    }
-    // MCP answers refused calls with HTTP 200.
-    let (parts, body) = response.into_parts();
-    let answer = to_bytes(body, REFUSAL_BYTES as usize).await.unwrap_or_default();
-    if let Some(status) = mcp::refused(&answer) {
-        gateway.budgets.refusals.count(&key, status);
-    }
-    Response::from_parts(parts, answer.into())
 }
 
 #[cfg(test)]

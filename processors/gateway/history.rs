@@ -1,12 +1,12 @@
 //! Decisions of the past, newest first, and an event as sent.
 
-use crate::PAGE_RECORDS_MAX;
-use crate::backwards::{AskedPage, TopicPage};
-use crate::door::Gateway;
+use crate::calls::ranges;
 use crate::hidden::{self, Sent};
-use crate::keys::{Caller, Right};
-use crate::refusal::{Refusal, Result};
-use crate::streams::{place, ranges, unavailable};
+use crate::keys::{Caller, Permission};
+use crate::refusal::{Refusal, Result, unavailable};
+use crate::reverse_reader::{AskedPage, TopicPage};
+use crate::state::Gateway;
+use crate::{PAGE_RECORDS_MAX, ROWS, ROWS_MAX};
 use axum::extract::{Query, State};
 use axum::{Extension, Json};
 use broker::Record;
@@ -16,10 +16,6 @@ use domain::{Position, UserKey};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
-
-/// Rows of a page that names no limit, and the most that a page has.
-pub const ROWS: usize = 50;
-pub const ROWS_MAX: usize = 500;
 
 #[derive(Deserialize)]
 pub struct PastQuery {
@@ -39,15 +35,15 @@ pub async fn decisions(
     Extension(caller): Extension<Caller>,
     Query(query): Query<PastQuery>,
 ) -> Result<Json<Value>> {
-    caller.may(Right::Read)?;
+    caller.may(Permission::Read)?;
     let user = match (&query.user, &caller.user) {
         (None, None) => {
-            caller.may(Right::Admin)?;
+            caller.may(Permission::Admin)?;
             None
         }
         (named, _) => Some(caller.user_in("user", named.as_deref())?),
     };
-    let _place = place(&gateway, &caller)?;
+    let _place = gateway.permit(&caller)?;
     let calls = &gateway.calls;
     let read_max = PAGE_RECORDS_MAX;
     let limit = query.limit.unwrap_or(ROWS).min(ROWS_MAX);
@@ -66,7 +62,7 @@ pub async fn decisions(
             is_asked.then_some((decision, record.timestamp_ms))
         })
         .await?;
-    let rows = hidden::hide(&gateway, rows).await?;
+    let rows = hidden::hide(&gateway.hidden, &gateway.calls, rows).await?;
     let mut reply = json!({"decisions": rows});
     if let Some(before) = before {
         reply["before"] = before.into();
@@ -87,7 +83,7 @@ pub async fn event(
     Extension(caller): Extension<Caller>,
     Query(EventQuery { partition, offset }): Query<EventQuery>,
 ) -> Result<Json<Value>> {
-    let place = place(&gateway, &caller)?;
+    let place = gateway.permit(&caller)?;
     let read = tokio::task::spawn_blocking(move || {
         let _place = place;
         let (calls, topic) = (&gateway.calls, &gateway.calls.topics.events);
@@ -108,7 +104,7 @@ pub async fn event(
         let Some((key, mut event)) = said else { return Ok(None) };
         let place = Position { topic: record.topic.as_str().into(), partition, offset };
         let sent = Sent { key: &key, event: &place, at_ms: record.timestamp_ms };
-        let shows = hidden::shows(&gateway, &sent, &mut event)?;
+        let shows = hidden::shows((&gateway.hidden, &gateway.calls), &sent, &mut event)?;
         Ok(shows.then_some((event, record)))
     });
     let read = read.await.unwrap_or_else(|e| Err(Fault::retry(e.to_string())));

@@ -8,9 +8,8 @@
 //! Limit: a page reads at most [`PAGE_RECORDS_MAX`](crate::PAGE_RECORDS_MAX) records and some 64 MB, so it may have fewer
 //! rows than were asked for although there are older ones.
 
-use crate::calls::Calls;
-use crate::refusal::{Refusal, Result};
-use crate::streams::{ranges, unavailable};
+use crate::calls::{Calls, ranges};
+use crate::refusal::{Refusal, Result, unavailable};
 use broker::Record;
 use client::reading::{self, OffsetRange};
 use domain::UserKey;

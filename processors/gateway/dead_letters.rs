@@ -4,14 +4,12 @@
 //! With keys an administrator sees the letters of one tenant: those whose value names the tenant
 //! or, if the value cannot be read, whose key does.
 
-use crate::backwards::{AskedPage, TopicPage};
-use crate::calls::Calls;
-use crate::door::Gateway;
-use crate::keys::{Caller, Right};
-use crate::past::{ROWS, ROWS_MAX};
-use crate::refusal::{Refusal, Result};
-use crate::streams::{place, ranges, unavailable};
-use crate::{PAGE_RECORDS_MAX, REDRIVEN_MAX};
+use crate::calls::{Calls, ranges};
+use crate::keys::{Caller, Permission};
+use crate::refusal::{Refusal, Result, unavailable};
+use crate::reverse_reader::{AskedPage, TopicPage};
+use crate::state::Gateway;
+use crate::{PAGE_RECORDS_MAX, REDRIVEN_MAX, ROWS, ROWS_MAX};
 use axum::extract::{Query, State};
 use axum::{Extension, Json};
 use broker::clock::{Clock, SystemClock};
@@ -24,15 +22,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(10);
-/// For how long a count of letters is shown again.
-const COUNTED_FOR: Duration = Duration::from_secs(15);
-/// Bytes and time after which a count ends incomplete.
-const COUNTED_BYTES_MAX: usize = 64 << 20;
-const COUNTED_WITHIN: Duration = Duration::from_secs(5);
-
 #[derive(Deserialize)]
 pub struct LettersQuery {
     limit: Option<usize>,
@@ -41,7 +33,7 @@ pub struct LettersQuery {
 
 /// A dead letter may be of any user of the tenant.
 fn may_see_letters(caller: &Caller) -> Result<()> {
-    caller.may(Right::Admin)?;
+    caller.may(Permission::Admin)?;
     match caller.user {
         Some(_) => Err(Refusal::forbidden("a key for one user sees no dead letters")),
         None => Ok(()),
@@ -55,7 +47,7 @@ pub async fn list(
     Query(query): Query<LettersQuery>,
 ) -> Result<Json<Value>> {
     may_see_letters(&caller)?;
-    let _place = place(&gateway, &caller)?;
+    let _place = gateway.permit(&caller)?;
     let limit = query.limit.unwrap_or(ROWS).min(ROWS_MAX);
     let read_max = PAGE_RECORDS_MAX;
     let topic = &gateway.calls.topics.dead_letters;
@@ -87,76 +79,16 @@ impl Visible {
     }
 }
 
-/// Tenant and origin of a letter: topic and partition, if Keepsake wrote the letter.
-pub struct Origin {
-    pub tenant: Option<String>,
-    pub place: Option<(String, i64)>,
-}
-
-/// The origins of the newest letters.
-pub struct Origins {
-    pub letters: Vec<Origin>,
-    /// There are no older letters.
-    pub is_complete: bool,
-}
-
-/// The last count. The explorer asks every few seconds, and a count reads whole records.
-#[derive(Default)]
-pub struct LetterCount(tokio::sync::Mutex<Option<(Instant, Arc<Origins>)>>);
-
-impl LetterCount {
-    /// Counts the newest letters, at most once in [`COUNTED_FOR`], and keeps nothing but their origins.
-    pub async fn origins(&self, calls: &Arc<Calls>, read_max: usize) -> Result<Arc<Origins>> {
-        let mut last = self.0.lock().await;
-        if let Some((at, origins)) = &*last
-            && at.elapsed() < COUNTED_FOR
-        {
-            return Ok(origins.clone());
-        }
-        let calls = calls.clone();
-        let read = tokio::task::spawn_blocking(move || counted(&calls, read_max)).await;
-        let read = read.unwrap_or_else(|e| Err(Fault::retry(e.to_string())));
-        let origins = Arc::new(read.map_err(|fault| unavailable(&fault))?);
-        *last = Some((Instant::now(), origins.clone()));
-        Ok(origins)
-    }
-}
-
-fn counted(calls: &Calls, read_max: usize) -> fault::Result<Origins> {
-    let topic = &calls.topics.dead_letters;
-    let all = ranges(calls, topic, None)?;
-    let share = (read_max / all.len().max(1)).max(1) as i64;
-    let newest = all.iter().map(|it| OffsetRange { from: it.from.max(it.end - share), ..*it });
-    let newest: Vec<OffsetRange> = newest.collect();
-    let mut is_complete = newest == all;
-    let (mut letters, mut bytes) = (Vec::new(), 0);
-    let began = Instant::now();
-    let read = reading::read(&calls.connection, topic, &newest, &mut |record| {
-        bytes += record.bytes();
-        if bytes > COUNTED_BYTES_MAX || began.elapsed() > COUNTED_WITHIN {
-            is_complete = false;
-            return Err(Fault::retry("counted enough"));
-        }
-        let letter = DeadLetter(record);
-        letters.push(Origin { tenant: tenant_of(&letter.0), place: letter.origin() });
-        Ok(())
-    });
-    if is_complete || letters.is_empty() {
-        read?;
-    }
-    Ok(Origins { letters, is_complete })
-}
-
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Chosen {
-    letters: Vec<LetterPlace>,
+    letters: Vec<LetterPosition>,
 }
 
 /// The position of a letter on the dead-letters topic.
 #[derive(Clone, Copy, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
 #[serde(deny_unknown_fields)]
-struct LetterPlace {
+struct LetterPosition {
     partition: i32,
     offset: i64,
 }
@@ -172,7 +104,7 @@ pub async fn redrive(
         let what = format!("letters has 1 to {REDRIVEN_MAX} positions");
         return Err(Refusal::invalid("letters", what));
     }
-    let place = place(&gateway, &caller)?;
+    let place = gateway.permit(&caller)?;
     let visible = Visible::to(&gateway, &caller);
     let redriven = tokio::task::spawn_blocking(move || {
         let _place = place;
@@ -187,20 +119,20 @@ fn redriven(
     calls: &Calls,
     sources: &SourceTopics,
     visible: &Visible,
-    chosen: &BTreeSet<LetterPlace>,
+    chosen: &BTreeSet<LetterPosition>,
 ) -> fault::Result<Value> {
     let mut outgoing: Vec<OutgoingRecord> = Vec::new();
-    let mut refused: BTreeMap<LetterPlace, String> =
+    let mut refused: BTreeMap<LetterPosition, String> =
         chosen.iter().map(|place| (*place, "is no dead letter that you may see".into())).collect();
     let topic = &calls.topics.dead_letters;
     let there = ranges(calls, topic, None)?;
-    let is_there = |LetterPlace { partition, offset }: LetterPlace| {
+    let is_there = |LetterPosition { partition, offset }: LetterPosition| {
         there
             .iter()
             .any(|range| range.partition == partition && (range.from..range.end).contains(&offset))
     };
     for place in chosen.iter().copied().filter(|place| is_there(*place)) {
-        let LetterPlace { partition, offset } = place;
+        let LetterPosition { partition, offset } = place;
         let range = [OffsetRange { partition, from: offset, end: offset + 1 }];
         reading::read(&calls.connection, topic, &range, &mut |record| {
             let letter = DeadLetter(record);
@@ -225,7 +157,7 @@ fn redriven(
     producer.flush(ACKNOWLEDGED_WITHIN)?;
     let refused: Vec<Value> = refused
         .iter()
-        .map(|(LetterPlace { partition, offset }, why)| {
+        .map(|(LetterPosition { partition, offset }, why)| {
             json!({"partition": partition, "offset": offset, "why": why})
         })
         .collect();
