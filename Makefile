@@ -18,6 +18,11 @@ RUST_MIN := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 DENY_VERSION := 0.20.2
 DENY := $(or $(shell command -v cargo-deny),.keepsake/tools/bin/cargo-deny)
 
+tests = KEEPSAKE_TEST_MODEL='$(MODEL)' cargo test --locked
+# Most tests wait for a broker or a process, so `make test` runs twice as many at a time as there are cores.
+# Some of the long ones measure how long a user waits: they run one a core.
+many_at_a_time = RUST_TEST_THREADS=$$((2 * $$(getconf _NPROCESSORS_ONLN))) $(tests)
+
 # Scenarios that take minutes together: `make test-all` runs them. `make test` keeps one of every law, on both brokers.
 LONG := backup:: broker:: faults:: full_disk:: fuzz:: gateway::attacks gateway::explorer gateway::flood gateway::hidden \
 	gateway::hosted gateway::places generation:: handover:: mcp:: old_events:: prometheus:: quality:: registry:: \
@@ -73,8 +78,8 @@ test: check-build check-kafka check-deny ## lints, unit tests, and scenarios of 
 ifneq ($(KEEPSAKE_TEST_KAFKA),skip)
 	$(call step,Apache Kafka,deploy/kafka/kafka.sh jars)
 endif
-	$(call step,unit tests,KEEPSAKE_TEST_MODEL='$(MODEL)' cargo test --locked --lib --bins --examples)
-	$(call step,integration tests,KEEPSAKE_TEST_MODEL='$(MODEL)' cargo test --locked --test integration -- $(LONG:%=--skip %))
+	$(call step,unit tests,$(many_at_a_time) --lib)
+	$(call step,integration tests,$(many_at_a_time) --test integration -- $(LONG:%=--skip %))
 ifeq ($(KEEPSAKE_TEST_KAFKA),skip)
 	@$(skipped)
 endif
@@ -85,12 +90,17 @@ parts = cargo clippy --locked --no-default-features -- -D warnings; \
 	cargo test --locked --no-default-features --lib -- lack; \
 	for part in $(PARTS); do cargo check --locked --no-default-features --features $$part; done
 
+benches = for bench in 'scale --memories 300 --one 200 --recalls 10' 'log --transactions 50 --records 1000 --events 2000 --memories 2000'; do \
+	cargo run --quiet --locked --example bench -- $$bench --json --set data.dir=target/tmp/bench; done
+
 test-all: check-build check-kafka ## what `make test` leaves out: the scenarios that take minutes, more kills and seeds; the multilingual encoder, after its set-up (91 MB more); each part left out; the deployment; the book; the dashboards; the clients, those of mem0, and those of the embedded log; growing to 24 partitions; the explorer (KEEPSAKE_TEST_KAFKA=skip leaves out the tests that need Java, all clients but mem0's among them)
 	$(call step,model,deploy/model/setup.sh)
 ifneq ($(KEEPSAKE_TEST_KAFKA),skip)
 	$(call step,Apache Kafka,deploy/kafka/kafka.sh jars)
 endif
-	$(call step,long scenarios,KEEPSAKE_TEST_MODEL='$(MODEL)' $(MANY) cargo test --locked --test integration -- $(LONG) $(OFTEN))
+	$(call step,long scenarios,$(MANY) $(tests) --test integration -- $(LONG) $(OFTEN))
+	$(call step,power loss of the embedded log,KEEPSAKE_POWER_SEEDS=10000 $(tests) --lib power_loss)
+	$(call step,benches of developers,$(benches))
 	$(call step,parts left out,$(parts))
 	$(call step,multilingual model,deploy/model/setup.sh --multilingual)
 	$(call step,multilingual tests,KEEPSAKE_TEST_MODEL='$(MODEL)' KEEPSAKE_TEST_MULTILINGUAL='$(MODEL)-multilingual' cargo test --locked multilingual -- --nocapture)
@@ -132,12 +142,15 @@ torture: check-build check-kafka ## 200 kills, pauses and broker restarts of thr
 # Without the commit in the history (exit 4) the test of both versions skips loudly.
 last_release = if release=$$(tests/data/last-release.sh); then export KEEPSAKE_TEST_LAST_RELEASE="$$release"; else (($$? == 4)); fi
 
-bench: check-build release model ## speed as ratios to the bare parts, appended to tests/bench/history.csv (BENCH='--brokers host:port')
+bench: check-build release model ## speed as ratios to the bare parts, appended to tests/bench/history.csv (BENCH='--brokers host:port'); bench-scale, bench-log, bench-processes and bench-gateway print what only developers need
 	$(call step,recall,$(call bench,recall))
 	$(call step,ingest,$(call bench,ingest))
 	@echo 'bench restore needs a real Kafka: $(KEEPSAKE) bench restore --brokers host:port'
 
 bench = KEEPSAKE__EMBEDDER__MODEL='$(MODEL)' $(KEEPSAKE) bench $(1) $(BENCH) --json | python3 tests/bench/record.py
+
+bench-%: check-build release
+	$(call step,bench of $*,cargo run --release --locked --example bench -- $* $(BENCH))
 
 quality: check-build release model ## quality on every evaluation set, beside a bare cosine (QUALITY=DIR for other sets)
 	$(call step,quality,KEEPSAKE__EMBEDDER__MODEL='$(MODEL)' $(KEEPSAKE) eval all --dir '$(or $(QUALITY),tests/data/quality)')

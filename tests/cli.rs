@@ -40,7 +40,7 @@ fn every_command_has_a_help_text() {
         vec!["dlq", "redrive"],
         vec!["verify"],
     ]);
-    for bench in ["recall", "ingest", "scale", "neighbours", "restore"] {
+    for bench in ["recall", "ingest", "restore"] {
         commands.push(vec!["bench", bench]);
     }
     commands.extend([
@@ -83,74 +83,6 @@ fn a_wrong_value_is_refused_before_anything_is_sent() {
         let (code, _, stderr) = run_bare(&arguments);
         assert_eq!(code, Some(2), "{wrong}: {stderr}");
     }
-}
-
-#[test]
-fn bench_neighbours_reports_its_figures() {
-    let dir = scratch::dir("cli");
-    let (store, stand_in) = (format!("store.dir={}", dir.display()), "embedder.model=hash");
-    let command = [
-        "bench",
-        "neighbours",
-        "--bytes",
-        "4096",
-        "--events",
-        "3",
-        "--flooded",
-        "20",
-        "--json",
-        "--set",
-        &store,
-        "--set",
-        stand_in,
-    ];
-    let (code, stdout, stderr) = run_bare(&command);
-    assert_eq!(code, Some(0), "{stderr}");
-    let report: Value = serde_json::from_str(&stdout).expect("the report is JSON");
-    for name in
-        ["slowest_answer_us", "flooded_answer_p99_us", "behind_remembers_us", "behind_turns_us"]
-    {
-        assert!(
-            report["figures"][name].as_i64().is_some_and(|value| value > 0),
-            "{name}: {report}"
-        );
-    }
-}
-
-#[test]
-fn bench_scale_needs_no_broker_and_leaves_no_files() {
-    let dir = scratch::dir("cli");
-    let store = format!("store.dir={}", dir.display());
-    let command = [
-        "bench",
-        "scale",
-        "--memories",
-        "300",
-        "--one",
-        "200",
-        "--recalls",
-        "10",
-        "--json",
-        "--set",
-        &store,
-    ];
-    let (code, stdout, stderr) = run_bare(&command);
-    assert_eq!(code, Some(0), "{stderr}");
-    let report: Value = serde_json::from_str(&stdout).expect("the report is JSON");
-    assert_eq!(report["figures"]["memories_count"], 1_300, "{report}");
-    for name in [
-        "recall_among_few_p50_us",
-        "recall_among_many_p99_us",
-        "recall_of_very_many_p99_us",
-        "disk_a_memory_bytes",
-    ] {
-        assert!(
-            report["figures"][name].as_i64().is_some_and(|value| value > 0),
-            "{name}: {report}"
-        );
-    }
-    assert!(report["ratios"]["growth_p99"].is_number(), "{report}");
-    assert!(dir.read_dir().is_ok_and(|mut left| left.next().is_none()), "{}", dir.display());
 }
 
 #[test]

@@ -9,9 +9,9 @@ use crate::support::{Broker, Running, eventually};
 use llm::{Refusal, Scripted};
 use serde_json::{Value, json};
 use service::compact::Compact;
-use service::language::Options;
+use service::language::LanguageLimits;
 
-const OPTIONS: Options = Options {
+const OPTIONS: LanguageLimits = LanguageLimits {
     calls_per_day: 0,
     question_bytes_max: 8_000,
     breaker_failures: 100,

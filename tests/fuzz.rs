@@ -15,7 +15,6 @@ use policies::score::{self, ScoredText, ScoringContext};
 use proptest::prelude::*;
 use serde_json::json;
 use service::profile::Profiles;
-use service::run::options;
 use settings::Layers;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
@@ -36,7 +35,7 @@ static SETTING: LazyLock<Setting> = LazyLock::new(|| {
     let profile = profiles.of(&UserKey::of_tenant("acme").expect("a name"));
     let policy = policies::keepsake::own(&*profile.rules.policy).expect("its own policy");
     Setting {
-        decode: options::ingest(&config).decode,
+        decode: config.decoding(),
         split: profile.rules.split.clone(),
         weights: policy.weights.clone(),
         gate: policy.gate.clone(),

@@ -13,11 +13,12 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use storage::changelog::{META, STATE_HEADER, is_signing_key, meta_of, named};
-use storage::index::{self, Index, VectorBlocks};
-use storage::store::{self, Changes, Checkpoint, EncodedBatch, Identity, Store};
+use storage::index::{Index, IndexOptions, VectorBlocks};
+use storage::reencoding::Reencoding;
+use storage::store::{Changes, Checkpoint, EncodedBatch, Identity, Store, StoreOptions};
 
-const INDEX: index::Options =
-    index::Options { writer_bytes: 0, tail_max: 1000, documents_bytes_max: 1 << 20 };
+const INDEX: IndexOptions =
+    IndexOptions { writer_bytes: 0, mem_segment_max: 1000, documents_bytes_max: 1 << 20 };
 
 pub(crate) fn copy_dir(from: &Path, to: &Path) {
     for file in files_below(from) {
@@ -76,13 +77,17 @@ fn folded(lines: &str, identity: &Identity) -> (Store, i64) {
             applied = meta.applied;
         } else if let Some(state) = record["state"].as_str() {
             let bytes = hex::decode(state).expect("a sample has states in hex");
+            if let Some(read) = Reencoding::of(name.as_bytes(), &bytes).expect("readable") {
+                let vectors = read.vectors().into_iter().cloned().collect();
+                assert_eq!(read.bytes(vectors), bytes, "{name} is written as it was read");
+            }
             changes.put(named(name.into()).expect("a known name"), bytes);
         } else {
             changes.remove(named(name.into()).expect("a known name"));
         }
     }
     store
-        .apply(
+        .commit(
             EncodedBatch { changes, ..EncodedBatch::default() },
             Checkpoint { applied, changelog: None },
         )
@@ -112,7 +117,7 @@ fn law_readable_forever() {
         copy_dir(&format.join("shard"), copy.path());
 
         let opened =
-            Store::open(&copy.path().join("store"), &store::Options::default(), &identity, 0)
+            Store::open(&copy.path().join("store"), &StoreOptions::default(), &identity, 0)
                 .expect("the store of every format opens");
         assert_eq!(opened.rebuilt, None, "{name}: the store is read and not set aside");
         assert_eq!(Some(opened.store.applied()), told["applied"].as_i64(), "{name}");
@@ -135,7 +140,7 @@ fn law_readable_forever() {
             Some(why) => {
                 assert!(why.contains("fields") || why.contains("format"), "{name}: {why}");
                 assert_eq!(
-                    (index.text.mark(), index.text.ids().expect("readable").len()),
+                    (index.text.checkpoint(), index.text.ids().expect("readable").len()),
                     (None, 0)
                 );
             }
@@ -215,7 +220,7 @@ fn write(folder: &Path) {
         .expect("a meta record")
         .json();
     let opened =
-        Store::open(&folder.join("shard/store"), &store::Options::default(), &identity(&meta), 0)
+        Store::open(&folder.join("shard/store"), &StoreOptions::default(), &identity(&meta), 0)
             .expect("opens")
             .store;
     let told =

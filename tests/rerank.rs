@@ -11,7 +11,7 @@ use broker::clock::ManualClock;
 use domain::fault::{Fault, Result};
 use domain::{Now, Time};
 use models::cross_encoder::Reranker;
-use service::recall::rerank::{Options, Reranking};
+use service::recall::rerank::Reranking;
 
 use serde_json::{Value, json};
 use std::path::Path;
@@ -66,7 +66,9 @@ impl TenMemories {
         let reranking = model.map(|model| Reranking {
             clock: Arc::new(model.clock.clone()),
             model: Box::new(model),
-            options: Options { top: 8, batch: 2, budget_ms: BUDGET_MS },
+            top: 8,
+            batch: 2,
+            budget_ms: BUDGET_MS,
         });
         TenMemories(service.with_reranking(reranking))
     }

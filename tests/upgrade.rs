@@ -14,16 +14,16 @@ use domain::{Outcome, Time};
 use models::embedder::Model;
 use serde_json::{Value, json};
 use service::metrics::Metrics;
-use service::ownership::{self, Deployment, Shards};
+use service::ownership::options;
+use service::ownership::{self, Deployment, ShardRegistry};
 use service::profile::Profiles;
-use service::run::options;
 use settings::{Config, Layers};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use storage::changelog::STATE_HEADER;
 use storage::home::{Home, shard_dir};
-use storage::store::{self, Digest, Identity, Store};
+use storage::store::{Digest, Identity, Store, StoreOptions};
 
 /// A sample of a format, with a copy of its shard that the test may change.
 struct Sample {
@@ -47,10 +47,10 @@ impl Sample {
         // A second copy, since opening a store may change the files.
         let second = tempfile::tempdir().expect("the system has a temporary directory");
         copy_dir(&folder.join("shard/store"), second.path());
-        let opened = Store::open(second.path(), &store::Options::default(), &identity, 0)
+        let opened = Store::open(second.path(), &StoreOptions::default(), &identity, 0)
             .expect("the store of every format opens")
             .store;
-        let place = opened.changelog().expect("the samples were written with a changelog");
+        let offset = opened.changelog().expect("the samples were written with a changelog");
         let records = read(&folder.join("changelog.jsonl"));
         let mut layers = Layers::defaults();
         layers.set("kafka.bootstrap_servers", "nowhere:9092", "test").expect("a string");
@@ -62,8 +62,8 @@ impl Sample {
         }
         Sample {
             name: folder.file_name().expect("a folder").to_string_lossy().into_owned(),
-            changelog: Changelog::ending_at(place.offset, records.lines().map(record).collect()),
-            now: Time(place.at.0 + 60_000),
+            changelog: Changelog::ending_at(offset, records.lines().map(record).collect()),
+            now: Time(opened.read_at().0 + 60_000),
             config: layers.checked().expect("options"),
             model: hash_model(),
             identity,
@@ -82,8 +82,13 @@ impl Sample {
             ownership::Changelog { log, options: options::restore(&self.config), wanted };
         let clock = Arc::new(ManualClock::at(self.now));
         let options = options::shard(&self.config, partitions);
-        let shards =
-            Arc::new(Shards::new(place, options, Some(changelog), clock, Arc::new(Metrics::new())));
+        let shards = Arc::new(ShardRegistry::new(
+            place,
+            options,
+            Some(changelog),
+            clock,
+            Arc::new(Metrics::new()),
+        ));
         shards.assigned(&[(0, None)]);
         shards.restore(0);
         shards.fault().unwrap_or_else(|fault| panic!("{}: {fault}", self.name));

@@ -9,11 +9,11 @@ use broker::{Broker as _, OutgoingRecord};
 use domain::{Memory, UserKey};
 use kafka::Connection;
 use kernel::{Reads, Staged};
-use models::embedder::Model;
 use serde_json::{Value, json};
-use service::run::options;
+use service::open;
 use std::time::{Duration, Instant};
-use storage::store::{self, Changes, Checkpoint, Identity, Store};
+use storage::changelog::{Destination, last_meta};
+use storage::store::{Changes, Identity, Store, StoreOptions};
 
 fn keepsake(place: &Place, arguments: &[&str]) -> Printed {
     run(command(place).args(arguments))
@@ -65,8 +65,7 @@ fn opened(place: &Place, partition: i32) -> Store {
     let config = place.config();
     let servers = place.servers.clone();
     let connection = Connection { servers, options: Vec::new() };
-    let model = Model::open(&options::embedder(&config).expect("an encoder is named"))
-        .expect("the hash encoder needs no files");
+    let model = open::encoder(&config).expect("the hash encoder needs no files");
     let identity = Identity {
         cluster: connection.cluster_id(Duration::from_secs(10)).expect("Kafka runs"),
         topic: config.topics.events(),
@@ -76,7 +75,7 @@ fn opened(place: &Place, partition: i32) -> Store {
         dimensions: model.dimensions() as u32,
     };
     let dir = place.dir.join(format!("{}-{partition}/store", config.topics.events()));
-    Store::open(&dir, &store::Options::default(), &identity, 0)
+    Store::open(&dir, &StoreOptions::default(), &identity, 0)
         .expect("the shard was closed cleanly")
         .store
 }
@@ -98,9 +97,7 @@ fn tamper(place: &Place, key: &UserKey, change: impl Fn(&mut Staged<'_>, Memory)
     let mut staged = Staged::over(&store, &NoIndex);
     change(&mut staged, memory.clone());
     let (batch, _) = store.encode(staged.into_changes()).expect("a disk");
-    store
-        .apply(batch, Checkpoint { applied: store.applied(), changelog: store.changelog() })
-        .expect("the store of a stopped shard is writable");
+    store.commit(batch, store.checkpoint()).expect("the store of a stopped shard is writable");
     store.flush().expect("the store of a stopped shard is writable");
     (partition, memory)
 }
@@ -112,7 +109,7 @@ fn check_unfinished_restore(place: Place, further: &Place) -> Place {
         UserKey::new("zoo", "ada").expect("tenant and user are valid names").partition(3);
     let put_ahead = |changes: &Changes| {
         let store = opened(&place, partition);
-        store.apply_restored(changes).expect("the store of a stopped shard is writable");
+        store.write_ahead(changes).expect("the store of a stopped shard is writable");
         store.flush().expect("the store of a stopped shard is writable");
     };
     let before = opened(&place, partition)
@@ -214,6 +211,37 @@ fn verify_online_compares_the_changelog_of_a_running_service(broker: Broker) {
     assert_eq!(
         shard["topic_records"].as_u64(),
         shard["writer_records"].as_u64().map(|records| records + 1)
+    );
+}
+
+/// A restore stops at any meta record of another log, not only at the last one.
+#[test]
+fn verify_online_stops_at_a_meta_record_of_another_log_before_the_last_one() {
+    let running = Running::lasting(Broker::Embedded, &[]);
+    publish_events(&running, "acme");
+    let partition = UserKey::new("acme", "bob").expect("valid names").partition(3);
+    let number = partition.to_string();
+    let online = || keepsake(&running.place, &["verify", "--online", "--partition", &number]);
+    let (code, _, stderr) = online();
+    assert_eq!(code, Some(0), "{stderr}");
+    let connection =
+        kafka::Connection { servers: running.place.servers.clone(), options: Vec::new() };
+    let topic = running.place.config().topics.memories();
+    let log = connection.log(&topic).expect("the topic exists");
+    let end = log.end(partition).expect("the log answers");
+    let last = last_meta(&*log, partition, end).expect("the log can be read");
+    let (own, meta) = last.expect("the owner has written a batch");
+    let foreign = Identity { cluster: "another".to_owned(), ..own.clone() };
+    let to = Destination { topic: &topic, partition };
+    let mut producer = connection.producer("stranger").expect("the broker answers");
+    for identity in [&foreign, &own] {
+        producer.send(&to.meta(identity, &meta)).expect("the broker takes the record");
+    }
+    producer.flush(Duration::from_secs(10)).expect("the broker takes the records");
+    let (code, stdout, stderr) = online();
+    assert!(
+        code == Some(3) && stderr.contains("store-of-another-log"),
+        "{code:?} {stdout}{stderr}"
     );
 }
 

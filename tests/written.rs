@@ -10,13 +10,13 @@ use llm::{Refusal, Scripted};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use service::compact::Compact;
-use service::language::Options;
+use service::language::LanguageLimits;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A name that no prompt has by chance.
 const TENANT: &str = "quillworks";
-const OPTIONS: Options = Options {
+const OPTIONS: LanguageLimits = LanguageLimits {
     calls_per_day: 0,
     question_bytes_max: 4_000,
     breaker_failures: 5,
@@ -131,8 +131,11 @@ fn a_profile_that_asks_a_model_that_is_not_there_gets_the_quotes_and_the_reason(
 #[test]
 fn a_tenant_without_budget_and_a_session_that_is_too_long_get_the_quotes() {
     for (options, why) in [
-        (Options { question_bytes_max: 100, ..OPTIONS }, "more text than one question may have"),
-        (Options { calls_per_day: 1, ..OPTIONS }, "calls_per_day are used up"),
+        (
+            LanguageLimits { question_bytes_max: 100, ..OPTIONS },
+            "more text than one question may have",
+        ),
+        (LanguageLimits { calls_per_day: 1, ..OPTIONS }, "calls_per_day are used up"),
     ] {
         let mut talk = talk(&TURNS);
         for text in TURNS {

@@ -17,11 +17,10 @@ use compare::{Compared, Comparison};
 use cut_over::CutOver;
 use domain::fault::{Fault, Result, StopName};
 use encoding::Encoding;
-use models::embedder::Model;
 use progress::{Generations, Progress, refused};
 use serde_json::{Value, json};
 use service::run::growth::is_open;
-use service::run::{self, options};
+use service::{open, run};
 use settings::Config;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -122,7 +121,7 @@ fn build(
     asked: &Build,
     output: Output,
 ) -> Result<ExitCode> {
-    let encoding = Encoding::new(config, Model::open(&options::embedder(config)?)?);
+    let encoding = Encoding::new(config, open::encoder(config)?);
     let connection = &generations.connection;
     let cluster = connection.cluster_id(Duration::from_millis(config.kafka.connect_ms))?;
     let to = match (generations.to, asked.partitions) {
@@ -280,7 +279,7 @@ fn cut_over(
     within: u64,
     output: Output,
 ) -> Result<ExitCode> {
-    let marks = run::service_marks(&generations.old, &generations.connection)?;
+    let marks = run::service_signing_key(&generations.old, &generations.connection)?;
     let within = Duration::from_secs(within);
     let done = CutOver { generations, marks, within, force }.run()?;
     let number = generations.number();

@@ -5,11 +5,11 @@ use clap::{Args, Subcommand};
 use client::show::{self, Output};
 use domain::fault::Result;
 use models::embedder::measure::{Measurement, measure};
-use models::embedder::{self, Model, ModelChoice};
+use models::embedder::{Model, ModelChoice};
 use policies::keepsake::ECHO_COSINE;
 use policies::score;
 use serde_json::{Value, json};
-use service::run::options;
+use service::open;
 use settings::Config;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -48,7 +48,7 @@ impl ModelCommand {
         let is_stand_in = directory.as_os_str() == "hash";
         let model =
             if is_stand_in { ModelChoice::Hash } else { ModelChoice::Directory(directory.clone()) };
-        let options = embedder::Options { model, ..options::embedder(config)? };
+        let options = open::encoder_options(config, model);
         let measurement = measure(Model::open_unmeasured(&options)?.session()?.as_mut())?;
         let is_written = !dry_run && !is_stand_in;
         if is_written {
@@ -139,7 +139,7 @@ fn text(measurement: &Measurement, written: Option<&PathBuf>) -> String {
 mod tests {
     use super::*;
     use domain::CosineScale;
-    use models::embedder::Embedder;
+    use models::embedder::{self, Embedder};
     use std::io::{self, Write};
     use std::path::Path;
 

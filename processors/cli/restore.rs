@@ -18,26 +18,26 @@
 
 mod events;
 mod forgotten;
+mod target;
 
 use crate::backup::{check_events, fingerprint, lock};
-use broker::{Broker, Log};
+use broker::Broker;
 use clap::Args;
 use client::show::{self, GOOD, Output, PLAIN};
 use domain::fault::{Fault, Result, StopName};
 use events::EventsPlan;
 use kafka::{BulkWriter, Connection};
-use models::embedder::Model;
 use serde_json::{Value, json};
-use service::run::{self, Brokers, options};
+use service::open;
+use service::run::{self, Brokers};
 use settings::Config;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Duration;
 use storage::backup;
 use storage::backup::manifest::{Manifest, Shard};
 use storage::changelog::{Destination, Fold, Meta, Proven, Source};
-use storage::store::Identity;
+use target::{PROGRESS_EVERY, Restore};
 
 const EXAMPLES: &str = "\
 The target is the cluster and the prefix of the configuration. Its memories topic must be empty, no \
@@ -63,9 +63,6 @@ Examples:
   keepsake restore /backup/keepsake --brokers other:9092 --dry-run
   keepsake restore /backup/keepsake --brokers other:9092 --erasures receipts.jsonl";
 
-/// Records between two lines of progress, and two waits for acknowledgements.
-const PROGRESS_EVERY: u64 = 50_000;
-
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct RestoreCommand {
@@ -78,17 +75,6 @@ pub struct RestoreCommand {
     /// Erasure receipts since the backup, one JSON value a line
     #[arg(long, value_name = "FILE")]
     erasures: Option<PathBuf>,
-}
-
-/// A backup and the topics to restore it into.
-struct Restore<'a> {
-    config: &'a Config,
-    dir: &'a Path,
-    manifest: &'a Manifest,
-    connection: &'a Connection,
-    memories: Arc<dyn Log>,
-    events: Arc<dyn Log>,
-    cluster: String,
 }
 
 impl RestoreCommand {
@@ -143,7 +129,7 @@ fn check_model(config: &Config, manifest: &Manifest) -> Result<()> {
     if manifest.model.is_empty() {
         return Ok(());
     }
-    let model = Model::open(&options::embedder(config)?)?;
+    let model = open::encoder(config)?;
     if model.name() == manifest.model && model.dimensions() as u32 == manifest.dimensions {
         return Ok(());
     }
@@ -189,31 +175,6 @@ fn check_partitions(
 }
 
 impl Restore<'_> {
-    fn identity(&self, partition: i32) -> Identity {
-        Identity {
-            cluster: self.cluster.clone(),
-            topic: self.config.topics.events(),
-            partition,
-            partitions: self.manifest.partitions,
-            model: self.manifest.model.clone(),
-            dimensions: self.manifest.dimensions,
-        }
-    }
-
-    fn check_group(&self) -> Result<()> {
-        let group = &self.config.kafka.group_id;
-        match self.connection.members(group, &self.config.topics.events())? {
-            0 => Ok(()),
-            members => {
-                let what = format!(
-                    "{members} processes of the group {group} run on the target: stop them, and \
-                     start them with an empty store.dir when the restore has ended"
-                );
-                Err(Fault::stop(StopName::TargetInUse, what))
-            }
-        }
-    }
-
     /// The part of the shard that the memories topic has already. A fault if the topic has anything
     /// else.
     fn remaining(&self, shard: &Shard) -> Result<(Fold, Fold)> {

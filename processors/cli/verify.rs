@@ -18,10 +18,10 @@ use clap::Args;
 use client::show::{self, BAD, GOOD, NAME, Output, PLAIN};
 use domain::fault::{Fault, Result, StopName, runbook};
 use index::IndexState;
-use models::embedder::Model;
 use serde_json::{Value, json};
 use service::ownership::Deployment;
-use service::run::{self, Brokers, options};
+use service::run::{self, Brokers};
+use service::{open, ownership::options};
 use settings::Config;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -29,8 +29,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 use storage::changelog::Source;
 use storage::home::{self, Home};
-use storage::restore::{self, Progress, Writers};
-use storage::shard;
+use storage::restore::{Progress, RestoreOptions, Restoring, Writers, restore};
+use storage::shard::ShardOptions;
 use storage::store::compare::{Difference, Differences, differences};
 use storage::store::{Digest, Store};
 
@@ -134,8 +134,8 @@ impl VerifyCommand {
             connection.cluster_id(Duration::from_millis(config.kafka.connect_ms.min(10_000)))?;
         let names: Vec<String> = run::topics(config).into_iter().map(|topic| topic.name).collect();
         let partitions = run::check_topics(config, &connection.partitions(&names)?)?;
-        let model = Model::open(&options::embedder(config)?)?;
-        let place = Deployment {
+        let model = open::encoder(config)?;
+        let deployment = Deployment {
             home: Home::Directory(dir.clone()),
             cluster,
             topic: config.topics.events(),
@@ -145,11 +145,11 @@ impl VerifyCommand {
         };
         let log = connection.log(&config.topics.memories())?;
         if self.online {
-            return online::run(config, &place, &*log, &self.partition, output);
+            return online::run(config, &deployment, &*log, &self.partition, output);
         }
-        let verification = Verification { config, dir: &dir, place: &place, log: &*log };
+        let verification = Verification { config, dir: &dir, deployment: &deployment, log: &*log };
         let reports: Vec<ShardReport> = self
-            .partitions(&dir, &place)?
+            .partitions(&dir, &deployment)?
             .into_iter()
             .map(|partition| {
                 let about = format!("verify the shard of partition {partition}");
@@ -168,10 +168,10 @@ impl VerifyCommand {
     }
 
     /// Returns the partitions to verify: those given, or all that have a shard here.
-    fn partitions(&self, dir: &Path, place: &Deployment) -> Result<Vec<i32>> {
-        let here: Vec<i32> = (0..place.partitions)
+    fn partitions(&self, dir: &Path, deployment: &Deployment) -> Result<Vec<i32>> {
+        let here: Vec<i32> = (0..deployment.partitions)
             .filter(|partition| {
-                home::shard_dir(dir, &place.identity(*partition)).join("store").is_dir()
+                home::shard_dir(dir, &deployment.identity(*partition)).join("store").is_dir()
             })
             .collect();
         if let Some(missing) = self.partition.iter().find(|partition| !here.contains(partition)) {
@@ -184,7 +184,7 @@ impl VerifyCommand {
             return Err(invalid(format!(
                 "{} has no shard of {}: check store.dir and topics.prefix",
                 dir.display(),
-                place.topic
+                deployment.topic
             )));
         }
         Ok(if self.partition.is_empty() { here } else { self.partition.clone() })
@@ -199,20 +199,20 @@ fn invalid(what: impl Into<String>) -> Fault {
 struct Verification<'a> {
     config: &'a Config,
     dir: &'a Path,
-    place: &'a Deployment,
+    deployment: &'a Deployment,
     log: &'a dyn Log,
 }
 
 impl Verification<'_> {
     /// Limit: the fold is held in memory, about as large as the shard's records.
     fn verify(&self, partition: i32) -> Result<ShardReport> {
-        let identity = self.place.identity(partition);
+        let identity = self.deployment.identity(partition);
         let dir = home::shard_dir(self.dir, &identity);
-        let shard::Options { store: store_options, index: index_options, .. } =
-            options::shard(self.config, self.place.partitions);
+        let ShardOptions { store: store_options, index: index_options, .. } =
+            options::shard(self.config, self.deployment.partitions);
         let store = Store::open_as_found(&dir.join("store"), &store_options, &identity)?;
         // -1: a shard that has read nothing equals an empty fold.
-        let changelog_offset = store.changelog().map_or(-1, |place| place.offset);
+        let changelog_offset = store.changelog().unwrap_or(-1);
         let changelog_end = self.log.end(partition)?;
         if changelog_offset >= changelog_end {
             let what = format!(
@@ -222,13 +222,18 @@ impl Verification<'_> {
             return Err(Fault::stop(StopName::StoreOfAnotherLog, what));
         }
         let fold = Store::in_memory(&identity);
-        let restore_options = restore::Options {
+        let restore_options = RestoreOptions {
             until: Some(changelog_offset),
             writers: Writers::default(),
             ..options::restore(self.config)
         };
-        let progress = Progress::default();
-        restore::restore(&fold, self.log, &restore_options, &progress, &SystemClock)?;
+        let from = Restoring {
+            log: self.log,
+            options: &restore_options,
+            progress: &Progress::default(),
+            clock: &SystemClock,
+        };
+        restore(&fold, &from)?;
         let is_unfinished = store.is_ahead();
         let may_differ = if is_unfinished {
             Source::since(self.log, partition, Some(changelog_offset + 1))?.changed()?

@@ -516,8 +516,8 @@ fn producers_that_wait_for_room_in_the_journal_get_offsets_of_their_own() {
 
 #[test]
 fn law_nothing_lost_under_power_loss() {
-    let seeds = std::env::var("KEEPSAKE_POWER_SEEDS")
-        .map_or(2_000, |seeds| seeds.parse().expect("a number"));
+    let seeds =
+        std::env::var("KEEPSAKE_POWER_SEEDS").map_or(500, |seeds| seeds.parse().expect("a number"));
     let only =
         std::env::var("KEEPSAKE_POWER_SEED").ok().map(|seed| seed.parse().expect("a number"));
     let range = only.map_or(0..seeds, |seed| seed..seed + 1);

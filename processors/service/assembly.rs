@@ -1,18 +1,21 @@
 //! Assembles the processors of one process: for the service, the laboratory, the simulator and
 //! tests, so that a new part of a processor is added here alone.
 
-use crate::compact::Compact;
-use crate::ingest::Ingest;
-use crate::ingest::breaker::DeadLetterBreaker;
+use crate::compact::{Compact, CompactOptions};
+use crate::ingest::breaker::{self, DeadLetterBreaker};
+use crate::ingest::event_rate::EventRate;
+use crate::ingest::{self, Ingest};
 use crate::metrics::Metrics;
-use crate::ownership::Shards;
+use crate::ownership::ShardRegistry;
 use crate::profile::Profiles;
-use crate::recall::Recall;
-use crate::run::options;
+use crate::recall::{Recall, RecallOptions};
+use crate::run::{topic_settings, topics};
 use domain::CosineScale;
+use kafka::ClusterFacts;
 use models::embedder::pool::Pool;
 use models::embedder::{Embedder, Model, TokenCounter};
 use settings::Config;
+use settings::quota::Quotas;
 use spans::Tracer;
 use std::sync::Arc;
 use text::Rarity;
@@ -21,7 +24,7 @@ use text::Rarity;
 pub struct Assembly<'a> {
     pub config: &'a Config,
     pub profiles: &'a Profiles,
-    pub shards: &'a Arc<Shards>,
+    pub shards: &'a Arc<ShardRegistry>,
     pub metrics: &'a Arc<Metrics>,
     pub tokens: TokenCounter,
     /// The encoder whose vocabulary gives the rarity of words. Without one, all are equally rare.
@@ -37,7 +40,7 @@ impl<'a> Assembly<'a> {
     pub fn new(
         config: &'a Config,
         profiles: &'a Profiles,
-        shards: &'a Arc<Shards>,
+        shards: &'a Arc<ShardRegistry>,
         metrics: &'a Arc<Metrics>,
     ) -> Assembly<'a> {
         Assembly {
@@ -60,35 +63,73 @@ impl<'a> Assembly<'a> {
     pub fn ingest(&self, encoder: Pool) -> Ingest {
         let words = self.vocabulary.and_then(Model::vocabulary);
         Ingest {
-            options: options::ingest(self.config),
+            options: ingest_options(self.config),
             profiles: self.profiles.clone(),
             shards: self.shards.clone(),
             encoder,
             tokens: self.tokens.clone(),
             rarity: words.map_or_else(Rarity::flat, |words| Rarity::from_vocabulary(&words)),
             spread: self.spread,
-            breaker: DeadLetterBreaker::new(options::breaker(self.config)),
-            rate: options::event_rate(self.config),
+            breaker: DeadLetterBreaker::new(breaker_limits(&self.config.ingest)),
+            rate: EventRate::new(quotas(self.config).events_per_second),
             metrics: self.metrics.clone(),
             tracer: self.tracer.clone(),
         }
     }
 
     pub fn recall(&self, encoder: Box<dyn Embedder>) -> Recall {
-        Recall::new(
-            options::recall(self.config),
+        let mut recall = Recall::new(
+            RecallOptions::new(self.config),
             self.profiles.clone(),
             self.shards.clone(),
             encoder,
             self.tokens.clone(),
             self.metrics.clone(),
-        )
-        .with_spread(self.spread)
-        .with_tracer(self.tracer.clone())
+        );
+        recall.spread = self.spread;
+        recall.tracer = self.tracer.clone();
+        recall
     }
 
     pub fn compact(&self) -> Compact {
-        let options = options::compact(self.config);
+        let options = CompactOptions::new(self.config);
         Compact::new(options, self.profiles.clone(), self.shards.clone(), self.metrics.clone())
     }
+}
+
+fn ingest_options(config: &Config) -> ingest::Options {
+    ingest::Options {
+        events: config.topics.events().into(),
+        decisions: config.topics.decisions(),
+        memories: config.topics.memories(),
+        group: config.kafka.group_id.clone(),
+        transactional_id: None,
+        generation: config.kafka.generation,
+        dead_letters: topics::dead_letters(config),
+        decode: config.decoding(),
+        with_text: config.decisions.text,
+        candidates_max: ingest::CANDIDATES_MAX,
+        copied_bytes_max: ingest::COPIED_BYTES_MAX,
+        limits: kernel::Limits::default(),
+        skip: config.ingest.skipped().unwrap_or_default(),
+        memories_max: quotas(config).memories_per_partition,
+        erasures: ingest::erasures::Options {
+            topic: config.topics.erasures(),
+            places: ingest::erasures::places(config),
+        },
+        sizes: topic_settings::record_sizes(config, &ClusterFacts::default()),
+    }
+}
+
+fn breaker_limits(ingest: &settings::Ingest) -> breaker::Limits {
+    breaker::Limits {
+        in_a_row_max: ingest.dead_letters_in_a_row_max,
+        share_max: ingest.dead_letters_share_max,
+        window: breaker::WINDOW,
+    }
+}
+
+/// The limits of tenants.
+fn quotas(config: &Config) -> Quotas {
+    config.quota.limits().unwrap_or_default()
 }

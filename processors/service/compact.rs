@@ -17,20 +17,23 @@
 mod contradictions;
 pub(crate) mod plan;
 
-pub use contradictions::{Judging, Options as ConflictOptions};
+pub use contradictions::{ConflictOptions, Judging};
 
-use crate::language::{Asking, NO_MODEL, Writer};
+use crate::language::{Asking, NO_MODEL};
 use crate::metrics::Metrics;
-use crate::ownership::Shards;
+use crate::ownership::ShardRegistry;
 use crate::profile::{Author, Profiles};
 use broker::OutgoingRecord;
 use contract::reply::{self, NewSummary, Proposal};
 use contradictions::Contradictions;
 use domain::fault::Result;
-use domain::{Extracted, IdleSession, MemoryVersion, Now, SigningKey, Time, UserKey};
+use domain::{IdleSession, Now, SigningKey, UserKey};
 use kernel::Reads;
-use plan::{Plan, PlannedPrune, PlannedSummary, Snapshot, erasures, idle_sessions, plan, quoting};
-use settings::retain;
+use plan::{
+    Answered, Plan, PlannedPrune, PlannedSummary, Snapshot, erasures, id_of, idle_sessions, plan,
+    quoting,
+};
+use settings::{Config, retain};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -40,15 +43,15 @@ use uuid::Uuid;
 /// Users of a shard that are examined in one round; the next round continues behind the last one.
 const USERS_MAX: usize = 10_000;
 /// Proposals published in one round at most, so that a round never floods the events topic.
-pub const PROPOSALS_MAX: usize = 1000;
+const PROPOSALS_MAX: usize = 1000;
 
 /// Time of a round; the next round continues at the same shard and user. Every memory of a user is
 /// decoded for a plan, and a process that is asked to stop, or to prove that it lives, finishes its
 /// round first.
-pub const BUDGET: Duration = Duration::from_secs(10);
+const BUDGET: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct CompactOptions {
     /// Name of the events topic.
     pub events: String,
     /// Longest event that is read.
@@ -63,16 +66,23 @@ pub struct Options {
     pub retain: retain::Rules,
 }
 
-/// The outcome of a question to the language model.
-pub enum Answered {
-    Summary { partition: i32, key: UserKey, summary: PlannedSummary },
-    Facts { partition: i32, key: UserKey, id: String, session: String, at: Time, found: Extracted },
+impl CompactOptions {
+    pub fn new(config: &Config) -> CompactOptions {
+        CompactOptions {
+            events: config.topics.events(),
+            message_bytes_max: config.limits.message_bytes_max,
+            marks: config.signing_key(),
+            proposals_max: PROPOSALS_MAX,
+            budget: BUDGET,
+            retain: config.retain.rules().expect("the configuration was checked"),
+        }
+    }
 }
 
 pub struct Compact {
-    pub options: Options,
+    pub options: CompactOptions,
     pub profiles: Profiles,
-    pub shards: Arc<Shards>,
+    pub shards: Arc<ShardRegistry>,
     pub metrics: Arc<Metrics>,
     /// `None` without a `conflict.model`.
     contradictions: Option<Contradictions>,
@@ -102,9 +112,9 @@ impl Round {
 
 impl Compact {
     pub fn new(
-        options: Options,
+        options: CompactOptions,
         profiles: Profiles,
-        shards: Arc<Shards>,
+        shards: Arc<ShardRegistry>,
         metrics: Arc<Metrics>,
     ) -> Compact {
         Compact {
@@ -121,8 +131,8 @@ impl Compact {
     }
 
     /// Adds the language model that writes summaries and extracts facts.
-    pub fn with_language(mut self, writer: Option<Writer>) -> Compact {
-        self.asking = writer.map(Asking::new);
+    pub fn with_language(mut self, asking: Option<Asking>) -> Compact {
+        self.asking = asking;
         self
     }
 
@@ -386,16 +396,9 @@ impl Compact {
         id: &'a str,
         now: Now,
     ) -> Proposal<'a> {
-        let Options { events, marks, .. } = &self.options;
+        let CompactOptions { events, marks, .. } = &self.options;
         Proposal { topic: events, partition, key, id, at: now.events, marks }
     }
-}
-
-/// Derives the id of a proposal from its memories and their versions. A worker that is interrupted
-/// and repeats a proposal gives it the same id, so ingest applies the proposal once.
-pub(crate) fn id_of(kind: &str, seen: &[MemoryVersion]) -> String {
-    let name: String = seen.iter().map(|one| format!("{}@{} ", one.id, one.version)).collect();
-    format!("{kind}-{}", Uuid::new_v5(&Uuid::NAMESPACE_OID, name.as_bytes()))
 }
 
 /// The same of idle sessions, by their last turns.

@@ -22,7 +22,7 @@ mod tests;
 mod traced;
 
 use crate::metrics::Metrics;
-use crate::ownership::Shards;
+use crate::ownership::ShardRegistry;
 use crate::profile::Profiles;
 use batch::{Batch, Count};
 use breaker::DeadLetterBreaker;
@@ -49,7 +49,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use storage::changelog::{self, Destination, Meta};
 use storage::shard::{BatchChanges, Shard};
-use storage::store::{ChangelogPosition, Checkpoint};
 use text::Rarity;
 use traced::{BatchTrace, EventSpans, Traceparents, with_traceparent};
 use uuid::Uuid;
@@ -95,7 +94,7 @@ pub struct Options {
 pub struct Ingest {
     pub options: Options,
     pub profiles: Profiles,
-    pub shards: Arc<Shards>,
+    pub shards: Arc<ShardRegistry>,
     pub encoder: Pool,
     pub tokens: TokenCounter,
     pub rarity: Rarity,
@@ -163,8 +162,9 @@ pub struct Write {
 }
 
 impl Write {
-    /// Makes the batch visible. `changelog` is the position of its meta record, if there is one.
-    pub fn carry_out(self, changelog: Option<ChangelogPosition>) -> Result<Duration> {
+    /// Makes the batch visible. `changelog`: the offset of its meta record, if there is one, and the
+    /// time of the commit.
+    pub fn carry_out(self, changelog: Option<(i64, Time)>) -> Result<Duration> {
         // Order matters: whoever sees the offset of a `forget` must not get the forgotten text from
         // `explain`.
         self.shard.forget_decisions(|known| {
@@ -175,8 +175,7 @@ impl Write {
         if is_erasing {
             self.shard.store.note_erased()?;
         }
-        let checkpoint = Checkpoint { applied: self.applied, changelog };
-        let took = self.shard.apply(self.effects, checkpoint)?;
+        let took = self.shard.apply_batch(self.effects, self.applied, changelog)?;
         if is_erasing {
             self.shard.store.note_erased()?;
         }

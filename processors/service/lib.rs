@@ -6,15 +6,16 @@ pub mod compact;
 pub mod ingest;
 #[cfg_attr(not(feature = "llm"), path = "lacking/language.rs")]
 pub mod language;
+pub mod open;
 pub mod recall;
 
 // The shards of this process, and the threads around them.
 pub mod ownership;
 pub mod run;
 
-// Measurements and rights.
+// Measurements, profiles and limits.
+pub mod acls;
 pub mod metrics;
 pub mod profile;
 pub mod quota;
-pub mod rights;
 mod trace;

@@ -1,48 +1,18 @@
-//! Keeps the partitions that the consumer group assigned to this process, and their open shards.
+//! The partitions that the consumer group assigned to this process, and their open shards.
 //!
-//! The life of an owned partition with a changelog:
+//! [`State`] has the life of a partition, one entry in one map under one lock. The ingest thread
+//! takes and gives up partitions, inside poll; two restore threads open and replay shards; the
+//! standby thread follows the partitions of other processes; the rewrite thread rewrites open
+//! shards and removes old stores.
 //!
-//! ```text
-//!                 assigned (ingest thread, inside poll)
-//!                     │ insert into `restoring`, send to `Changelog::wanted`
-//!                     ▼
-//!        ┌──────── wanted ────────┐
-//!        │            │ a restore thread receives it: `Shards::restore`
-//!        │            ▼           │
-//!        │        restoring       │ revoked: `Progress::cancel`, remove from `restoring`
-//!        │            │           │
-//!        │            ▼           ▼
-//!        │          open ──────► closed
-//!        │            │ `take_restored`: the ingest thread resumes the partition behind
-//!        │            │ the offset that the shard has applied
-//!        └────────────┘ the tail of the changelog cannot be replayed: `restore_again`
-//! ```
-//!
-//! Where the outcome of a transaction is unknown, the written shards stay open and are replayed
-//! (`replaying.rs`): readers get the state of before until then.
-//!
-//! Which thread writes which field:
-//!
-//! | field | written by | read by |
-//! |---|---|---|
-//! | `open`, `restoring`, `replaying` | ingest, restore | every thread |
-//! | `occupied` | restore, standby | both, before opening the same files |
-//! | `files` | whoever opens a shard | the same, before opening the same files |
-//! | `closing` | ingest | ingest, at the end |
-//! | `of_others_since` | rewrite | rewrite |
-//! | `rewriting` | rewrite | restore and ingest, before opening the same files |
-//! | `standing_by` | standby | restore, before opening the same files |
-//! | `followed` | standby | standby |
-//! | `restored` | restore | ingest |
-//! | `unsent`, `polled_at`, `beyond` | ingest | ingest; recall |
-//! | `fault` | ingest, restore | ingest |
-//!
-//! Order matters: a thread that needs several of these locks takes `open`, then `restoring`, then
-//! `replaying`, then `restored`. None of them is held while a shard is opened, flushed or restored.
+//! Invariant: no thread holds the lock while it opens, flushes, restores or closes a shard, or
+//! waits. What a change of state depends on is looked up under the same hold of the lock.
 
 mod alone;
 mod leftovers;
 mod liveness;
+pub mod options;
+mod partition;
 mod replaying;
 mod restoring;
 mod rewriting;
@@ -54,18 +24,18 @@ use crate::metrics::Metrics;
 use broker::clock::Clock;
 use broker::{Log, RebalanceListener, Start};
 use crossbeam_channel::Sender;
-use domain::Time;
 use domain::fault::{Fault, Result, StopName, runbook};
 use parking_lot::{Mutex, RwLock};
+use partition::{Partition, State};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use storage::home::Home;
 use storage::index::CacheCounts;
-use storage::restore::{self, Progress, Proof};
-use storage::shard::{self, Restoring, Shard};
+use storage::restore::{Proof, RestoreOptions, Restoring};
+use storage::shard::{Shard, ShardOptions, open};
 use storage::store::Identity;
 
 /// Looks whether readers have dropped a closed shard: ten seconds, the longest that a request
@@ -101,111 +71,115 @@ impl Deployment {
 /// The source of restores, and the queue of the restore threads.
 pub struct Changelog {
     pub log: Arc<dyn Log>,
-    pub options: restore::Options,
+    pub options: RestoreOptions,
     pub wanted: Sender<i32>,
 }
 
-/// The registry of owned partitions. One per process, shared by all threads.
-pub struct Shards {
-    place: Deployment,
-    options: shard::Options,
+/// The registry of the partitions. One per process, shared by all threads.
+pub struct ShardRegistry {
+    deployment: Deployment,
+    options: ShardOptions,
     /// `None` in evaluations and tests, which open their shards themselves.
     changelog: Option<Changelog>,
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
-    open: RwLock<BTreeMap<i32, Arc<Shard>>>,
-    /// Owned partitions whose shard is not open yet.
-    restoring: RwLock<BTreeMap<i32, Arc<Progress>>>,
-    /// Partitions whose shard is open, and whose changelog holds a tail to be replayed.
-    replaying: RwLock<BTreeMap<i32, Arc<Progress>>>,
-    /// Partitions of other processes whose copy here is being brought up to date.
-    standing_by: Mutex<BTreeMap<i32, Arc<Progress>>>,
-    /// The end of the changelog up to which each copy was brought, and the steady time in ms.
-    followed: Mutex<BTreeMap<i32, (i64, i64)>>,
-    /// Partitions whose directory a restore or a stand-by uses.
-    occupied: Mutex<BTreeSet<i32>>,
-    /// The files of the shards that were opened last: alive until they are closed.
-    files: Mutex<BTreeMap<i32, Weak<()>>>,
+    /// Those that this process has had to do with: any other is [`State::OfOthers`].
+    partitions: RwLock<BTreeMap<i32, Partition>>,
+    /// Counts changes of ownership, so that recall compares one number in each round.
+    changes: AtomicU64,
     /// Threads that close the files of shards.
     closing: Mutex<Vec<JoinHandle<()>>>,
-    /// Since when the partitions of other processes are theirs, as far as this process knows.
-    of_others_since: Mutex<BTreeMap<i32, Time>>,
-    /// Partitions whose shard is being written anew.
-    rewriting: Mutex<BTreeSet<i32>>,
-    /// Partitions whose shard opened, or was replayed, since the last [`Shards::take_restored`].
-    restored: Mutex<Vec<i32>>,
-    /// Partitions whose restore did not fit into the queue; [`Shards::polled`] sends them again.
-    unsent: Mutex<BTreeSet<i32>>,
     /// An assigned partition beyond those of this generation, until ingest has looked up whether a
     /// later generation has more.
     beyond: Mutex<Option<i32>>,
-    /// Counts changes of ownership, so that recall compares one number in each round.
-    changes: AtomicU64,
     /// Steady time in ms of the last poll of the events topic.
     polled_at: AtomicI64,
     fault: Mutex<Option<Fault>>,
 }
 
-impl Shards {
+impl ShardRegistry {
     pub fn new(
-        place: Deployment,
-        options: shard::Options,
+        deployment: Deployment,
+        options: ShardOptions,
         changelog: Option<Changelog>,
         clock: Arc<dyn Clock>,
         metrics: Arc<Metrics>,
-    ) -> Shards {
+    ) -> ShardRegistry {
         let polled_at = AtomicI64::new(clock.steady_ms());
-        Shards {
-            place,
+        ShardRegistry {
+            deployment,
             options,
             changelog,
             clock,
             metrics,
-            open: RwLock::default(),
-            restoring: RwLock::default(),
-            replaying: RwLock::default(),
-            standing_by: Mutex::default(),
-            followed: Mutex::default(),
-            occupied: Mutex::default(),
-            files: Mutex::default(),
-            closing: Mutex::default(),
-            of_others_since: Mutex::default(),
-            rewriting: Mutex::default(),
-            restored: Mutex::default(),
-            unsent: Mutex::default(),
-            beyond: Mutex::default(),
+            partitions: RwLock::default(),
             changes: AtomicU64::new(0),
+            closing: Mutex::default(),
+            beyond: Mutex::default(),
             polled_at,
             fault: Mutex::default(),
         }
     }
 
+    /// Reads or changes the state of a partition under the lock.
+    fn with<T>(&self, partition: i32, work: impl FnOnce(&mut Partition) -> T) -> T {
+        work(self.partitions.write().entry(partition).or_default())
+    }
+
+    /// Like [`ShardRegistry::with`], for a change of the owned or of the open partitions.
+    fn change<T>(&self, partition: i32, work: impl FnOnce(&mut Partition) -> T) -> T {
+        let mut partitions = self.partitions.write();
+        let done = work(partitions.entry(partition).or_default());
+        let open = partitions.values().filter(|found| found.shard().is_some()).count();
+        let owned = partitions.values().filter(|found| found.is_owned()).count();
+        self.metrics.shards_owned(open);
+        self.metrics.restoring(owned - open);
+        self.changes.fetch_add(1, Ordering::AcqRel);
+        done
+    }
+
+    /// Takes a flag from every partition that has one.
+    fn take_flags(&self, flag: impl Fn(&mut Partition) -> &mut bool) -> Vec<i32> {
+        let mut partitions = self.partitions.write();
+        let flagged = partitions
+            .iter_mut()
+            .filter_map(|(partition, found)| std::mem::take(flag(found)).then_some(*partition));
+        flagged.collect()
+    }
+
     pub fn get(&self, partition: i32) -> Option<Arc<Shard>> {
-        self.open.read().get(&partition).cloned()
+        self.partitions.read().get(&partition)?.shard().cloned()
+    }
+
+    fn is_open(&self, shard: &Arc<Shard>) -> bool {
+        self.partitions.read().get(&shard.partition).is_some_and(|found| found.has_open(shard))
     }
 
     /// Returns the open shards in the order of their partitions.
     pub fn all(&self) -> Vec<Arc<Shard>> {
-        self.open.read().values().cloned().collect()
+        self.partitions.read().values().filter_map(Partition::shard).cloned().collect()
     }
 
     /// Returns the partitions of the open shards. For loops that take long: whoever holds the
-    /// shards of [`Shards::all`] keeps the files of all of them open.
+    /// shards of [`ShardRegistry::all`] keeps the files of all of them open.
     pub fn all_partitions(&self) -> Vec<i32> {
-        self.open.read().keys().copied().collect()
+        self.those(|found| found.shard().is_some())
     }
 
     /// Returns every owned partition, open or being restored.
     pub fn owned(&self) -> BTreeSet<i32> {
-        let open = self.open.read();
-        let restoring = self.restoring.read();
-        open.keys().chain(restoring.keys()).copied().collect()
+        self.those(Partition::is_owned)
+    }
+
+    fn those<C: FromIterator<i32>>(&self, are: impl Fn(&Partition) -> bool) -> C {
+        let partitions = self.partitions.read();
+        partitions.iter().filter(|(_, found)| are(found)).map(|(partition, _)| *partition).collect()
     }
 
     /// Returns the partitions that this process does not own.
     pub fn of_others(&self) -> Vec<i32> {
         let owned = self.owned();
-        (0..self.place.partitions).filter(|partition| !owned.contains(partition)).collect()
+        (0..self.partitions()).filter(|partition| !owned.contains(partition)).collect()
     }
 
     /// Returns the transactional id under which this process writes its shards.
@@ -216,7 +190,7 @@ impl Shards {
 
     /// Returns the number of partitions of the events topic.
     pub fn partitions(&self) -> i32 {
-        self.place.partitions
+        self.deployment.partitions
     }
 
     /// Returns an assigned partition beyond those of this generation, which nobody has looked at.
@@ -234,8 +208,8 @@ impl Shards {
         let what = format!(
             "{} has a partition {beyond}, but had {} partitions when this process started: users \
              would be looked up on the wrong shards; see \"Growing\" in {}",
-            self.place.topic,
-            self.place.partitions,
+            self.deployment.topic,
+            self.deployment.partitions,
             runbook()
         );
         Fault::stop(StopName::PartitionsDiffer, what)
@@ -248,30 +222,27 @@ impl Shards {
 
     /// Returns the free bytes of the file system on which the shards lie, if known.
     pub fn free_bytes(&self) -> Option<u64> {
-        self.place.home.free_bytes()
+        self.deployment.home.free_bytes()
     }
 
     /// Returns the size and the use of the vector cache that all open shards share.
     pub fn vector_counts(&self) -> CacheCounts {
-        self.options.room.counts()
+        self.options.vector_blocks.counts()
     }
 
     /// Opens a shard from disk, without the changelog.
     pub fn open(&self, partition: i32) -> Result<Arc<Shard>> {
         let shard = self.open_shard(partition, None)?;
-        let mut open = self.open.write();
-        open.insert(partition, shard.clone());
-        self.metrics.shards_owned(open.len());
-        self.changes.fetch_add(1, Ordering::AcqRel);
+        let before = self.change(partition, |found| found.move_to(State::Open(shard.clone())));
+        self.close_shard(before);
         Ok(shard)
     }
 
     fn open_shard(&self, partition: i32, from: Option<&Restoring<'_>>) -> Result<Arc<Shard>> {
-        let identity = self.place.identity(partition);
-        self.await_rewrite(partition);
+        let identity = self.deployment.identity(partition);
         self.await_closed(partition);
         let (shard, found) =
-            Shard::open(&self.place.home, &self.options, &identity, self.clock.wall(), from)?;
+            Shard::open(&self.deployment.home, &self.options, &identity, self.clock.wall(), from)?;
         log_findings(partition, &found);
         self.metrics.restored(found.restored.records);
         self.metrics.proven(proof_name(&found));
@@ -283,20 +254,22 @@ impl Shards {
             caught_up = found.caught_up,
             "shard open"
         );
-        self.files.lock().insert(partition, shard.files());
+        self.with(partition, |found| found.files = shard.files());
         Ok(Arc::new(shard))
     }
 
-    /// Flushes a shard and removes the shard from the registry. The files close on a separate
-    /// thread, because closing waits for a running merge of the index and the caller must go on
-    /// polling.
+    /// Gives a partition up, and closes its shard.
     pub fn close(&self, partition: i32) {
-        let mut open = self.open.write();
-        let Some(shard) = open.remove(&partition) else { return };
-        self.metrics.shards_owned(open.len());
-        drop(open);
-        self.changes.fetch_add(1, Ordering::AcqRel);
-        if let Err(fault) = shard.settle().and_then(|_| shard.store.flush()) {
+        let shard = self.change(partition, |found| found.move_to(State::OfOthers));
+        self.close_shard(shard);
+    }
+
+    /// Flushes a shard that left the registry. The files close on a separate thread, because
+    /// closing waits for a running merge of the index and the caller must go on polling.
+    fn close_shard(&self, shard: Option<Arc<Shard>>) {
+        let Some(shard) = shard else { return };
+        let partition = shard.partition;
+        if let Err(fault) = shard.flush().and_then(|_| shard.store.flush()) {
             tracing::warn!(
                 partition,
                 %fault,
@@ -306,7 +279,7 @@ impl Shards {
         self.metrics.shard_closed(partition);
         tracing::info!(partition, applied = shard.applied(), "shard closed");
         // Shards in memory have no files.
-        if let Home::Directory(_) = self.place.home {
+        if let Home::Directory(_) = self.deployment.home {
             self.drop_elsewhere(shard);
         }
     }
@@ -331,7 +304,6 @@ impl Shards {
     /// Closes every shard, and waits until their files are closed.
     pub fn close_all(&self) {
         for partition in self.all_partitions() {
-            self.cancel_replay(partition);
             self.close(partition);
         }
         let closing = std::mem::take(&mut *self.closing.lock());
@@ -342,7 +314,7 @@ impl Shards {
 }
 
 /// Label of the metric of restores.
-fn proof_name(found: &shard::Opened) -> &'static str {
+fn proof_name(found: &open::Opened) -> &'static str {
     match found.restored.proof {
         Proof::Differs(_) => "accepted",
         Proof::Equal if found.replaced.is_some() => "replaced",
@@ -353,7 +325,7 @@ fn proof_name(found: &shard::Opened) -> &'static str {
 
 /// Logs each loss that opening a shard found and repaired. A stand-by copy is rebuilt in the same
 /// way, so losses there are logged too.
-fn log_findings(partition: i32, found: &shard::Opened) {
+fn log_findings(partition: i32, found: &open::Opened) {
     if let Some(aside) = &found.set_aside {
         tracing::error!(
             partition,
@@ -387,10 +359,10 @@ fn log_findings(partition: i32, found: &shard::Opened) {
     }
 }
 
-impl RebalanceListener for Shards {
+impl RebalanceListener for ShardRegistry {
     fn assigned(&self, partitions: &[(i32, Option<i64>)]) -> Vec<(i32, Start)> {
         for (partition, _) in partitions {
-            if *partition >= self.place.partitions {
+            if *partition >= self.deployment.partitions {
                 *self.beyond.lock() = Some(*partition);
             } else {
                 self.want(*partition);
@@ -403,14 +375,6 @@ impl RebalanceListener for Shards {
 
     fn revoked(&self, partitions: &[i32]) {
         for partition in partitions {
-            // Order matters: a replay that cannot go on moves its entry to `restoring`.
-            self.cancel_replay(*partition);
-            let mut restoring = self.restoring.write();
-            if let Some(progress) = restoring.remove(partition) {
-                progress.cancel();
-            }
-            self.metrics.restoring(restoring.len());
-            drop(restoring);
             self.close(*partition);
         }
         self.metrics.rebalanced("revoked", partitions.len());

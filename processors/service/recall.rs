@@ -22,15 +22,16 @@ mod duplicates;
 mod fair;
 mod hits;
 pub mod rerank;
-pub mod returned;
+mod returned;
 mod search;
 mod traced;
 pub mod word_vectors;
 
 use crate::metrics::{Metrics, Recalled};
-use crate::ownership::Shards;
+use crate::ownership::ShardRegistry;
 use crate::profile::Profiles;
 use crate::quota::Rate;
+use crate::run::topics::dead_letters;
 use broker::clock::{Clock, SystemClock};
 use broker::{OutgoingRecord, Record};
 use contract::decode::{self, Hop};
@@ -44,6 +45,7 @@ use fair::FairQueue;
 use models::embedder::{Embedder, TokenCounter};
 use rerank::Reranking;
 use returned::Returned;
+use settings::Config;
 use spans::Tracer;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -54,10 +56,10 @@ use word_vectors::WordVectors;
 
 /// Milliseconds without a poll after which recall stops answering for the shards, unless the session in
 /// the group is shorter: another process may own them by then.
-pub const SILENCE_MS_MAX: i64 = 45_000;
+const POLL_AGE_MS_MAX: i64 = 45_000;
 /// Milliseconds after which comparing ends a page of `duplicates`: the requests of others wait for it.
 /// The next page goes on from there.
-pub const DUPLICATES_MS: u64 = 200;
+const DUPLICATES_MS: u64 = 200;
 /// Requests that are read ahead, so that the next one to be answered is chosen in turn among tenants
 /// and users: four seconds' work at 1 ms each. Beyond it the order of the log decides.
 const READY_MAX: usize = 4096;
@@ -65,30 +67,38 @@ const READY_MAX: usize = 4096;
 const READY_BYTES_MAX: usize = 8 << 20;
 
 #[derive(Clone, Debug)]
-pub struct Options {
-    pub recalls: String,
-    /// The generation of the shards.
-    pub generation: u32,
+pub struct RecallOptions {
+    pub topics: settings::Topics,
+    pub settings: settings::Recall,
     pub dead_letters: DeadLetters,
     pub decode: decode::Options,
-    pub candidates: usize,
     /// Time of comparing for one answer to `duplicates`.
     pub duplicates_ms: u64,
-    pub min_offset_ms: i64,
-    pub waiting_max: usize,
     /// Requests of a tenant in a second.
     pub rate: settings::quota::Limits,
-    pub silence_ms: i64,
-    pub returned: returned::Options,
+    pub poll_age_ms_max: i64,
+}
+
+impl RecallOptions {
+    pub fn new(config: &Config) -> RecallOptions {
+        RecallOptions {
+            topics: config.topics.clone(),
+            settings: config.recall.clone(),
+            dead_letters: dead_letters(config),
+            decode: config.decoding(),
+            duplicates_ms: DUPLICATES_MS,
+            rate: config.quota.limits().unwrap_or_default().recalls_per_second,
+            poll_age_ms_max: POLL_AGE_MS_MAX.min(config.kafka.session_ms()),
+        }
+    }
 }
 
 pub struct Recall {
-    pub options: Options,
+    pub options: RecallOptions,
     pub profiles: Profiles,
-    pub shards: Arc<Shards>,
+    pub shards: Arc<ShardRegistry>,
     pub encoder: Box<dyn Embedder>,
-    /// Converts the encoder's cosines to the standard scale. `with_spread` replaces the default,
-    /// [`CosineScale::STANDARD`].
+    /// Converts the encoder's cosines to the standard scale.
     pub spread: CosineScale,
     pub tokens: TokenCounter,
     pub metrics: Arc<Metrics>,
@@ -104,7 +114,7 @@ pub struct Recall {
     /// The offset after the newest request read, by partition.
     read: BTreeMap<i32, i64>,
     returned: Returned,
-    tracer: Tracer,
+    pub(crate) tracer: Tracer,
     stages: Stages,
 }
 
@@ -138,9 +148,9 @@ struct WaitingRequest {
 
 impl Recall {
     pub fn new(
-        options: Options,
+        options: RecallOptions,
         profiles: Profiles,
-        shards: Arc<Shards>,
+        shards: Arc<ShardRegistry>,
         encoder: Box<dyn Embedder>,
         tokens: TokenCounter,
         metrics: Arc<Metrics>,
@@ -169,12 +179,9 @@ impl Recall {
         }
     }
 
-    pub fn with_tracer(self, tracer: Tracer) -> Recall {
-        Recall { tracer, ..self }
-    }
-
-    pub fn with_spread(self, spread: CosineScale) -> Recall {
-        Recall { spread, ..self }
+    /// Adds a cross-encoder that reranks every recall.
+    pub fn with_reranking(self, reranking: Option<Reranking>) -> Recall {
+        Recall { reranking, ..self }
     }
 
     /// Measures the time that a request has left by this clock instead of the system's.
@@ -191,7 +198,7 @@ impl Recall {
             out.extend(self.answer_or_wait(now, pending));
         }
         self.metrics.waiting(self.waiting.len());
-        out.extend(self.returned.due(now.wall, &self.options.returned));
+        out.extend(self.returned.due(now.wall, &self.options));
         out
     }
 
@@ -213,7 +220,7 @@ impl Recall {
 
     /// Returns the records that later steps would have sent. Called once, at shutdown.
     pub fn drain(&mut self) -> Vec<OutgoingRecord> {
-        self.returned.all(&self.options.returned)
+        self.returned.all(&self.options)
     }
 
     pub fn is_waiting(&self) -> bool {
@@ -256,7 +263,7 @@ impl Recall {
         let began = Instant::now();
         let decoded = decode::request(&record, &self.options.decode);
         let mut to = decoded.reply.unwrap_or_default();
-        let trace = self.begin_trace(&record, &mut to);
+        let trace = RequestTrace::begin(&self.tracer, &record, &mut to);
         let arrived = Arrived { record, to, began, trace };
         let request = match decoded.outcome {
             Ok(request) => request,
@@ -297,13 +304,19 @@ impl Recall {
         let Arrived { record, to, began, trace } = arrived;
         self.metrics.answered("unreadable", reject.code.status(), began.elapsed());
         let code = Some(reject.code.as_str());
-        self.end_unread(trace.as_ref(), *began, reject.code.status(), code);
+        if let Some(trace) = trace {
+            trace.end_unread(*began, reject.code.status(), code);
+        }
         let refusal = reply::refusal(to, reject, None);
         if reject.code == RejectCode::ForbiddenReply {
             return vec![refusal];
         }
         let tenant = reply::tenant_of(record);
-        self.metrics.dead_letter(reject.code.as_str(), &self.options.recalls, tenant.as_deref());
+        self.metrics.dead_letter(
+            reject.code.as_str(),
+            &self.options.topics.recalls(),
+            tenant.as_deref(),
+        );
         vec![reply::dead_request(record, reject, &self.options.dead_letters), refusal]
     }
 
@@ -315,7 +328,8 @@ impl Recall {
     ) -> Vec<OutgoingRecord> {
         let Arrived { record, began, trace, .. } = arrived;
         // A record that an earlier generation forwarded may need one hop more.
-        let is_of_before = self.options.generation > 1 && decode::may_be_forwarded(record).is_ok();
+        let is_of_before =
+            self.options.topics.generation > 1 && decode::may_be_forwarded(record).is_ok();
         if hop.is_some() && !is_of_before {
             let reject =
                 Reject::new(RejectCode::Misrouted, "still on the wrong partition after one hop");
@@ -324,13 +338,15 @@ impl Recall {
         if let Err(reject) = decode::may_be_forwarded(record) {
             return self.reject(arrived, &reject);
         }
-        self.metrics.forwarded(&self.options.recalls);
-        self.end_unread(trace.as_ref(), *began, "forwarded", None);
+        self.metrics.forwarded(&self.options.topics.recalls());
         let (home, options) =
             (request.key.partition(self.shards.partitions()), &self.options.decode);
         let copy = decode::forwarded(record, home, ForwardReason::ToUser, options);
         vec![match trace {
-            Some(trace) => trace.carried(copy, options),
+            Some(trace) => {
+                trace.end_unread(*began, "forwarded", None);
+                trace.carried(copy, options)
+            }
             None => copy,
         }]
     }
@@ -361,7 +377,8 @@ impl Recall {
         if let Some(reject) = self.no_room_to_wait(&pending) {
             return Some(self.refuse(&pending, &reject));
         }
-        let until = now.wall.plus_ms(self.options.min_offset_ms).min(pending.request.deadline);
+        let until =
+            now.wall.plus_ms(self.options.settings.min_offset_ms).min(pending.request.deadline);
         self.waiting.push_back(WaitingRequest { pending, until, offset });
         None
     }
@@ -372,7 +389,7 @@ impl Recall {
         let waiting = || self.waiting.iter().map(|waiting| &waiting.pending.request.key);
         let of_user = waiting().filter(|other| *other == key).count();
         let of_tenant = waiting().filter(|other| other.tenant() == key.tenant()).count();
-        let max = self.options.waiting_max;
+        let max = self.options.settings.waiting_max;
         // One user rarely waits for more than a few offsets at a time, and a tenant that waits for
         // offsets which never come leaves others a fifth of the places.
         let (user_max, tenant_max) = (max.div_ceil(10), (max * 4).div_ceil(5));
@@ -388,7 +405,7 @@ impl Recall {
         self.metrics.over_quota("waiting");
         let what = format!(
             "{count} requests {who}already wait for their offset ({share}recall.waiting_max): ask again in {} ms",
-            self.options.min_offset_ms
+            self.options.settings.min_offset_ms
         );
         Some(Reject::new(RejectCode::Overloaded, what))
     }
@@ -419,7 +436,7 @@ impl Recall {
                     self.make_ready(pending)
                 }
                 Some(shard) if now.wall >= until => {
-                    let message = not_applied(offset, &shard, self.options.generation);
+                    let message = not_applied(offset, &shard, self.options.topics.generation);
                     out.push(self.refuse(&pending, &Reject::new(RejectCode::Stale, message)));
                 }
                 None if now.wall >= until => {
@@ -432,10 +449,10 @@ impl Recall {
         out
     }
 
-    /// Returns the shard while ingest polls. After `silence_ms` without a poll, another process may
+    /// Returns the shard while ingest polls. After `poll_age_ms_max` without a poll, another process may
     /// own the partition and have newer state.
     fn shard(&self, partition: i32) -> Option<Arc<Shard>> {
-        if self.shards.silent_ms() > self.options.silence_ms {
+        if self.shards.poll_age_ms() > self.options.poll_age_ms_max {
             return None;
         }
         self.shards.get(partition)
@@ -478,8 +495,8 @@ impl Recall {
                         if rules.policy.complete(asked).purpose == Purpose::Tool);
                     if is_use && rules.returned_counts() {
                         let ids = memories.iter().map(|found| found.memory.id);
-                        let place = (pending.partition, pending.offset);
-                        self.returned.count(key, place, now.events, ids);
+                        let position = (pending.partition, pending.offset);
+                        self.returned.count(key, position, now.events, ids);
                     }
                 }
                 self.metrics.answered(name, "ok", pending.began.elapsed());
@@ -514,6 +531,18 @@ impl Recall {
             RequestKind::Duplicates(duplicates) => {
                 self.duplicates(now, shard, &request.key, duplicates, left_ms)
             }
+        }
+    }
+
+    fn end_trace(
+        &mut self,
+        pending: &PendingRequest,
+        status: &'static str,
+        error: Option<&'static str>,
+    ) {
+        if let Some(trace) = &pending.trace {
+            let stages = std::mem::take(&mut self.stages);
+            trace.end(&pending.request, pending.began, stages, status, error);
         }
     }
 

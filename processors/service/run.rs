@@ -21,6 +21,7 @@
 //! Invariant: a thread that returns a fault or panics stops all others; the first fault decides
 //! the exit code.
 
+pub mod aborts;
 mod answered;
 mod applied_times;
 mod assemble;
@@ -32,9 +33,7 @@ mod http;
 pub mod ingesting;
 pub mod lag;
 pub mod loops;
-mod marks;
 pub mod old_events;
-pub mod options;
 pub mod pace;
 pub mod presence;
 mod private;
@@ -42,8 +41,8 @@ pub mod replier;
 pub mod reply_topics;
 pub mod requests;
 mod shared;
-pub mod silences;
-pub mod stalls;
+mod signing_key;
+pub mod stalled;
 pub mod topic_settings;
 pub(crate) mod topics;
 
@@ -51,13 +50,13 @@ pub use assemble::pool_size;
 pub use brokers::Brokers;
 pub use data::{TemporaryData, log_dir};
 pub use dir::lock_dir;
-pub use marks::of_service as service_marks;
 pub use private::{keep_as_configured, keep_private};
 pub use shared::Shared;
+pub use signing_key::of_service as service_signing_key;
 pub use topics::{check_topics, create_topics, ready_topics, topics};
 
 use crate::metrics::Metrics;
-use crate::ownership::Shards;
+use crate::ownership::ShardRegistry;
 use data::DataDir;
 use domain::Time;
 use domain::fault::{Fault, Result, StopName};
@@ -78,7 +77,7 @@ pub struct Service {
     /// Address of the HTTP page; the port is known even if `http.listen` asks for port 0.
     pub http: SocketAddr,
     pub metrics: Arc<Metrics>,
-    pub shards: Arc<Shards>,
+    pub shards: Arc<ShardRegistry>,
     /// The encoder pool of ingest. Benchmarks compare their own encoding with these counts.
     pub encoder: Pool,
     /// Starts a round of the compaction worker.

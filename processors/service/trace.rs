@@ -10,8 +10,8 @@ pub fn sender_of(record: &Record) -> Option<Context> {
     record.header(TRACEPARENT).and_then(Context::parse)
 }
 
-/// The span attributes of a record: the place in the log and the waiting time.
-pub fn place_of(record: &Record, waited_ms: i64) -> [Attribute; 5] {
+/// The span attributes of a record: the offset in the log and the waiting time.
+pub fn log_attributes(record: &Record, waited_ms: i64) -> [Attribute; 5] {
     [
         ("messaging.system", "kafka".into()),
         ("messaging.destination.name", record.topic.clone().into()),

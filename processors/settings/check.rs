@@ -1,6 +1,7 @@
 //! Checks values that types alone cannot check: ranges, and options that depend on each other.
 
-use super::{Config, parts};
+use super::config::Config;
+use super::parts;
 use domain::KEY_BYTES_MIN;
 use std::net::SocketAddr;
 

@@ -1,7 +1,7 @@
 //! Finds the service that runs on the data directory of the embedded log, by the files that the
 //! service leaves there (`service/run/data.rs`).
 
-use crate::Config;
+use super::config::Config;
 use domain::fault::{Fault, Result, StopName};
 use kafka::Connection;
 use std::fs::{File, TryLockError};

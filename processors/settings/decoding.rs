@@ -1,7 +1,7 @@
 //! Maps the options to those of the decoder of events and requests, with which the service accepts
 //! a record and a client refuses one before sending.
 
-use crate::Config;
+use super::config::Config;
 use contract::decode;
 use domain::{KEY_BYTES_MIN, SigningKey};
 use std::sync::LazyLock;

@@ -17,36 +17,36 @@ pub fn check(option: &str, url: &str, secret: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// The options whose value says where a secret is, with the places that [`secret`] reads.
+/// The options whose value says where a secret is, with the sources that [`secret`] reads.
 const OPTIONS: [&str; 3] = ["llm.key", "schemas.login", "tracing.headers"];
-const PLACES: [&str; 2] = ["file:", "env:"];
+const SOURCES: [&str; 2] = ["file:", "env:"];
 
 /// Returns whether the value of this option says where a secret is.
-pub fn is_place(option: &str) -> bool {
+pub fn is_source(option: &str) -> bool {
     OPTIONS.contains(&option)
 }
 
-/// Returns whether the value, as TOML, may be the secret itself where its place belongs, or a part of
+/// Returns whether the value, as TOML, may be the secret itself where its source belongs, or a part of
 /// it where somebody wrote a table.
 pub fn may_be_secret(option: &str, value: &str) -> bool {
     let value = value.trim_matches(['"', '\'']);
     let is_inside = OPTIONS
         .iter()
-        .any(|place| option.strip_prefix(place).is_some_and(|rest| rest.starts_with('.')));
-    let is_place = value.is_empty() || PLACES.iter().any(|place| value.starts_with(place));
-    is_inside || OPTIONS.contains(&option) && !is_place
+        .any(|source| option.strip_prefix(source).is_some_and(|rest| rest.starts_with('.')));
+    let is_source = value.is_empty() || SOURCES.iter().any(|source| value.starts_with(source));
+    is_inside || OPTIONS.contains(&option) && !is_source
 }
 
-/// Reads a secret from its place, `file:PATH` or `env:VARIABLE`. The error names the place and never
+/// Reads a secret from its source, `file:PATH` or `env:VARIABLE`. The error names the source and never
 /// the text, nor a value without such a prefix. `what`: the secret, for the error.
 pub fn secret<T>(
     option: &str,
-    place: &str,
+    source: &str,
     what: &str,
     parse: impl FnOnce(&str) -> Result<T, &'static str>,
 ) -> Result<Option<T>, String> {
-    let text = match place.split_once(':') {
-        _ if place.is_empty() => return Ok(None),
+    let text = match source.split_once(':') {
+        _ if source.is_empty() => return Ok(None),
         Some(("file", path)) => std::fs::read_to_string(path).map_err(|error| error.to_string()),
         Some(("env", variable)) => std::env::var(variable).map_err(|_| "is not set".to_owned()),
         _ => {
@@ -56,8 +56,8 @@ pub fn secret<T>(
             ));
         }
     };
-    let text = text.map_err(|error| format!("{option}: {place}: {error}"))?;
-    parse(&text).map(Some).map_err(|error| format!("{option}: {what} in {place} {error}"))
+    let text = text.map_err(|error| format!("{option}: {source}: {error}"))?;
+    parse(&text).map(Some).map_err(|error| format!("{option}: {what} in {source} {error}"))
 }
 
 #[cfg(test)]

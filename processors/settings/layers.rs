@@ -7,12 +7,15 @@
 //!
 //! Every value keeps the origin, so that an error and `config show` can name the layer.
 
-use super::settled::settled;
-use super::{Config, DEFAULTS, endpoint, invalid};
+use super::check::check;
+use super::config::{Config, DEFAULTS, invalid};
+use super::derived::derived;
+use super::endpoint;
+use super::tables::{find, from_text, leaves, put};
 use domain::fault::{Fault, Result};
 use std::collections::BTreeMap;
 use std::path::Path;
-use toml::{Table, Value};
+use toml::Table;
 
 const ENVIRONMENT_PREFIX: &str = "KEEPSAKE__";
 /// The short name of `data.dir`, the one option that every command of a laptop's user may need.
@@ -82,14 +85,14 @@ impl Layers {
 
     /// Reads the merged layers into a [`Config`] and checks the values.
     pub fn checked(&self) -> Result<Config> {
-        let mut config: Config = serde_path_to_error::deserialize(settled(&self.merged)).map_err(
+        let mut config: Config = serde_path_to_error::deserialize(derived(&self.merged)).map_err(
             |e: serde_path_to_error::Error<toml::de::Error>| {
                 let path = e.path().to_string();
                 let origin = self
                     .origins
                     .get(&path)
                     .map_or(String::new(), |origin| format!(" (from {origin})"));
-                let what = if is_secret(&path) || endpoint::is_place(&path) {
+                let what = if is_secret(&path) || endpoint::is_source(&path) {
                     "has the wrong type".to_owned()
                 } else {
                     e.inner().message().to_owned()
@@ -100,13 +103,13 @@ impl Layers {
         config.of_documents = self.of_documents.clone();
         config.auth.read_files().map_err(invalid)?;
         config.kafka.read_files().map_err(invalid)?;
-        super::check::check(&config).map_err(invalid)?;
+        check(&config).map_err(invalid)?;
         Ok(config.of_generation(config.kafka.generation))
     }
 
     /// Returns path, effective value and origin of every option, as `config show` prints them.
     pub fn shown(&self) -> Vec<(String, String, String)> {
-        leaves(&settled(&self.merged))
+        leaves(&derived(&self.merged))
             .into_iter()
             .map(|(path, value)| {
                 let origin = self.origins.get(&path).cloned().unwrap_or_default();
@@ -132,18 +135,6 @@ pub fn is_secret(path: &str) -> bool {
     !is_none && WORDS.iter().any(|word| path.contains(word))
 }
 
-/// Reads a value from text. The type of the value `before` decides how the text is read.
-pub fn from_text(before: Option<&Value>, text: &str) -> std::result::Result<Value, &'static str> {
-    let number = text.trim();
-    match before {
-        Some(Value::Integer(_)) => number.parse().ok().map(Value::Integer).ok_or("a whole number"),
-        Some(Value::Float(_)) => number.parse().ok().map(Value::Float).ok_or("a number"),
-        Some(Value::Boolean(_)) => number.parse().ok().map(Value::Boolean).ok_or("true or false"),
-        Some(Value::Array(_)) => list(text).ok_or("a list such as a, b or [\"a\", \"b\"]"),
-        _ => Ok(Value::String(text.to_owned())),
-    }
-}
-
 /// Converts the rest of a variable's name to the path of its option: `KAFKA__BOOTSTRAP_SERVERS` to
 /// `kafka.bootstrap_servers`. After `LIBRDKAFKA` and `LIBRDKAFKA_FILES`, a single underscore stands
 /// for a dot as well: `SESSION_TIMEOUT_MS` is `session.timeout.ms`.
@@ -155,53 +146,4 @@ fn environment_path(name: &str) -> String {
         }
     }
     lower
-}
-
-/// Returns every value of nested tables with the dotted path.
-pub(super) fn leaves(table: &Table) -> Vec<(String, Value)> {
-    let mut found = Vec::new();
-    for (name, value) in table {
-        match value {
-            Value::Table(inner) => found.extend(
-                leaves(inner).into_iter().map(|(path, value)| (format!("{name}.{path}"), value)),
-            ),
-            leaf => found.push((name.clone(), leaf.clone())),
-        }
-    }
-    found
-}
-
-pub fn find<'a>(table: &'a Table, path: &str) -> Option<&'a Value> {
-    match path.split_once('.') {
-        Some((head, rest)) => find(table.get(head)?.as_table()?, rest),
-        None => table.get(path),
-    }
-}
-
-pub fn put(table: &mut Table, path: &str, value: Value) {
-    match path.split_once('.') {
-        None => {
-            table.insert(path.to_owned(), value);
-        }
-        Some((head, rest)) => {
-            let inner = table.entry(head).or_insert_with(|| Value::Table(Table::new()));
-            if !inner.is_table() {
-                *inner = Value::Table(Table::new());
-            }
-            put(
-                inner.as_table_mut().expect("any other value was replaced by a table above"),
-                rest,
-                value,
-            );
-        }
-    }
-}
-
-/// Reads a list in brackets as TOML, which JSON lists are too, and splits another at the commas.
-fn list(text: &str) -> Option<Value> {
-    if text.trim_start().starts_with('[') {
-        return format!("list = {text}").parse::<Table>().ok()?.remove("list");
-    }
-    let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
-    Some(Value::Array(parts.map(|part| Value::String(part.to_owned())).collect()))
 }

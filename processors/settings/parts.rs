@@ -1,7 +1,7 @@
 //! Stops a configuration that asks for a part which this build lacks. A part is a cargo feature of the
 //! program; `Cargo.toml` lists them.
 
-use super::Config;
+use super::config::Config;
 use domain::fault::lacking;
 
 /// Returns whether this build has a part that options can ask for.

@@ -1,6 +1,7 @@
 //! Makes the reader of values with a schema from the options of the schema registry.
 
-use super::{Schemas, endpoint};
+use super::endpoint;
+use super::schemas::Schemas;
 use contract::decode;
 use registry::{Bounds, Limits, Login, Options, Registry};
 use std::sync::Arc;

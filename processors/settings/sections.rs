@@ -2,8 +2,8 @@
 //! option needs a field here, and a line with its unit and reason there.
 
 use super::endpoint;
-use super::layers::{leaves, put};
 use super::ranges::{at_least_1, not_negative, share};
+use super::tables::{leaves, put};
 use crate::{quota, retain};
 use domain::{BearerKey, KEY_BYTES_MIN, SigningKey, TenantKeys};
 use kafka::{INSTANCE_ID, SESSION_MS, STATIC_SESSION_MS, TOKEN_FILE};
@@ -213,8 +213,8 @@ impl Ingest {
     pub fn skipped(&self) -> Result<BTreeSet<(i32, i64)>, &str> {
         fn parsed(name: &str) -> Option<(i32, i64)> {
             let (partition, offset) = name.split_once(':')?;
-            let place: (i32, i64) = (partition.parse().ok()?, offset.parse().ok()?);
-            (place.0 >= 0 && place.1 >= 0).then_some(place)
+            let record: (i32, i64) = (partition.parse().ok()?, offset.parse().ok()?);
+            (record.0 >= 0 && record.1 >= 0).then_some(record)
         }
         self.skip.iter().map(|name| parsed(name).ok_or(name.as_str())).collect()
     }
@@ -361,7 +361,8 @@ pub struct Rerank {
 pub struct Index {
     pub vector_cache_bytes: usize,
     pub document_cache_bytes: usize,
-    pub settle_ms: u64,
+    #[serde(rename = "settle_ms")]
+    pub flush_ms: u64,
 }
 
 #[derive(Clone, Debug, Deserialize)]

@@ -1,7 +1,8 @@
 //! The options of tracing.
 
+use super::endpoint;
 use super::ranges::{at_least_1, share};
-use super::{endpoint, invalid};
+use domain::fault::{Fault, StopName};
 use serde::Deserialize;
 use spans::Headers;
 
@@ -45,7 +46,7 @@ impl Tracing {
         }
         Ok(Some(spans::Options {
             endpoint: self.endpoint.clone(),
-            headers: self.headers().map_err(invalid)?,
+            headers: self.headers().map_err(|why| Fault::stop(StopName::ConfigInvalid, why))?,
             service: self.service.clone(),
             ratio: self.ratio,
             users: self.users,

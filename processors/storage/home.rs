@@ -5,15 +5,15 @@
 //! `store` and `index` inside. In memory, the records and the last flush of the index survive a
 //! simulated crash, and one owner at a time may open a store, as on disk.
 
-use crate::index::{self, FlushedIndex, Index, VectorBlocks};
-use crate::store::{self, AfterBatch, Identity, InMemory, Opened, Store};
+use crate::index::{FlushedIndex, Index, IndexOptions, VectorBlocks};
+use crate::store::{self, AfterBatch, Identity, InMemory, Opened, Store, StoreOptions};
 use domain::fault::{Fault, Result, StopName};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The place where all shards of one process live.
+/// Where all shards of one process live.
 #[derive(Clone, Debug)]
 pub enum Home {
     Directory(PathBuf),
@@ -44,7 +44,7 @@ impl Home {
     /// an unreadable store is moved aside.
     pub fn store(
         &self,
-        options: &store::Options,
+        options: &StoreOptions,
         identity: &Identity,
         stamp_ms: i64,
     ) -> Result<Opened> {
@@ -66,18 +66,18 @@ impl Home {
     /// Opens or creates the index of one shard.
     pub fn index(
         &self,
-        options: index::Options,
-        room: Arc<VectorBlocks>,
+        options: IndexOptions,
+        blocks: Arc<VectorBlocks>,
         identity: &Identity,
     ) -> Result<Index> {
         match self {
             Home::Directory(dir) => Index::open(
                 &shard_dir(dir, identity).join("index"),
                 options,
-                room,
+                blocks,
                 &generation(identity),
             ),
-            Home::Memory(home) => Ok(Index::in_memory(options, room, home.files(identity).index)),
+            Home::Memory(home) => Ok(Index::in_memory(options, blocks, home.files(identity).index)),
         }
     }
 

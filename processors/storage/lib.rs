@@ -4,6 +4,7 @@
 pub mod backup;
 mod byte_lru;
 pub mod changelog;
+pub mod checkpoint;
 pub mod home;
 pub mod index;
 pub mod reencoding;

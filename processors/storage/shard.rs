@@ -1,29 +1,28 @@
 //! Holds the state of one partition: the store and the index, changed together and read together.
 //!
-//! A batch becomes visible in [`Shard::apply`], in this order:
+//! A batch becomes visible in [`Shard::apply_batch`], in this order:
 //!
 //! 1. Take `view` for writing, so that no reader sees half of a batch.
 //! 2. Apply the records and the checkpoint to the store, in one atomic batch.
 //! 3. Put and remove search documents and vectors in the index.
 //! 4. Publish the new offset in `applied`.
 //!
-//! The index on disk is flushed later ([`Shard::settle`]). After a crash it may lack the last
+//! The index on disk is flushed later ([`Shard::flush`]). After a crash it may lack the last
 //! batches, never hold more than the store; opening the shard indexes the rest.
 //!
 //! Locks: the ingest thread takes `view` for writing, recall and compact take it for reading while
 //! they collect. Offsets are atomics, so that a reader may check them without a lock.
 
-mod open;
+pub mod open;
 mod recent;
+pub mod replay;
 mod searched;
-mod tail;
 
-pub use open::{Opened, Restoring};
 pub use searched::document;
-pub use tail::Tail;
 
-use crate::index::{self, Index, Mark, VectorBlocks};
-use crate::store::{self, Checkpoint, Rewritten, Store, Upserted};
+use crate::checkpoint::Checkpoint;
+use crate::index::{Index, IndexOptions, VectorBlocks};
+use crate::store::{self, Rewritten, Store, StoreOptions, Upserted};
 use domain::fault::Result;
 use domain::{Closed, Decision, MemoryId, Position, Time, UserKey, Vector};
 use kernel::reads::{Neighbours, Reads, StagedVectors};
@@ -38,12 +37,12 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 #[derive(Clone, Debug)]
-pub struct Options {
-    pub store: store::Options,
-    pub index: index::Options,
+pub struct ShardOptions {
+    pub store: StoreOptions,
+    pub index: IndexOptions,
     /// The vector cache that all shards opened with these options share.
-    pub room: Arc<VectorBlocks>,
-    /// Changelog offsets up to which a tail is replayed into an open shard.
+    pub vector_blocks: Arc<VectorBlocks>,
+    /// Changelog offsets up to which the changelog is replayed into an open shard.
     pub replay_max: usize,
 }
 
@@ -61,7 +60,7 @@ pub struct Shard {
     view: RwLock<()>,
     applied: AtomicI64,
     /// The position up to which the index has all of the store, set behind each batch.
-    indexed: Mutex<Mark>,
+    indexed: Mutex<Checkpoint>,
     /// Set once the next generation applies the further events.
     closed: RwLock<Option<Closed>>,
     /// The newest event offset known to be in the log.
@@ -93,7 +92,7 @@ impl Shard {
     fn of(partition: i32, store: Store, index: Index) -> Result<Shard> {
         let applied = store.applied();
         let epoch = store.epoch() + 1;
-        let indexed = Mutex::new(mark_of(&store));
+        let indexed = Mutex::new(store.checkpoint());
         store.note_epoch(epoch);
         Ok(Shard {
             closed: RwLock::new(store.closed()?),
@@ -127,13 +126,22 @@ impl Shard {
         self.view.read()
     }
 
-    /// Makes the effects of one batch visible, all at once, and returns the time this took under
-    /// the lock.
-    pub fn apply(&self, effects: BatchChanges, mark: Checkpoint) -> Result<Duration> {
-        let applied = mark.applied;
+    /// Makes the effects of the events up to `applied` visible, all at once, and returns the time this
+    /// took under the lock. `changelog`: the offset of the last record of the batch there, and when it
+    /// was written or read.
+    pub fn apply_batch(
+        &self,
+        effects: BatchChanges,
+        applied: i64,
+        changelog: Option<(i64, Time)>,
+    ) -> Result<Duration> {
         let _alone = self.view.write();
         let began = Instant::now();
-        self.store.apply(effects.batch, mark)?;
+        if let Some((_, at)) = changelog {
+            self.store.note_read_at(at);
+        }
+        let changelog = changelog.map(|(offset, _)| offset);
+        self.store.commit(effects.batch, Checkpoint { applied, changelog })?;
         for (key, id) in &effects.touched.removed {
             self.index.text.remove(key, *id);
             self.index.vectors.remove(key, *id);
@@ -147,7 +155,7 @@ impl Shard {
             self.index.vectors.put(key, *id, vector);
         }
         *self.closed.write() = self.store.closed()?;
-        *self.indexed.lock() = mark_of(&self.store);
+        *self.indexed.lock() = self.store.checkpoint();
         self.applied.store(applied, Ordering::Release);
         self.newest.fetch_max(applied, Ordering::AcqRel);
         self.compare_with_end();
@@ -156,15 +164,15 @@ impl Shard {
 
     /// Flushes the in-memory segment of the text index, and returns whether there was anything to
     /// flush. Searches continue meanwhile.
-    pub fn settle(&self) -> Result<bool> {
-        let mark = *self.indexed.lock();
-        if self.index.text.pending() == 0 && self.index.text.mark() == Some(mark) {
+    pub fn flush(&self) -> Result<bool> {
+        let checkpoint = *self.indexed.lock();
+        if self.index.text.pending() == 0 && self.index.text.checkpoint() == Some(checkpoint) {
             return Ok(false);
         }
         // Order matters: if the index were ahead of the store after a crash, opening the shard
         // would have to compare every memory.
         self.store.flush()?;
-        self.index.text.settle(mark)
+        self.index.text.flush(checkpoint)
     }
 
     /// Removes the bytes of everything forgotten so far from the disk: from the index, by merging
@@ -173,7 +181,7 @@ impl Shard {
     pub fn rewrite(&self, goes_on: &dyn Fn() -> bool) -> Result<Rewritten> {
         let index = || {
             // Order matters: only removals that are on disk can be purged there.
-            self.settle()?;
+            self.flush()?;
             self.index.text.purge(goes_on).map(drop)
         };
         self.store.rewrite(index, goes_on)
@@ -301,12 +309,6 @@ impl Shard {
     pub fn forget_decisions(&self, forgotten: impl Fn(&Decision) -> bool) {
         self.recent.remove(forgotten);
     }
-}
-
-/// Returns the position of a store, which its index notes.
-pub fn mark_of(store: &Store) -> Mark {
-    let changelog = store.changelog().map(|place| place.offset);
-    Mark { applied: store.applied(), changelog }
 }
 
 /// The effects of one batch on a shard: encoded records for the store, and the changed memories

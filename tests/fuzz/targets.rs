@@ -10,7 +10,7 @@ use domain::{MemoryId, Time, UserKey};
 use kernel::Reads;
 use policies::rank::Template;
 use serde_json::{Value, json};
-use service::run::options;
+use service::ownership::options;
 use settings::{Config, Layers};
 use std::cell::RefCell;
 use std::sync::LazyLock;
@@ -34,7 +34,7 @@ pub const TARGETS: [Target; 7] = [
 
 static CONFIG: LazyLock<Config> =
     LazyLock::new(|| Layers::defaults().checked().expect("the defaults are valid"));
-static DECODE: LazyLock<decode::Options> = LazyLock::new(|| options::ingest(&CONFIG).decode);
+static DECODE: LazyLock<decode::Options> = LazyLock::new(|| CONFIG.decoding());
 
 /// Text before and behind the first empty line.
 fn parted(data: &[u8]) -> (&[u8], &[u8]) {
@@ -225,7 +225,7 @@ pub fn store(data: &[u8]) {
     let records = InMemory::default();
     let mut changes = Changes::default();
     changes.put(key, state.to_vec());
-    records.apply(&changes).expect("a store in memory takes every change");
+    records.write_batch(&changes).expect("a store in memory takes every change");
     let store = Store::over(records, &identity()).expect("no identity is in these records");
     let user = UserKey::new("acme", "mia").expect("two valid names");
     let id = MemoryId::parse(ID).expect("an id");

@@ -12,9 +12,8 @@ use crate::support::{Broker, Child, Message, eventually, on_both_brokers};
 use broker::{Broker as _, Record};
 use domain::Vector;
 use kafka::Connection;
-use models::embedder::Model;
 use serde_json::{Value, json};
-use service::run::options;
+use service::open;
 use std::collections::BTreeMap;
 use std::time::Instant;
 use storage::changelog::{STATE_HEADER, Source};
@@ -188,10 +187,7 @@ fn vectors_of_their_texts(place: &Place) -> usize {
         servers: config.kafka.bootstrap_servers.clone(),
         options: config.kafka.client_options(),
     };
-    let mut encoder = options::embedder(&config)
-        .and_then(|options| Model::open(&options))
-        .and_then(|model| model.session())
-        .expect("opens");
+    let mut encoder = open::encoder(&config).and_then(|model| model.session()).expect("opens");
     let log = connection.log(&config.topics.memories()).expect("the topic exists");
     let mut encoded: BTreeMap<String, Vector> = BTreeMap::new();
     let mut count = 0;

@@ -11,14 +11,15 @@ use broker::{
 use domain::fault::Result;
 use parking_lot::Mutex;
 use service::ownership::Deployment;
-use service::run::options;
+use service::ownership::options;
 use settings::Config;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use storage::changelog::META;
 use storage::restore::Progress;
-use storage::shard::{Restoring, Shard};
+use storage::restore::Restoring;
+use storage::shard::Shard;
 
 /// Beginnings of the rest of a key, in the changelog, of what a turn reads again.
 const CONTEXT_TAGS: [&str; 2] = ["t.", "s."];

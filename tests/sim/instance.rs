@@ -22,29 +22,29 @@ use service::assembly::Assembly;
 use service::compact::{Compact, ConflictOptions, Judging};
 use service::ingest::Ingest;
 use service::metrics::Metrics;
-use service::ownership::{Changelog, Deployment, Shards};
+use service::ownership::options;
+use service::ownership::{Changelog, Deployment, ShardRegistry};
 use service::profile::Profiles;
 use service::recall::Recall;
+use service::run::Shared;
+use service::run::aborts::Aborts;
 use service::run::growth::Growth;
 use service::run::ingesting::IngestLoop;
 use service::run::lag::{Ends, LagLoop};
 use service::run::loops::CompactLoop;
 use service::run::pace::BatchSize;
-use service::run::replier::{Replier, WhenMissing};
+use service::run::replier::{Replier, ReplierOptions, WhenMissing};
 use service::run::reply_topics::ReplyTopics;
 use service::run::requests::Unanswered;
-use service::run::silences::Silences;
-use service::run::stalls::Stalls;
-use service::run::{Shared, options};
+use service::run::stalled::StalledPartitions;
 use settings::{Config, Layers};
 use simulated::{Cluster, Connection};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 use storage::home::{Home, MemoryHome};
-use storage::index::Mark;
-use storage::restore;
-use storage::shard::mark_of;
+use storage::restore::RestoreOptions;
+use storage::store::Checkpoint;
 
 /// Immutable parts that all processes of one thread share: loaded once.
 pub struct Kit {
@@ -55,8 +55,8 @@ pub struct Kit {
 }
 
 /// Restores in batches of five records, so that a restore of a simulated shard takes several.
-pub fn restoring(config: &Config) -> restore::Options {
-    restore::Options { batch_max: 5, ..options::restore(config) }
+pub fn restoring(config: &Config) -> RestoreOptions {
+    RestoreOptions { batch_max: 5, ..options::restore(config) }
 }
 
 impl Kit {
@@ -87,8 +87,8 @@ impl Kit {
         home: &MemoryHome,
         changelog: Option<Changelog>,
         clock: Arc<dyn Clock>,
-    ) -> Arc<Shards> {
-        Arc::new(Shards::new(
+    ) -> Arc<ShardRegistry> {
+        Arc::new(ShardRegistry::new(
             self.place(home),
             options::shard(&self.config, PARTITIONS),
             changelog,
@@ -108,12 +108,12 @@ impl Kit {
         }
     }
 
-    pub fn ingest(&self, shards: &Arc<Shards>) -> Ingest {
+    pub fn ingest(&self, shards: &Arc<ShardRegistry>) -> Ingest {
         let session = self.model.session().expect("the hash encoder needs no files");
         self.assembly(shards).ingest(pool::in_place(session))
     }
 
-    fn assembly<'a>(&'a self, shards: &'a Arc<Shards>) -> Assembly<'a> {
+    fn assembly<'a>(&'a self, shards: &'a Arc<ShardRegistry>) -> Assembly<'a> {
         Assembly {
             tokens: self.model.tokens(),
             ..Assembly::new(&self.config, &self.profiles, shards, &self.metrics)
@@ -121,7 +121,8 @@ impl Kit {
     }
 
     fn judging(&self) -> Judging {
-        let options = ConflictOptions { cosine: 0.0, ..options::judging(&self.config) };
+        let options =
+            ConflictOptions { cosine: 0.0, ..ConflictOptions::new(&self.config.conflict) };
         Judging {
             judge: Box::new(ThirdOfAllPairs),
             clock: Arc::new(ManualClock::default()),
@@ -198,7 +199,7 @@ impl Clock for ProcessClock {
 pub struct FlushInABatch(Arc<Mutex<PlannedFlush>>);
 
 /// The shards of which the next to apply a batch is flushed, if one is to be.
-type PlannedFlush = Option<(Weak<Shards>, Option<Bug>)>;
+type PlannedFlush = Option<(Weak<ShardRegistry>, Option<Bug>)>;
 
 impl FlushInABatch {
     /// A home whose shards are flushed in the middle of a batch if that was planned.
@@ -211,17 +212,17 @@ impl FlushInABatch {
             interruptions.happened("flushed in the middle of a batch");
             let flushed = match bug {
                 Some(Bug::IndexIsMarkedAhead) => {
-                    let Mark { applied, changelog } = mark_of(&shard.store);
+                    let Checkpoint { applied, changelog } = shard.store.checkpoint();
                     let changelog = changelog.map(|offset| offset + 1);
-                    shard.index.text.settle(Mark { applied: applied + 1, changelog })
+                    shard.index.text.flush(Checkpoint { applied: applied + 1, changelog })
                 }
-                _ => shard.settle(),
+                _ => shard.flush(),
             };
             flushed.expect("an index in memory can be flushed");
         })
     }
 
-    pub fn plan(&self, shards: &Arc<Shards>, bug: Option<Bug>) {
+    pub fn plan(&self, shards: &Arc<ShardRegistry>, bug: Option<Bug>) {
         *self.0.lock() = Some((Arc::downgrade(shards), bug));
     }
 }
@@ -244,7 +245,7 @@ pub struct StartOptions<'w> {
 /// A process, from its start to its end.
 pub struct Process {
     pub connection: Connection,
-    pub shards: Arc<Shards>,
+    pub shards: Arc<ShardRegistry>,
     shared: Arc<Shared>,
     ingest: Arc<Mutex<Option<IngestThread>>>,
     compact: Arc<Mutex<(CompactLoop, Compact)>>,
@@ -312,7 +313,7 @@ impl Process {
             replier: Replier::new(
                 connection.producer("receipts")?,
                 ReplyTopics::new(clock.clone()).0,
-                options::replier(&kit.config, WhenMissing::Move),
+                ReplierOptions::new(&kit.config, WhenMissing::Move),
                 kit.metrics.clone(),
             ),
             compactor,
@@ -322,8 +323,8 @@ impl Process {
             deletes_events: false,
             behind: BTreeMap::new(),
             fenced: 0,
-            stalls: Stalls::new(kit.config.ingest.aborts_max),
-            silences: Silences::default(),
+            aborts: Aborts::new(kit.config.ingest.aborts_max),
+            stalled: StalledPartitions::default(),
             ends_at: Time(0),
             end_unknown: None,
             growth: Box::new(|| Ok(Growth::OfNobody)),
@@ -473,7 +474,7 @@ impl Process {
 
     /// Flushes the text index of every shard, as the index thread does.
     pub fn flush_index(&self) -> Result<()> {
-        self.shards.all().iter().try_for_each(|shard| shard.settle().map(drop))
+        self.shards.all().iter().try_for_each(|shard| shard.flush().map(drop))
     }
 
     /// Ends a process whose connection is dead; its disk loses so many batches. Order matters: the

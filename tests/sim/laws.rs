@@ -13,7 +13,7 @@ use broker::{Broker, Headers, OutgoingRecord, RebalanceListener, Record, header}
 use domain::{Memory, MemoryId, Time, UserKey};
 use kernel::Reads;
 use serde_json::Value;
-use service::ownership::{Changelog, Shards};
+use service::ownership::{Changelog, ShardRegistry};
 use settings::Topics;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -36,7 +36,7 @@ type Feed = BTreeMap<(i32, Vec<u8>), Option<Vec<u8>>>;
 
 /// Shards and outputs of a faultless run over the events: no crash, and each event is read once.
 struct Fold {
-    shards: Arc<Shards>,
+    shards: Arc<ShardRegistry>,
     decisions: CommittedOffsets,
     erasures: CommittedOffsets,
     dead_letters: CommittedOffsets,
@@ -57,7 +57,7 @@ struct End {
 }
 
 /// Checks every law and returns the digest of the final state, or the first broken law.
-pub fn check(world: &mut World<'_>, processes: &[Arc<Shards>]) -> Result<u64, String> {
+pub fn check(world: &mut World<'_>, processes: &[Arc<ShardRegistry>]) -> Result<u64, String> {
     let end = End::of(world, processes)?;
     every_event_ends_once(&world.sent, &end, &world.kit.config.topics.events())?;
     the_group_has_committed_what_is_applied(world, &end)?;
@@ -82,7 +82,7 @@ fn records(world: &World<'_>, topic: &str) -> Result<Vec<Vec<Record>>, String> {
 }
 
 impl End {
-    fn of(world: &World<'_>, processes: &[Arc<Shards>]) -> Result<End, String> {
+    fn of(world: &World<'_>, processes: &[Arc<ShardRegistry>]) -> Result<End, String> {
         let topics = &world.kit.config.topics;
         let shards = (0..PARTITIONS).map(|partition| {
             processes

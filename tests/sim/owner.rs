@@ -2,12 +2,12 @@
 
 use super::bugs::Bug;
 use broker::{RebalanceListener, Start};
-use service::ownership::Shards;
+use service::ownership::ShardRegistry;
 use std::sync::Arc;
 
 /// Passes the assignments on, unless a bug keeps a lost partition.
 pub struct Owner {
-    pub shards: Arc<Shards>,
+    pub shards: Arc<ShardRegistry>,
     pub bug: Option<Bug>,
 }
 

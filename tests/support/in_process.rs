@@ -13,22 +13,21 @@ use serde_json::Value;
 use service::assembly::Assembly;
 use service::compact::{Compact, Judging};
 use service::ingest::Ingest;
-use service::language::{self, Language, Writer};
+use service::language::{Asking, Language, LanguageLimits};
 use service::metrics::Metrics;
-use service::ownership::{Deployment, Shards};
+use service::ownership::options;
+use service::ownership::{Deployment, ShardRegistry};
 use service::profile::Profiles;
 use service::recall::Recall;
 use service::recall::rerank::Reranking;
-use service::run::options;
 use settings::{Config, Layers};
 use std::sync::Arc;
 use storage::home::{Home, MemoryHome};
-use storage::store;
 
 pub struct InProcess {
     ingest: Ingest,
     recall: Recall,
-    pub shards: Arc<Shards>,
+    pub shards: Arc<ShardRegistry>,
     config: Config,
     profiles: Profiles,
     pub metrics: Arc<Metrics>,
@@ -76,7 +75,8 @@ impl InProcess {
             dimensions: embedder.dimensions() as u32,
         };
         let clock = Arc::new(ManualClock::default());
-        let shards = Arc::new(Shards::new(place, options::shard(&config, 1), None, clock, metrics));
+        let shards =
+            Arc::new(ShardRegistry::new(place, options::shard(&config, 1), None, clock, metrics));
         shards.open(0).expect("a shard in memory opens");
         let profiles = Profiles::load(&config).expect("the profile is valid").with_open_gate();
         InProcess::over(shards, &config, profiles, session, tokens)
@@ -84,7 +84,7 @@ impl InProcess {
 
     /// Continues on an open shard, behind the last offset that it has applied.
     pub fn over(
-        shards: Arc<Shards>,
+        shards: Arc<ShardRegistry>,
         config: &Config,
         profiles: Profiles,
         session: &dyn Fn() -> Box<dyn Embedder>,
@@ -126,17 +126,17 @@ impl InProcess {
             .with_conflict_model(judging)
     }
 
-    /// A compaction worker that starts now and lets this model write, with `options` of `[llm]`.
+    /// A compaction worker that starts now and lets this model write, with `limits`.
     /// Each question is answered while it is asked.
     pub fn compaction_asking(
         &self,
         model: impl LanguageModel + 'static,
-        options: language::Options,
+        limits: LanguageLimits,
         questions_max: usize,
     ) -> Compact {
         let clock = Arc::new(ManualClock::default());
-        let language = Language::new(Box::new(model), options, clock, self.metrics.clone());
-        let asking = Writer::in_place(Arc::new(language), questions_max);
+        let language = Language::new(Box::new(model), limits, clock, self.metrics.clone());
+        let asking = Asking::in_place(Arc::new(language), questions_max);
         self.compaction(None).with_language(Some(asking))
     }
 
@@ -174,14 +174,11 @@ impl InProcess {
         self.offset += 1;
         let memories =
             effects.outputs.iter().filter(|out| out.topic == self.ingest.options.memories);
-        let place = self
-            .changelog
-            .as_ref()
-            .map(|(log, at)| store::ChangelogPosition { offset: log.write(memories), at: *at });
+        let written = self.changelog.as_ref().map(|(log, at)| (log.write(memories), *at));
         let mut decisions = Vec::new();
         for write in effects.writes {
             decisions.extend(write.decisions.clone());
-            write.carry_out(place).expect("the shard takes the write");
+            write.carry_out(written).expect("the shard takes the write");
         }
         decisions
     }

@@ -18,7 +18,6 @@ use kernel::staged::Staged;
 use serde_json::{Value, json};
 use std::time::Duration;
 use storage::shard::BatchChanges;
-use storage::store::Checkpoint;
 
 /// Memories in an unoptimised build.
 const SMALL: usize = 3000;
@@ -95,8 +94,9 @@ impl Crowded {
             staged.put_memory_and_vector(memory, &vector);
         }
         let batch = BatchChanges::encode(&shard.store, staged.into_changes());
-        let applied = Checkpoint { applied: shard.applied(), changelog: None };
-        shard.apply(batch.expect("a store in memory"), applied).expect("a store in memory");
+        shard
+            .apply_batch(batch.expect("a store in memory"), shard.applied(), None)
+            .expect("a store in memory");
         drop(shard);
         Crowded { service, key, memories }
     }

@@ -96,7 +96,7 @@ pub struct Builder<'a> {
     reported: Instant,
 }
 
-/// The place of a builder in both generations. Read again from the new topic after a failure.
+/// The positions of a builder in both generations. Read again from the new topic after a failure.
 #[derive(Default)]
 struct State {
     build: Build,
@@ -138,7 +138,7 @@ impl<'a> Builder<'a> {
             topic,
             generations,
             state: State::default(),
-            away_ms_max: service::run::options::restore(old).away_ms_max,
+            away_ms_max: service::ownership::options::restore(old).away_ms_max,
             read_to_end: None,
             noted: SystemClock.wall(),
             read: 0,
@@ -307,18 +307,18 @@ impl<'a> Builder<'a> {
 
     fn take_waiting(&mut self) -> Result<()> {
         self.state.waiting_bytes = 0;
-        let (places, mut records): (Vec<i32>, Vec<Record>) =
+        let (partitions, mut records): (Vec<i32>, Vec<Record>) =
             std::mem::take(&mut self.state.waiting).into_iter().unzip();
-        if self.is_encoded_anew(&places)? {
+        if self.is_encoded_anew(&partitions)? {
             self.encoding.anew(&mut records)?;
         }
-        places.into_iter().zip(records).try_for_each(|(at, record)| self.take(at, record))
+        partitions.into_iter().zip(records).try_for_each(|(at, record)| self.take(at, record))
     }
 
     /// Returns whether the vectors of these partitions are of another encoder.
-    fn is_encoded_anew(&mut self, places: &[i32]) -> Result<bool> {
+    fn is_encoded_anew(&mut self, partitions: &[i32]) -> Result<bool> {
         if self.encoder_before.is_none()
-            && let Some(at) = places.first()
+            && let Some(at) = partitions.first()
             && let Some((identity, _)) = last_meta(&*self.source, *at, self.source.end(*at)?)?
         {
             self.encoder_before = Some((identity.model, identity.dimensions));

@@ -54,10 +54,10 @@ impl Encoding {
     pub fn anew(&mut self, records: &mut [Record]) -> Result<()> {
         let mut texts = Vec::new();
         let mut found = Vec::new();
-        for (place, record) in records.iter().enumerate() {
+        for (index, record) in records.iter().enumerate() {
             if let Some(record) = reencoding(record)? {
                 let own = record.texts();
-                found.push((place, own.len(), record));
+                found.push((index, own.len(), record));
                 texts.extend(own);
             }
         }
@@ -69,14 +69,14 @@ impl Encoding {
         self.encoded += vectors.len() as u64;
         self.refused += vectors.iter().filter(|vector| vector.is_err()).count() as u64;
         let mut vectors = vectors.into_iter();
-        for (place, count, record) in found {
+        for (index, count, record) in found {
             // A vector of no numbers stands for none.
             let own = vectors.by_ref().take(count).map(|vector| match vector {
                 Ok(exact) => Vector::of(&exact),
                 Err(_) => Vector::default(),
             });
             let state = record.bytes(own.collect());
-            let mut headers = records[place].headers.iter_mut().rev();
+            let mut headers = records[index].headers.iter_mut().rev();
             if let Some((_, former)) = headers.find(|(name, _)| name == STATE_HEADER) {
                 *former = state;
             }

@@ -1,7 +1,7 @@
 //! The events topic of a restore: recognised as the same log, or numbered as the old one was.
 
 use super::forgotten;
-use super::{PROGRESS_EVERY, Restore};
+use super::target::{PROGRESS_EVERY, Restore};
 use broker::{OutgoingRecord, Record};
 use domain::MARK;
 use domain::TENANT_SIGNATURE;

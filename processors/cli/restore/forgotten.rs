@@ -6,7 +6,7 @@
 //! word, so the listed memories are forgotten one by one. The context windows that the `forget`
 //! cleared are found in the backup by the digests of their sessions, and cleared again.
 
-use super::Restore;
+use super::target::Restore;
 use broker::OutgoingRecord;
 use client::reading;
 use contract::reply::{self, Proposal};

@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 use client::show::{self, Output};
 use serde_json::{Value, json};
-use service::rights::{Right, Role, rights};
+use service::acls::{Acl, Role, acls};
 use settings::Config;
 
 pub const EXAMPLES: &str = "\
@@ -60,9 +60,9 @@ pub struct Acls {
 
 impl Acls {
     pub fn run(self, config: &Config, output: Output) {
-        let shown: Vec<(Right, String)> = rights(config)
+        let shown: Vec<(Acl, String)> = acls(config)
             .into_iter()
-            .filter_map(|right| Some((right.clone(), self.principal(right.role)?)))
+            .filter_map(|acl| Some((acl.clone(), self.principal(acl.role)?)))
             .collect();
         match (output, self.format) {
             (Output::Json, _) => println!("{}", Value::Array(shown.iter().map(json).collect())),
@@ -95,7 +95,7 @@ impl Acls {
         all.into_iter().find(|(of, _)| *of == role).and_then(|(_, named)| named.clone())
     }
 
-    fn line(&self, config: &Config, (right, principal): &(Right, String)) -> String {
+    fn line(&self, config: &Config, (acl, principal): &(Acl, String)) -> String {
         let servers = self.bootstrap.as_ref().unwrap_or(&config.kafka.bootstrap_servers);
         let mut words = vec!["kafka-acls.sh".to_owned()];
         let mut option = |name: &str, value: &str| words.extend([name.to_owned(), quoted(value)]);
@@ -104,14 +104,14 @@ impl Acls {
             option("--command-config", file);
         }
         option("--allow-principal", principal);
-        option("--operation", &right.operation.to_string());
-        match right.resource {
-            service::rights::Resource::Topic => option("--topic", &right.name),
-            service::rights::Resource::Group => option("--group", &right.name),
-            service::rights::Resource::TransactionalId => option("--transactional-id", &right.name),
-            service::rights::Resource::Cluster => words.push("--cluster".to_owned()),
+        option("--operation", &acl.operation.to_string());
+        match acl.resource {
+            service::acls::Resource::Topic => option("--topic", &acl.name),
+            service::acls::Resource::Group => option("--group", &acl.name),
+            service::acls::Resource::TransactionalId => option("--transactional-id", &acl.name),
+            service::acls::Resource::Cluster => words.push("--cluster".to_owned()),
         }
-        if right.is_prefix {
+        if acl.is_prefix {
             words.extend(["--resource-pattern-type".to_owned(), "prefixed".to_owned()]);
         }
         words.push("--add".to_owned());
@@ -130,20 +130,20 @@ fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-fn json((right, principal): &(Right, String)) -> Value {
-    let mut value = json!(right);
+fn json((acl, principal): &(Acl, String)) -> Value {
+    let mut value = json!(acl);
     value["principal"] = json!(principal);
     value
 }
 
-fn row((right, principal): &(Right, String)) -> Vec<String> {
-    let star = if right.is_prefix { "*" } else { "" };
+fn row((acl, principal): &(Acl, String)) -> Vec<String> {
+    let star = if acl.is_prefix { "*" } else { "" };
     vec![
         principal.clone(),
-        right.resource.to_string(),
-        format!("{}{star}", right.name),
-        right.operation.to_string(),
-        right.why.to_owned(),
+        acl.resource.to_string(),
+        format!("{}{star}", acl.name),
+        acl.operation.to_string(),
+        acl.why.to_owned(),
     ]
 }
 

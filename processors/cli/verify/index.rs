@@ -5,7 +5,7 @@ use domain::fault::Result;
 use kernel::Reads;
 use std::collections::HashSet;
 use std::path::Path;
-use storage::index::{self, Index, VectorBlocks};
+use storage::index::{Index, IndexOptions, VectorBlocks};
 use storage::store::Store;
 use storage::{home, shard};
 
@@ -52,7 +52,7 @@ impl IndexCheck {
 /// nothing else is written.
 pub fn check(
     dir: &Path,
-    options: index::Options,
+    options: IndexOptions,
     store: &Store,
     first_max: usize,
 ) -> Result<IndexCheck> {
@@ -62,13 +62,11 @@ pub fn check(
     }
     let index =
         Index::open(dir, options, VectorBlocks::new(0), &home::generation(store.identity()))?;
-    let present = shard::mark_of(store);
+    let present = store.checkpoint();
     // Without a checkpoint, or with the checkpoint of a store that was set aside, the next start
     // indexes everything again.
-    let Some(checkpoint) = index
-        .text
-        .mark()
-        .filter(|mark| mark.applied <= present.applied && mark.changelog <= present.changelog)
+    let Some(checkpoint) =
+        index.text.checkpoint().filter(|checkpoint| !checkpoint.is_ahead_of(&present))
     else {
         return Ok(result);
     };

@@ -10,7 +10,6 @@ use client::show::{self, BAD, GOOD, Output, PLAIN};
 use domain::fault::{Result, runbook};
 use serde_json::{Value, json};
 use service::ownership::Deployment;
-use service::run::options;
 use settings::Config;
 use std::process::ExitCode;
 use storage::changelog::{Fold, Source, check_own};
@@ -19,17 +18,19 @@ use storage::store::Digest;
 
 pub fn run(
     config: &Config,
-    place: &Deployment,
+    deployment: &Deployment,
     log: &dyn Log,
     partitions: &[i32],
     output: Output,
 ) -> Result<ExitCode> {
-    let all: Vec<i32> = (0..place.partitions).collect();
+    let all: Vec<i32> = (0..deployment.partitions).collect();
     let chosen = if partitions.is_empty() { &all } else { partitions };
     let mut shards = Vec::new();
     for partition in chosen {
         let about = format!("verify partition {partition} of the changelog");
-        shards.push(compared(config, place, log, *partition).map_err(|fault| fault.about(about))?);
+        shards.push(
+            compared(config, deployment, log, *partition).map_err(|fault| fault.about(about))?,
+        );
     }
     let is_equal = shards.iter().all(|shard| shard["equal"] == true);
     output.print(&json!({"equal": is_equal, "shards": shards}), || lines(shards.clone()));
@@ -38,15 +39,20 @@ pub fn run(
 
 /// Compares one partition with the digest that its writer noted. Without one, because the last meta
 /// record has none or nobody wrote, only an empty partition is equal.
-fn compared(config: &Config, place: &Deployment, log: &dyn Log, partition: i32) -> Result<Value> {
-    let (mut fold, own) = (Fold::default(), place.identity(partition));
+fn compared(
+    config: &Config,
+    deployment: &Deployment,
+    log: &dyn Log,
+    partition: i32,
+) -> Result<Value> {
+    let (mut fold, own) = (Fold::default(), deployment.identity(partition));
     Source::since(log, partition, None)?.to_whole_batch().each(&mut |record| {
         fold.take(&record)?;
         // A restore stops at any meta record of another log or encoder, not only at the last one.
         fold.last.as_ref().map_or(Ok(()), |(theirs, _)| check_own(theirs, &own))
     })?;
     let (topic, applied, is_empty) = (fold.digest, fold.applied(), fold.taken == 0);
-    let (writer, state) = match fold.evidence.judge(topic, &options::restore(config))? {
+    let (writer, state) = match fold.evidence.judge(topic, false, config.store.accept_incomplete)? {
         Proof::Equal => (Some(topic), "equal"),
         Proof::Differs(Mismatch { expected, .. }) => (Some(expected), "different"),
         Proof::None if is_empty => (None, "empty"),

@@ -14,30 +14,25 @@ const POLL: Duration = Duration::from_millis(50);
 pub struct Echo {
     consumer: Box<dyn Consumer>,
     producer: Box<dyn Producer>,
-    /// Sent instead of the request's own bytes.
-    answer: Option<Vec<u8>>,
+    answer: Vec<u8>,
 }
 
 impl Echo {
-    pub fn open(connection: &Connection, config: &Config) -> Result<Echo> {
+    /// Opens an echo that sends `answer` in each reply instead of the bytes of the request: a record of
+    /// many bytes takes longer through two clients and a broker.
+    pub fn open(connection: &Connection, config: &Config, answer: Vec<u8>) -> Result<Echo> {
         let mut consumer = connection
             .reader(&format!("{}-echo", config.kafka.group_id), &config.topics.recalls())?;
         let starts: Vec<(i32, Start)> =
             (0..config.topics.partitions).map(|partition| (partition, Start::At(0))).collect();
         consumer.assign(&starts)?;
-        Ok(Echo { consumer, producer: connection.producer("keepsake-echo")?, answer: None })
-    }
-
-    /// Sends these bytes in each reply. A record of many bytes takes longer through two clients and
-    /// a broker than the request does.
-    pub fn answering(self, answer: Vec<u8>) -> Echo {
-        Echo { answer: Some(answer), ..self }
+        Ok(Echo { consumer, producer: connection.producer("keepsake-echo")?, answer })
     }
 
     pub fn run(mut self, stop: &AtomicBool) -> Result<()> {
         while !stop.load(Ordering::Acquire) {
             if let Polled::Record(record) = self.consumer.poll(POLL)? {
-                self.producer.send(&reply(record, self.answer.as_ref()))?;
+                self.producer.send(&reply(record, &self.answer))?;
             }
             self.producer.outstanding()?;
         }
@@ -46,7 +41,7 @@ impl Echo {
     }
 }
 
-fn reply(record: Record, answer: Option<&Vec<u8>>) -> OutgoingRecord {
+fn reply(record: Record, answer: &[u8]) -> OutgoingRecord {
     let topic = record.header("kafka_replyTopic").unwrap_or_default();
     let topic = String::from_utf8_lossy(topic).into_owned();
     let partition = record
@@ -59,7 +54,7 @@ fn reply(record: Record, answer: Option<&Vec<u8>>) -> OutgoingRecord {
         topic,
         partition,
         key: record.key,
-        value: answer.cloned().or(record.value),
+        value: Some(answer.to_vec()),
         headers,
         ..OutgoingRecord::default()
     }

@@ -8,7 +8,7 @@ use super::speech::ChatGenerator;
 use super::trial::{Trial, publish_all, publish_turns, wait_until_applied};
 use clap::Args;
 use domain::fault::{Fault, Result};
-use models::embedder::{Embedder, Model};
+use models::embedder::Embedder;
 use serde_json::Value;
 use service::run;
 use settings::Config;
@@ -111,7 +111,7 @@ fn with_hash(config: &Config, count: usize, report: &mut BenchReport) -> Result<
 
 /// Opens as many model sessions as ingest has.
 fn sessions(config: &Config) -> Result<Vec<Box<dyn Embedder>>> {
-    let model = Model::open(&run::options::embedder(config)?)?;
+    let model = service::open::encoder(config)?;
     (0..run::pool_size(config)).map(|_| model.session()).collect()
 }
 

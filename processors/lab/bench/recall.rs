@@ -14,9 +14,9 @@ use super::trial::{Trial, events_applied, publish_all, wait_until_applied};
 use clap::Args;
 use client::Client;
 use domain::fault::{Fault, Result};
-use models::embedder::{Embedder, Model};
+use models::embedder::Embedder;
 use serde_json::{Value, json};
-use service::run::{self, Service};
+use service::run::Service;
 use settings::Config;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -110,11 +110,11 @@ impl RecallBench {
         client: &mut Client,
         report: &mut BenchReport,
     ) -> Result<Samples> {
-        let session = Model::open(&run::options::embedder(&trial.config)?)?.session()?;
+        let session = service::open::encoder(&trial.config)?.session()?;
         let mut speech = ChatGenerator::new(2);
         let answer = client.ask(&recall(USER, &speech.question()), TIMEOUT)?.bytes;
         report.figure("reply_bytes", answer.len() as f64);
-        let echo = Echo::open(&trial.connection, &trial.bare)?.answering(answer);
+        let echo = Echo::open(&trial.connection, &trial.bare, answer)?;
         let bare_client = trial.bare_client()?;
         let mut sides = Sides { client, bare_client, session, speech, samples: Samples::default() };
         let stop = AtomicBool::new(false);

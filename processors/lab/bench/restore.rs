@@ -10,13 +10,12 @@ use broker::clock::{Clock, SystemClock};
 use broker::{Broker, Log};
 use clap::Args;
 use domain::fault::{Fault, Result};
-use models::embedder::Model;
-use service::run::options;
+use service::ownership::options;
 use settings::Config;
 use std::time::{Duration, Instant};
 use storage::home::Home;
-use storage::restore::{BATCH_MAX, Progress, restore};
-use storage::shard::{Restoring, Shard};
+use storage::restore::{BATCH_MAX, Progress, Restoring, restore};
+use storage::shard::Shard;
 use storage::store::{self, Changes, Checkpoint, EncodedBatch, Identity, Store};
 
 /// Timeout for reading the id of the cluster.
@@ -137,7 +136,7 @@ fn peak_of_restore(config: &Config, memories: usize, report: &mut BenchReport) -
 
 /// Builds the identity that the service gave the shard of a partition.
 fn identity(trial: &Trial, partition: i32) -> Result<Identity> {
-    let model = Model::open(&options::embedder(&trial.config)?)?;
+    let model = service::open::encoder(&trial.config)?;
     Ok(Identity {
         cluster: trial.connection.cluster_id(CONNECT_TIMEOUT)?,
         topic: trial.config.topics.events(),
@@ -163,8 +162,13 @@ fn open_empty(trial: &Trial, identity: &Identity) -> Result<Store> {
 fn restore_one(trial: &Trial, identity: &Identity, log: &dyn Log) -> Result<RestoredShard> {
     let store = open_empty(trial, identity)?;
     let began = Instant::now();
-    let options = options::restore(&trial.config);
-    let records_read = restore(&store, log, &options, &Progress::default(), &SystemClock)?.records;
+    let from = Restoring {
+        log,
+        options: &options::restore(&trial.config),
+        progress: &Progress::default(),
+        clock: &SystemClock,
+    };
+    let records_read = restore(&store, &from)?.records;
     store.flush()?;
     Ok(RestoredShard { elapsed: began.elapsed(), records_read, store })
 }
@@ -173,7 +177,7 @@ fn restore_one(trial: &Trial, identity: &Identity, log: &dyn Log) -> Result<Rest
 fn write_one_by_one(trial: &Trial, identity: &Identity, changes: &Changes) -> Result<Duration> {
     let store = open_empty(trial, identity)?;
     let began = Instant::now();
-    store.apply_restored(changes)?;
+    store.write_ahead(changes)?;
     store.flush()?;
     Ok(began.elapsed())
 }
@@ -185,7 +189,7 @@ fn write_batches(trial: &Trial, identity: &Identity, changes: Changes) -> Result
     let mut records = changes.records.into_iter().peekable();
     while records.peek().is_some() {
         let changes = Changes { records: records.by_ref().take(BATCH_MAX).collect() };
-        store.apply(
+        store.commit(
             EncodedBatch { changes, ..EncodedBatch::default() },
             Checkpoint { applied: 0, changelog: None },
         )?;

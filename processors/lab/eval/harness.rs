@@ -19,11 +19,11 @@ use serde_json::{Value, json};
 use service::assembly::Assembly;
 use service::ingest::Ingest;
 use service::metrics::Metrics;
-use service::ownership::{Deployment, Shards};
+use service::ownership::{Deployment, ShardRegistry};
 use service::profile::Profiles;
 use service::recall::Recall;
 use service::recall::rerank::Reranking;
-use service::run::options;
+use service::{open, ownership::options};
 use settings::Config;
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
@@ -51,9 +51,8 @@ impl Kit {
         let mut config = config.clone();
         config.recall.limit_max = LISTED;
         let profiles = Profiles::load(&config)?;
-        let model = Arc::new(Model::open(&options::embedder(&config)?)?);
-        let reranker =
-            options::reranker(&config).map(|options| RerankerModel::open(&options)).transpose()?;
+        let model = Arc::new(open::encoder(&config)?);
+        let reranker = open::reranker(&config)?;
         // A vector depends on the text, the model and the number of tokens that are read.
         let name = format!("{}/{TOKENS_MAX}", model.name());
         let cache = Arc::new(VectorCache::open(cache, &name, model.dimensions())?);
@@ -68,11 +67,8 @@ impl Kit {
     /// measured quality must not depend on the machine.
     fn reranking(&self, clock: &ManualClock) -> Result<Option<Reranking>> {
         let Some(model) = &self.reranker else { return Ok(None) };
-        Ok(Some(Reranking {
-            model: model.session()?,
-            clock: Arc::new(clock.clone()),
-            options: options::rerank(&self.config),
-        }))
+        let clock = Arc::new(clock.clone());
+        Ok(Some(Reranking::new(model.session()?, clock, &self.config.rerank)))
     }
 
     pub fn model_name(&self) -> &str {
@@ -121,7 +117,7 @@ impl Kit {
 /// One user in a service of its own.
 pub struct Life<'k> {
     kit: &'k Kit,
-    shards: Arc<Shards>,
+    shards: Arc<ShardRegistry>,
     clock: ManualClock,
     ingest: Ingest,
     recall: Recall,
@@ -152,7 +148,7 @@ impl<'k> Life<'k> {
         };
         let clock = ManualClock::default();
         let options = options::shard(config, place.partitions);
-        let shards = Arc::new(Shards::new(
+        let shards = Arc::new(ShardRegistry::new(
             place,
             options,
             None,
@@ -201,7 +197,7 @@ impl<'k> Life<'k> {
                 decisions.extend(write.decisions.iter().cloned());
                 write.carry_out(None)?;
                 if shard.index.text.is_flush_due() {
-                    shard.settle()?;
+                    shard.flush()?;
                 }
             }
         }

@@ -1,7 +1,7 @@
 //! Finds earlier statements that a new one contradicts, with a model that reads both, and proposes
 //! that the new one revises them.
 //!
-//! For each memory of the last [`Options::days`] that was not compared before:
+//! For each memory of the last [`ConflictOptions::days`] that was not compared before:
 //!
 //! 1. Choose the nearest earlier statements of the same person by cosine.
 //! 2. Let the model judge each pair in both orders; the lower probability counts.
@@ -21,7 +21,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct ConflictOptions {
     /// Least probability of a contradiction for which a link is proposed.
     pub probability: f32,
     /// Least cosine of two memories that are compared, on the scale of the standard encoder:
@@ -41,9 +41,15 @@ pub struct Options {
     pub compared_max: usize,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options {
+impl ConflictOptions {
+    pub fn new(settings: &settings::Conflict) -> ConflictOptions {
+        ConflictOptions { probability: settings.probability, ..ConflictOptions::default() }
+    }
+}
+
+impl Default for ConflictOptions {
+    fn default() -> ConflictOptions {
+        ConflictOptions {
             // High, because a wrong link hides a memory that still holds behind a newer one.
             probability: 0.9,
             cosine: 0.35,
@@ -60,7 +66,7 @@ pub struct Judging {
     pub judge: Box<dyn ContradictionJudge>,
     pub clock: Arc<dyn Clock>,
     pub spread: CosineScale,
-    pub options: Options,
+    pub options: ConflictOptions,
 }
 
 /// The outcome of a round's comparisons, a label of `keepsake_conflict_total`.

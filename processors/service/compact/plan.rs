@@ -8,13 +8,15 @@
 
 use crate::profile::{Profile, PruneAction, SummaryTrigger};
 use domain::{
-    IdleSession, Made, Maker, Memory, MemoryId, MemoryVersion, Revise, Scope, Time, Vector,
+    Extracted, IdleSession, Made, Maker, Memory, MemoryId, MemoryVersion, Revise, Scope, Time,
+    UserKey, Vector,
 };
 use kernel::Session;
 use policies::rank;
 use settings::retain;
 use std::collections::{BTreeMap, BTreeSet};
 use text::summarizer::{ExtractiveSummarizer, SessionTurn};
+use uuid::Uuid;
 
 /// The kind of a memory that summarises a session.
 const SUMMARY: &str = "summary";
@@ -66,10 +68,23 @@ pub struct PlannedSummary {
     pub made: Option<Made>,
 }
 
+/// The outcome of a question to the language model.
+pub enum Answered {
+    Summary { partition: i32, key: UserKey, summary: PlannedSummary },
+    Facts { partition: i32, key: UserKey, id: String, session: String, at: Time, found: Extracted },
+}
+
 /// The summary of the rules, with the reason why the model did not write it.
 pub fn quoting(summary: PlannedSummary, why: &str) -> PlannedSummary {
     let made = Made { by: Maker::Rules, reason: why.to_owned() };
     PlannedSummary { made: Some(made), ..summary }
+}
+
+/// Derives the id of a proposal from its memories and their versions. A worker that is interrupted
+/// and repeats a proposal gives it the same id, so ingest applies the proposal once.
+pub fn id_of(kind: &str, seen: &[MemoryVersion]) -> String {
+    let name: String = seen.iter().map(|one| format!("{}@{} ", one.id, one.version)).collect();
+    format!("{kind}-{}", Uuid::new_v5(&Uuid::NAMESPACE_OID, name.as_bytes()))
 }
 
 /// Plans the erasure of memories whose time is over. The reason names the rule.

@@ -33,9 +33,10 @@ use kernel::Reads;
 use models::embedder::{Model, ModelChoice, pool};
 use serde_json::{Value, json};
 use settings::Layers;
+use storage::checkpoint::Checkpoint;
 use storage::home::Home;
-use storage::index::{self, Bm25, Document, Mark, SearchText, VectorBlocks};
-use storage::shard;
+use storage::index::{Bm25, Document, IndexOptions, SearchText, VectorBlocks};
+use storage::shard::ShardOptions;
 use storage::store::Digest;
 
 pub(super) const PARTITIONS: i32 = 3;
@@ -61,7 +62,7 @@ impl Bench {
     }
 
     /// A bench whose shards have these options, with a change.
-    pub(super) fn with_shards(options: &[(&str, &str)], change: fn(&mut shard::Options)) -> Bench {
+    pub(super) fn with_shards(options: &[(&str, &str)], change: fn(&mut ShardOptions)) -> Bench {
         let dir = tempfile::tempdir().expect("a directory");
         let mut layers = Layers::defaults();
         options
@@ -86,11 +87,11 @@ impl Bench {
             model: model.name().into(),
             dimensions: model.dimensions() as u32,
         };
-        let mut shard = run::options::shard(&config, PARTITIONS);
+        let mut shard = crate::ownership::options::shard(&config, PARTITIONS);
         change(&mut shard);
         let metrics = Arc::new(Metrics::new());
         let clock = Arc::new(ManualClock::at(Time(NOON)));
-        let shards = Arc::new(Shards::new(place, shard, None, clock, metrics.clone()));
+        let shards = Arc::new(ShardRegistry::new(place, shard, None, clock, metrics.clone()));
         for partition in 0..PARTITIONS {
             shards.open(partition).expect("a new shard");
         }
@@ -393,13 +394,13 @@ fn opening_an_index_removes_documents_of_users_without_such_a_memory() {
     let partition = memory.key.partition(PARTITIONS);
     let identity = shards.get(partition).expect("all are open").store.identity().clone();
     shards.close(partition);
-    let options = index::Options { writer_bytes: 0, tail_max: 100, documents_bytes_max: 100 };
+    let options = IndexOptions { writer_bytes: 0, mem_segment_max: 100, documents_bytes_max: 100 };
     let home = Home::Directory(bench.dir.path().to_owned());
     let index = home.index(options, VectorBlocks::new(0), &identity).expect("a disk");
     let of_another = UserKey::new("default", "bo").expect("a name");
     index.text.put(Document::new(memory.id, of_another, SearchText::default));
-    let ahead = Mark { applied: memory.changed + 1, changelog: None };
-    index.text.settle(ahead).expect("a disk");
+    let ahead = Checkpoint { applied: memory.changed + 1, changelog: None };
+    index.text.flush(ahead).expect("a disk");
     assert_eq!(index.text.ids().expect("a disk").len(), 2);
     drop(index);
     let shard = shards.open(partition).expect("a disk");

@@ -7,7 +7,7 @@
 
 use super::batch::Count;
 use super::prepare::Ready;
-use crate::trace::{carry, owner_of, place_of, sender_of};
+use crate::trace::{carry, log_attributes, owner_of, sender_of};
 use broker::OutgoingRecord;
 use contract::decode::{self, Options};
 use domain::fault::Reject;
@@ -57,7 +57,7 @@ impl EventSpans {
             return;
         }
         let waited_ms = trace.began_ms() - record.timestamp_ms;
-        let mut attributes = Vec::from(place_of(record, waited_ms));
+        let mut attributes = Vec::from(log_attributes(record, waited_ms));
         let name = event.counts.iter().find_map(Count::event);
         attributes.extend(name.map(|name| ("keepsake.event.type", name.into())));
         self.current = Some(EventSpan {

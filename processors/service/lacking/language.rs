@@ -1,8 +1,7 @@
 //! Stands in for `language.rs` in a build without `llm`, where nobody asks a language model: there is
-//! no [`Writer`].
+//! no [`Asking`].
 
-use crate::compact::Answered;
-use crate::compact::plan::{PlannedSummary, Snapshot};
+use crate::compact::plan::{Answered, PlannedSummary, Snapshot};
 use crate::metrics::Metrics;
 use crate::profile::Profile;
 use broker::clock::Clock;
@@ -15,19 +14,13 @@ use std::sync::Arc;
 
 pub const NO_MODEL: &str = "this build lacks `llm` (cargo feature)";
 
-pub struct Writer(Infallible);
-
 pub struct Asking(Infallible);
 
-pub fn writer(_: &Config, _: &Arc<dyn Clock>, _: &Arc<Metrics>) -> Result<Option<Writer>> {
+pub fn asking(_: &Config, _: &Arc<dyn Clock>, _: &Arc<Metrics>) -> Result<Option<Asking>> {
     Ok(None)
 }
 
 impl Asking {
-    pub fn new(writer: Writer) -> Asking {
-        match writer.0 {}
-    }
-
     pub fn begin(&mut self) {
         match self.0 {}
     }

@@ -5,7 +5,7 @@
 //! because a hanging endpoint would hold the stop up for `llm.timeout_ms`; the question is asked
 //! again by the next process.
 
-use super::{Language, Question};
+use super::model::{Language, Question};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use domain::fault::{Fault, Result, StopName};
 use llm::Refusal;

@@ -2,11 +2,11 @@
 //! proposes the received answers in a later round. A proposal is an event, so a replay repeats the
 //! recorded answer and asks nobody.
 
-use super::extracting::{self, AskedFacts, PlannedExtraction};
+use super::asker::Asker;
+use super::extracting::{self, PlannedExtraction};
+use super::model::{Language, Question, Task};
 use super::writing::{self, SummaryDraft};
-use super::{Asker, Language, Question, Task};
-use crate::compact::Answered;
-use crate::compact::plan::{PlannedSummary, Snapshot, quoting};
+use crate::compact::plan::{Answered, PlannedSummary, Snapshot, id_of, quoting};
 use crate::profile::Profile;
 use domain::{Extracted, Memory, Time, UserKey, fault};
 use kernel::reads::ContextWindow;
@@ -17,31 +17,15 @@ use std::sync::Arc;
 /// be applied. 100,000 take about 8 MB; of more, all are forgotten.
 const ASKED_MAX: usize = 100_000;
 
+/// What was asked about, to turn the answer into a proposal.
+enum Draft {
+    Summary(SummaryDraft),
+    Facts(PlannedExtraction),
+}
+
 /// The connection of the compaction worker to the language model.
-pub struct Writer(Asker<Asked>);
-
-impl Writer {
-    pub fn with_threads(
-        language: Arc<Language>,
-        threads: usize,
-        questions_max: usize,
-    ) -> fault::Result<Writer> {
-        Asker::with_threads(language, threads, questions_max).map(Writer)
-    }
-
-    /// Each question is answered at once, for tests.
-    pub fn in_place(language: Arc<Language>, questions_max: usize) -> Writer {
-        Writer(Asker::in_place(language, questions_max))
-    }
-}
-
-enum Asked {
-    Summary { partition: i32, key: UserKey, draft: SummaryDraft },
-    Facts(AskedFacts),
-}
-
 pub struct Asking {
-    asker: Asker<Asked>,
+    asker: Asker<(i32, UserKey, Draft)>,
     summary: Arc<Task>,
     facts: Arc<Task>,
     asked: HashSet<String>,
@@ -50,7 +34,20 @@ pub struct Asking {
 }
 
 impl Asking {
-    pub fn new(Writer(asker): Writer) -> Asking {
+    pub fn with_threads(
+        language: Arc<Language>,
+        threads: usize,
+        questions_max: usize,
+    ) -> fault::Result<Asking> {
+        Asker::with_threads(language, threads, questions_max).map(Asking::new)
+    }
+
+    /// Each question is answered at once, for tests.
+    pub fn in_place(language: Arc<Language>, questions_max: usize) -> Asking {
+        Asking::new(Asker::in_place(language, questions_max))
+    }
+
+    fn new(asker: Asker<(i32, UserKey, Draft)>) -> Asking {
         Asking {
             asker,
             summary: Arc::new(writing::task()),
@@ -84,7 +81,7 @@ impl Asking {
     ) -> Vec<PlannedSummary> {
         let mut by_rules = Vec::new();
         for summary in planned {
-            let id = crate::compact::id_of("summary", &summary.covers);
+            let id = id_of("summary", &summary.covers);
             if self.asked.contains(&id) {
                 continue;
             }
@@ -103,13 +100,13 @@ impl Asking {
                     .push(draft.quoting("the session has more text than one question may have"));
                 continue;
             }
-            self.ask(id, Asked::Summary { partition, key: key.clone(), draft }, question);
+            self.ask(id, (partition, key.clone(), Draft::Summary(draft)), question);
         }
         by_rules
     }
 
-    /// Asks for the facts of the user's sessions that have paused. `is_applied` finds out whether an answer about the same turns
-    /// was applied before, perhaps of another process.
+    /// Asks for the facts of the user's sessions that have paused. `is_applied` finds out whether an
+    /// answer about the same turns was applied before, perhaps of another process.
     pub fn facts(
         &mut self,
         (partition, key): (i32, &UserKey),
@@ -140,8 +137,7 @@ impl Asking {
                 by_rules.push(answered(partition, key.clone(), planned, found));
                 continue;
             }
-            let about = AskedFacts { partition, key: key.clone(), planned };
-            self.ask(id, Asked::Facts(about), question);
+            self.ask(id, (partition, key.clone(), Draft::Facts(planned)), question);
         }
         Ok(by_rules)
     }
@@ -149,26 +145,24 @@ impl Asking {
     /// Takes the next answer that leads to a proposal.
     pub fn answered(&mut self) -> Option<Answered> {
         loop {
-            let (asked, answer) = self.asker.answer()?;
+            let ((partition, key, draft), answer) = self.asker.answer()?;
             let model = self.asker.language.name();
-            match asked {
-                Asked::Summary { partition, key, draft } => {
+            match draft {
+                Draft::Summary(draft) => {
                     let summary = draft.finished(answer, model);
                     return Some(Answered::Summary { partition, key, summary });
                 }
-                Asked::Facts(AskedFacts { partition, key, planned }) => {
-                    match planned.extracted(answer, model) {
-                        Some(found) => return Some(answered(partition, key, planned, found)),
-                        None => {
-                            self.asked.remove(&planned.id);
-                        }
+                Draft::Facts(planned) => match planned.extracted(answer, model) {
+                    Some(found) => return Some(answered(partition, key, planned, found)),
+                    None => {
+                        self.asked.remove(&planned.id);
                     }
-                }
+                },
             }
         }
     }
 
-    fn ask(&mut self, id: String, about: Asked, question: Question) {
+    fn ask(&mut self, id: String, about: (i32, UserKey, Draft), question: Question) {
         if self.asker.ask(about, question) {
             self.note(id);
         }

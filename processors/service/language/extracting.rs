@@ -9,11 +9,11 @@
 //! An answer becomes an `extracted` event, also one without facts, so that a session is asked about
 //! once. Where the endpoint failed there is no event, and a later round asks again.
 
-use super::Task;
+use super::model::Task;
 use crate::compact::plan::{Snapshot, seen};
 use crate::profile::{Extract, Profile};
 use domain::{
-    Extracted, Fact, Kind, Made, Maker, Memory, MemoryVersion, Position, Role, Scope, Time, UserKey,
+    Extracted, Fact, Kind, Made, Maker, Memory, MemoryVersion, Position, Role, Scope, Time,
 };
 use kernel::reads::ContextWindow;
 use kernel::rules::Treatment;
@@ -191,21 +191,20 @@ impl PlannedExtraction {
             }
             Err(_) => return None,
         };
-        Some(Extracted {
-            turns: self.turns.iter().map(|turn| turn.source.clone()).collect(),
-            seen: self.turns.iter().flat_map(|turn| turn.memories.clone()).collect(),
-            facts,
-            made,
-        })
+        Some(self.found(facts, made))
     }
 
     /// The proposal of a session that cannot be asked about at all.
     pub fn left_to_the_rules(&self, why: &str) -> Extracted {
+        self.found(Vec::new(), Made { by: Maker::Rules, reason: why.to_owned() })
+    }
+
+    fn found(&self, facts: Vec<Fact>, made: Made) -> Extracted {
         Extracted {
             turns: self.turns.iter().map(|turn| turn.source.clone()).collect(),
             seen: self.turns.iter().flat_map(|turn| turn.memories.clone()).collect(),
-            facts: Vec::new(),
-            made: Made { by: Maker::Rules, reason: why.to_owned() },
+            facts,
+            made,
         }
     }
 
@@ -293,11 +292,4 @@ pub fn task() -> Task {
         Err(error) => Err(error.to_string()),
     };
     Task { instruction, shape: Shape { name: "facts", schema, check } }
-}
-
-/// The question about a session, and where its answer goes.
-pub struct AskedFacts {
-    pub partition: i32,
-    pub key: UserKey,
-    pub planned: PlannedExtraction,
 }

@@ -1,7 +1,7 @@
 //! Asks the language model for the summary of a session, and takes the quotes of the rules where
 //! its answer is missing or unfaithful. Pure.
 
-use super::{Question, Task, cleaned};
+use super::model::{Question, Task, cleaned};
 use crate::compact::plan::{PlannedSummary, quoting};
 use crate::profile::Profile;
 use domain::{Made, Maker, Memory, UserKey};

@@ -1,51 +1,42 @@
 //! Measures the questions to the language model.
 
-use super::registered::{CALLS, Registered};
+use super::registered::{CALLS, families};
 use domain::Made;
-use prometheus::{Histogram, IntCounter, IntCounterVec};
 use std::time::Duration;
 
-pub struct LanguageMetrics {
-    calls: IntCounterVec,
-    seconds: Histogram,
-    requests: IntCounter,
-    tokens: IntCounterVec,
-    written: IntCounterVec,
+families! {
+    pub struct LanguageMetrics {
+        calls: counters(
+            "keepsake_llm_calls_total",
+            "Questions to the language model, by outcome: answered, declined, truncated, \
+             invalid, slow, busy, unavailable, rejected, oversized; paused by the breaker and \
+             spent by the budget were never sent",
+            &["outcome"],
+        );
+        seconds: histogram(
+            "keepsake_llm_seconds",
+            "Time of one question to the language model with its retries and the second try",
+            CALLS,
+        );
+        requests: counter(
+            "keepsake_llm_requests_total",
+            "Requests sent to the language model, retries and second tries included",
+        );
+        tokens: counters(
+            "keepsake_llm_tokens_total",
+            "Tokens that the language model reported, by direction: in or out",
+            &["direction"],
+        );
+        written: counters(
+            "keepsake_llm_written_total",
+            "Summaries in profiles that ask the language model, by who wrote them: model, or \
+             rules where its answer was missing or unfaithful",
+            &["by"],
+        );
+    }
 }
 
 impl LanguageMetrics {
-    pub fn new(r: &mut Registered) -> LanguageMetrics {
-        LanguageMetrics {
-            calls: r.counters(
-                "keepsake_llm_calls_total",
-                "Questions to the language model, by outcome: answered, declined, truncated, \
-                 invalid, slow, busy, unavailable, rejected, oversized; paused by the breaker and \
-                 spent by the budget were never sent",
-                &["outcome"],
-            ),
-            seconds: r.histogram(
-                "keepsake_llm_seconds",
-                "Time of one question to the language model with its retries and the second try",
-                CALLS,
-            ),
-            requests: r.counter(
-                "keepsake_llm_requests_total",
-                "Requests sent to the language model, retries and second tries included",
-            ),
-            tokens: r.counters(
-                "keepsake_llm_tokens_total",
-                "Tokens that the language model reported, by direction: in or out",
-                &["direction"],
-            ),
-            written: r.counters(
-                "keepsake_llm_written_total",
-                "Summaries in profiles that ask the language model, by who wrote them: model, or \
-                 rules where its answer was missing or unfaithful",
-                &["by"],
-            ),
-        }
-    }
-
     /// A question that was sent.
     pub fn asked(&self, outcome: &str, took: Duration, requests: u32, tokens: [u64; 2]) {
         self.calls.with_label_values(&[outcome]).inc();

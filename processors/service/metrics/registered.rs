@@ -34,6 +34,31 @@ pub fn from_zero(counters: &IntCounterVec, values: impl IntoIterator<Item = &'st
     }
 }
 
+/// Declares a group of metrics as a table: `field: kind(name, help, labels or buckets);`.
+macro_rules! families {
+    ($(#[$doc:meta])* $vis:vis struct $group:ident {
+        $($field:ident: $kind:ident($($argument:expr),+ $(,)?);)+
+    }) => {
+        $(#[$doc])*
+        $vis struct $group {
+            $($field: families!(@$kind),)+
+        }
+
+        impl $group {
+            pub fn new(r: &mut $crate::metrics::registered::Registered) -> $group {
+                $group { $($field: r.$kind($($argument),+),)+ }
+            }
+        }
+    };
+    (@counter) => { prometheus::IntCounter };
+    (@counters) => { prometheus::IntCounterVec };
+    (@gauge) => { prometheus::IntGauge };
+    (@gauges) => { prometheus::IntGaugeVec };
+    (@histogram) => { prometheus::Histogram };
+    (@histograms) => { prometheus::HistogramVec };
+}
+pub(super) use families;
+
 /// A registry, and the name and help of every metric registered there.
 #[derive(Default)]
 pub struct Registered {

@@ -4,7 +4,7 @@
 //! the transaction. A larger gap is read: an aborted transaction leaves nothing there, and a meta
 //! record proves another writer. With the usual single owner nothing is ever read.
 
-use super::Shards;
+use super::ShardRegistry;
 use domain::fault::{Fault, Result, StopName};
 use std::time::Duration;
 use storage::changelog::{META, Source, meta_of};
@@ -15,12 +15,12 @@ use storage::shard::Shard;
 const LOOKS_MAX: u32 = 250;
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-impl Shards {
+impl ShardRegistry {
     /// Stops if another writer's batch is between the shard's position in the changelog and the
     /// batch of `records` records that ends at `last`. A broker that does not answer is no reason
     /// to stop: the next restore compares the digests.
     pub fn check_alone(&self, shard: &Shard, records: i64, last: i64) -> Result<()> {
-        let before = shard.store.changelog_offset();
+        let before = shard.store.changelog().unwrap_or(-1);
         if self.changelog.is_none() || last <= before + records + 1 {
             return Ok(());
         }

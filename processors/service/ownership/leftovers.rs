@@ -6,59 +6,56 @@
 //! The time counts from the first look after the start of the process, so that a process that
 //! returns finds the old stores.
 
-use super::{Changelog, Shards};
+use super::partition::Partition;
+use super::{Changelog, ShardRegistry};
 use domain::fault::Result;
-use std::sync::Weak;
 
-impl Shards {
+impl ShardRegistry {
     /// Removes stores that have belonged to another process for `after_ms`, unless `keep_copies`,
     /// because they are followed as stand-by copies; and stores that were moved aside so long ago.
     /// A removal that fails is tried again at the next call.
     pub fn remove_leftovers(&self, after_ms: i64, keep_copies: bool) {
         let Some(changelog) = &self.changelog else { return };
         let now = self.clock.wall();
-        let mut of_others = self.of_others();
-        let has_files =
-            |partition: &i32| self.place.home.has_files(&self.place.identity(*partition));
-        of_others.retain(has_files);
-        let mut since = self.of_others_since.lock();
-        since.retain(|partition, _| of_others.contains(partition));
-        for partition in of_others {
+        let of_others = self.of_others();
+        for partition in 0..self.partitions() {
+            let identity = self.deployment.identity(partition);
+            let is_old =
+                of_others.contains(&partition) && self.deployment.home.has_files(&identity);
             // Order matters: the time of an outage does not count, because a partition belongs to
             // nobody while the brokers are away.
-            if let Err(fault) = changelog.log.stable_end(partition) {
+            if is_old && let Err(fault) = changelog.log.stable_end(partition) {
                 tracing::warn!(partition, %fault, "keeps old stores while the changelog is away");
-                since.clear();
+                self.partitions.write().values_mut().for_each(|found| found.of_others_since = None);
                 return;
             }
-            let from = *since.entry(partition).or_insert(now);
-            if !keep_copies && now.ms_since(from) >= after_ms {
+            let since = self.with(partition, |found| {
+                found.of_others_since = is_old.then(|| found.of_others_since.unwrap_or(now));
+                found.of_others_since
+            });
+            if since.is_some_and(|since| !keep_copies && now.ms_since(since) >= after_ms) {
                 self.removed(partition, self.remove_store_of_other(partition, changelog));
             }
         }
-        drop(since);
         for partition in 0..self.partitions() {
-            let identity = self.place.identity(partition);
+            let identity = self.deployment.identity(partition);
             let until_ms = now.0.saturating_sub(after_ms);
-            self.removed(partition, self.place.home.remove_set_aside(&identity, until_ms));
+            self.removed(partition, self.deployment.home.remove_set_aside(&identity, until_ms));
         }
     }
 
     /// Returns the number of removed stores: none or one.
     fn remove_store_of_other(&self, partition: i32, changelog: &Changelog) -> Result<usize> {
-        let identity = self.place.identity(partition);
+        let identity = self.deployment.identity(partition);
         // Order matters: a restore that begins from here on waits until the directory is free.
-        let Some(_occupied) = self.occupy(partition) else { return Ok(0) };
-        let is_open = self.files.lock().get(&partition).is_some_and(is_in_use);
-        if is_open || self.owned().contains(&partition) {
-            return Ok(0);
-        }
+        let is_free = |found: &mut Partition| !found.is_owned() && found.files.strong_count() == 0;
+        let Some(_claim) = self.claim_if(partition, is_free) else { return Ok(0) };
         let now = self.clock.wall();
-        let opened = self.place.home.store(&self.options.store, &identity, now.0)?;
-        let place = opened.store.changelog();
+        let opened = self.deployment.home.store(&self.options.store, &identity, now.0)?;
+        let read = opened.store.changelog();
         drop(opened);
         let end = changelog.log.stable_end(partition)?;
-        if place.is_some_and(|place| place.offset >= end) {
+        if read.is_some_and(|offset| offset >= end) {
             tracing::error!(
                 partition,
                 end,
@@ -66,7 +63,7 @@ impl Shards {
             );
             return Ok(0);
         }
-        self.place.home.wipe(&identity).map(|()| 1)
+        self.deployment.home.wipe(&identity).map(|()| 1)
     }
 
     fn removed(&self, partition: i32, outcome: Result<usize>) {
@@ -80,8 +77,4 @@ impl Shards {
             Err(fault) => tracing::warn!(partition, %fault, "cannot remove an old store yet"),
         }
     }
-}
-
-fn is_in_use(files: &Weak<()>) -> bool {
-    files.strong_count() > 0
 }

@@ -1,32 +1,26 @@
-//! Moves owned partitions from `wanted` through `restoring` to `open`, and keeps stand-by copies.
+//! Restores and opens the shards of owned partitions, and keeps stand-by copies of the others.
 //!
-//! A restore and a stand-by of one partition never overlap: both open the same directory.
-//!
-//! 1. [`Shards::stand_by`] enters the partition in `standing_by`, then checks that this process is
-//!    not the owner.
-//! 2. [`Shards::restore`] runs after the partition entered `restoring`, cancels a stand-by if there
-//!    is one, and waits until the entry is gone.
-//!
-//! Order matters: each side writes its own entry before reading the other's, so at least one of the
-//! two sees the conflict.
+//! Restore, replay, stand-by and removal of one partition never overlap, because each opens or
+//! removes the files of the same directory: each holds the claim of that directory ([`Claim`]). An
+//! assignment cancels a stand-by, and the restore waits for the claim.
 //!
 //! A restore that was cancelled may need seconds to end. The next one of the same partition waits
-//! until the partition is no longer `occupied`, and each restore is carried out by one thread.
+//! for the claim, too, and each restore is carried out by one thread.
 
-use super::{Changelog, Shards, log_findings, proof_name};
+use super::partition::{Partition, State};
+use super::{Changelog, ShardRegistry, log_findings, proof_name};
 use crossbeam_channel::TrySendError;
 use domain::fault::{Fault, Result};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
-use storage::restore::{self, Progress};
-use storage::shard::{Restoring, Shard};
+use storage::restore::{Progress, RestoreOptions, Restoring};
+use storage::shard::Shard;
 
 /// Pause between two attempts to read a changelog while the broker refuses.
 const RESTORE_AGAIN: Duration = Duration::from_millis(200);
-/// Pause between two looks whether a cancelled stand-by has closed its files.
-const STAND_DOWN: Duration = Duration::from_millis(5);
+/// Pause between two looks whether the directory of a partition is free, and its files are closed.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// Pause between two openings of a copy for which the changelog has nothing new: opening reads and
 /// checks the whole text index, and a rewrite that is due by age may wait an hour.
@@ -35,38 +29,46 @@ const UNCHANGED_MS: i64 = 3_600_000;
 /// Looks whether the files of a closed shard are closed: a minute, as long as a large merge takes.
 const CLOSED_TRIES: u32 = 12_000;
 
-/// A directory in use, until dropped.
-pub(super) struct Occupied<'a> {
-    shards: &'a Shards,
+/// The claim of the directory of a partition, until dropped.
+pub(super) struct Claim<'a> {
+    shards: &'a ShardRegistry,
     partition: i32,
 }
 
-impl Drop for Occupied<'_> {
+impl Drop for Claim<'_> {
     fn drop(&mut self) {
-        self.shards.occupied.lock().remove(&self.partition);
+        self.shards.with(self.partition, Partition::release);
     }
 }
 
-impl Shards {
+impl ShardRegistry {
     /// Returns the owned partitions whose shard is not open yet, with the share already restored.
     pub fn restoring(&self) -> BTreeMap<i32, f64> {
-        let restoring = self.restoring.read();
-        restoring.iter().map(|(partition, progress)| (*partition, progress.share())).collect()
+        let partitions = self.partitions.read();
+        let shares = partitions.iter().filter_map(|(partition, found)| match &found.state {
+            State::Restoring(progress) => Some((*partition, progress.share())),
+            _ => None,
+        });
+        shares.collect()
     }
 
     /// Restores and opens the shard of an assigned partition, or replays the tail into its open
     /// shard. Blocks, and repeats requests that the broker refuses; any other fault goes to
-    /// [`Shards::fault`].
+    /// [`ShardRegistry::fault`].
     pub fn restore(&self, partition: i32) {
-        let Some(progress) = self.restoring.read().get(&partition).cloned() else {
-            return self.replay_tail(partition);
+        let (progress, is_open) = match self.partitions.read().get(&partition).map(|it| &it.state) {
+            Some(State::Restoring(progress)) => (progress.clone(), false),
+            Some(State::Replaying(_, progress)) => (progress.clone(), true),
+            _ => return,
         };
         // The same partition may be in the queue twice.
         if !progress.claim() {
             return;
         }
-        self.stand_down(partition);
-        let Some(_occupied) = self.occupy_once_free(partition, &progress) else { return };
+        if is_open {
+            return self.replay_tail(partition, &progress);
+        }
+        let Some(_claim) = self.claim_once_free(partition, &progress) else { return };
         let opened =
             self.repeated(partition, &progress, |from| self.open_shard(partition, Some(from)));
         if let Some(shard) = opened {
@@ -75,7 +77,7 @@ impl Shards {
     }
 
     /// Reads the changelog, and repeats what the broker refuses. `None` if `progress` is cancelled,
-    /// or after any other fault, which goes to [`Shards::fault`].
+    /// or after any other fault, which goes to [`ShardRegistry::fault`].
     pub(super) fn repeated<T>(
         &self,
         partition: i32,
@@ -102,38 +104,30 @@ impl Shards {
 
     /// Registers an opened shard, unless the partition was revoked or wanted again meanwhile.
     fn restored(&self, partition: i32, progress: &Arc<Progress>, shard: Arc<Shard>) {
-        let mut open = self.open.write();
-        let mut restoring = self.restoring.write();
-        let is_current =
-            restoring.get(&partition).is_some_and(|current| Arc::ptr_eq(current, progress));
-        if progress.is_cancelled() || !is_current {
+        let is_awaited = self.change(partition, |found| {
+            let is_awaited = found.awaits(progress);
+            if is_awaited {
+                found.state = State::Open(shard.clone());
+                found.is_restored = true;
+            }
+            is_awaited
+        });
+        if !is_awaited {
             let applied = shard.applied();
             tracing::info!(partition, applied, "shard closed: revoked while it was restored");
-            return;
         }
-        restoring.remove(&partition);
-        self.metrics.restoring(restoring.len());
-        open.insert(partition, shard);
-        self.metrics.shards_owned(open.len());
-        self.restored.lock().push(partition);
-        self.changes.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Returns the partitions whose shard opened or was replayed since the last call: reading
     /// continues behind the offset that each has applied.
     pub fn take_restored(&self) -> Vec<i32> {
-        std::mem::take(&mut *self.restored.lock())
+        self.take_flags(|found| &mut found.is_restored)
     }
 
     /// Marks a partition as owned and not open, and queues a restore.
     pub(super) fn want(&self, partition: i32) {
-        let mut restoring = self.restoring.write();
-        if let Some(before) = restoring.insert(partition, Arc::default()) {
-            before.cancel();
-        }
-        self.metrics.restoring(restoring.len());
-        drop(restoring);
-        self.changes.fetch_add(1, Ordering::AcqRel);
+        let shard = self.change(partition, |found| found.move_to(State::Restoring(Arc::default())));
+        self.close_shard(shard);
         self.send_to_restore(partition);
     }
 
@@ -145,13 +139,13 @@ impl Shards {
             // Disconnected: the restore threads end only with the process.
             Ok(()) | Err(TrySendError::Disconnected(_)) => {}
             Err(TrySendError::Full(_)) => {
-                self.unsent.lock().insert(partition);
+                self.with(partition, |found| found.is_unsent = true);
             }
         }
     }
 
     pub(super) fn send_unsent(&self) {
-        let unsent = std::mem::take(&mut *self.unsent.lock());
+        let unsent = self.take_flags(|found| &mut found.is_unsent);
         unsent.into_iter().for_each(|partition| self.send_to_restore(partition));
     }
 
@@ -163,35 +157,27 @@ impl Shards {
         let Some(changelog) = &self.changelog else { return Ok(()) };
         let end = changelog.log.end(partition)?;
         let now = self.clock.steady_ms();
-        let before = self.followed.lock().get(&partition).copied();
+        let before = self.partitions.read().get(&partition).and_then(|found| found.followed);
         if before.is_some_and(|(followed, at)| followed == end && now - at < UNCHANGED_MS) {
             return Ok(());
         }
         let progress = Arc::<Progress>::default();
         // Only the living owner ends these transactions.
-        let options = restore::Options { take_over: None, ..changelog.options.clone() };
+        let options = RestoreOptions { take_over: None, ..changelog.options.clone() };
         let from = Restoring {
             log: &*changelog.log,
             options: &options,
             progress: &progress,
             clock: &*self.clock,
         };
-        self.standing_by.lock().insert(partition, progress.clone());
-        // Order matters: a restore that begins from here on finds the entry and waits.
-        let outcome = match self.occupy(partition) {
-            Some(_occupied) if !self.owned().contains(&partition) => {
-                self.update_copy(partition, &from, rewrite_after_ms)
-            }
-            _ => {
-                progress.cancel();
-                Ok(())
-            }
+        let Some(_claim) = self.claim_if(partition, |found| found.follow(&progress)) else {
+            return Ok(());
         };
-        if outcome.is_ok() && !progress.is_cancelled() {
-            self.followed.lock().insert(partition, (end, now));
+        self.update_copy(partition, &from, rewrite_after_ms)?;
+        if !progress.is_cancelled() {
+            self.with(partition, |found| found.followed = Some((end, now)));
         }
-        self.standing_by.lock().remove(&partition);
-        outcome
+        Ok(())
     }
 
     fn update_copy(
@@ -200,19 +186,19 @@ impl Shards {
         from: &Restoring<'_>,
         rewrite_after_ms: i64,
     ) -> Result<()> {
-        let identity = self.place.identity(partition);
+        let identity = self.deployment.identity(partition);
         self.await_closed(partition);
         let now = self.clock.wall();
         let (shard, found) =
-            Shard::open(&self.place.home, &self.options, &identity, now, Some(from))?;
+            Shard::open(&self.deployment.home, &self.options, &identity, now, Some(from))?;
         log_findings(partition, &found);
         self.metrics.stood_by(partition, found.restored.records);
         self.metrics.proven(proof_name(&found));
-        // Order matters: the index of a cancelled stand-by is incomplete and keeps its old mark.
+        // Order matters: the index of a cancelled stand-by is incomplete and keeps its old checkpoint.
         if from.progress.is_cancelled() {
             return Ok(());
         }
-        shard.settle()?;
+        shard.flush()?;
         shard.store.flush()?;
         if shard.is_rewrite_due(now, rewrite_after_ms) {
             let progress = from.progress;
@@ -224,50 +210,46 @@ impl Shards {
         Ok(())
     }
 
-    /// Claims the directory of a partition. `None` if another thread has the claim.
-    pub(super) fn occupy(&self, partition: i32) -> Option<Occupied<'_>> {
-        let is_free = self.occupied.lock().insert(partition);
-        is_free.then(|| Occupied { shards: self, partition })
+    /// Claims the directory of a partition if no other thread has the claim and `is_free` agrees.
+    pub(super) fn claim_if(
+        &self,
+        partition: i32,
+        is_free: impl FnOnce(&mut Partition) -> bool,
+    ) -> Option<Claim<'_>> {
+        let claimed = self.with(partition, |found| {
+            let claimed = !found.is_claimed && is_free(found);
+            found.is_claimed |= claimed;
+            claimed
+        });
+        claimed.then(|| Claim { shards: self, partition })
     }
 
     /// Claims the directory of a partition as soon as no thread uses the directory. `None` if the
     /// restore is cancelled meanwhile.
-    pub(super) fn occupy_once_free(
-        &self,
-        partition: i32,
-        progress: &Progress,
-    ) -> Option<Occupied<'_>> {
-        loop {
-            if progress.is_cancelled() {
-                return None;
+    pub(super) fn claim_once_free(&self, partition: i32, progress: &Progress) -> Option<Claim<'_>> {
+        while !progress.is_cancelled() {
+            if let Some(claim) = self.claim_if(partition, |_| true) {
+                return Some(claim);
             }
-            if let Some(occupied) = self.occupy(partition) {
-                return Some(occupied);
-            }
-            self.clock.sleep(STAND_DOWN);
+            self.clock.sleep(LOOK_AGAIN);
         }
+        None
     }
 
-    /// Waits until the shard that was open before has closed its files: a reader may still hold the
-    /// shard, and closing waits for a running merge. Gives up after a while, and lets the locks
+    /// Waits until the shard that was open before is not being rewritten, and has closed its files:
+    /// a reader may still hold the shard, and closing waits for a running merge. A rewrite ends
+    /// soon after its shard was closed. Gives up on the files after a while, and lets the locks
     /// decide.
     pub(super) fn await_closed(&self, partition: i32) {
-        for _ in 0..CLOSED_TRIES {
-            let files = self.files.lock().get(&partition).cloned();
-            if files.is_none_or(|files| files.strong_count() == 0) {
+        let mut tries = 0;
+        while tries < CLOSED_TRIES {
+            let (is_rewriting, is_in_use) =
+                self.with(partition, |found| (found.is_rewriting, found.files.strong_count() > 0));
+            if !is_rewriting && !is_in_use {
                 return;
             }
-            self.clock.sleep(STAND_DOWN);
-        }
-    }
-
-    /// Ends the stand-by of a partition that this process owns now, and waits for its files.
-    fn stand_down(&self, partition: i32) {
-        loop {
-            let standing_by = self.standing_by.lock().get(&partition).cloned();
-            let Some(progress) = standing_by else { return };
-            progress.cancel();
-            self.clock.sleep(STAND_DOWN);
+            tries += u32::from(!is_rewriting);
+            self.clock.sleep(LOOK_AGAIN);
         }
     }
 }

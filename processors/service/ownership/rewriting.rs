@@ -1,21 +1,17 @@
 //! Writes shards anew that hold bytes of something forgotten, while they serve.
 //!
 //! A rewrite and the next opening of the same shard never overlap: both rename the same
-//! directories. [`Shards::rewrite_due`] enters the partition in `rewriting`, then checks that the
-//! shard is still open. The thread that opens a shard has closed the old one before, and waits
-//! until the entry is gone. Order matters: each side writes its own entry before reading the
-//! other's.
+//! directories. A rewrite begins only while the shard is open, and the thread that opens the next
+//! one waits for its end ([`ShardRegistry::await_closed`]). A replay goes on meanwhile: a rewrite
+//! may spend a minute in one merge of the index.
 
-use super::Shards;
+use super::ShardRegistry;
 use domain::fault::{Fault, Result};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use storage::shard::Shard;
 
-/// Pause between two looks whether a rewrite has ended.
-const ENDED: Duration = Duration::from_millis(5);
-
-impl Shards {
+impl ShardRegistry {
     /// Rewrites each open shard in which something was erased at least `after_ms` ago, until
     /// `goes_on` returns false. A rewrite that fails is tried again at the next call.
     pub fn rewrite_due(&self, after_ms: i64, goes_on: &dyn Fn() -> bool) -> Result<()> {
@@ -26,9 +22,12 @@ impl Shards {
                 && shard.is_rewrite_due(self.clock.wall(), after_ms)
                 && self.has_room_for(&shard)
             {
-                self.rewriting.lock().insert(shard.partition);
-                let outcome = self.rewrite(&shard, goes_on);
-                self.rewriting.lock().remove(&shard.partition);
+                let is_open = self.with(partition, |found| {
+                    found.is_rewriting = found.has_open(&shard);
+                    found.is_rewriting
+                });
+                let outcome = if is_open { self.rewrite(&shard, goes_on) } else { Ok(()) };
+                self.with(partition, |found| found.is_rewriting = false);
                 outcome?;
             }
         }
@@ -55,12 +54,8 @@ impl Shards {
 
     fn rewrite(&self, shard: &Arc<Shard>, goes_on: &dyn Fn() -> bool) -> Result<()> {
         let partition = shard.partition;
-        let is_open = || self.get(partition).is_some_and(|open| Arc::ptr_eq(&open, shard));
-        if !is_open() {
-            return Ok(());
-        }
         let began = Instant::now();
-        match shard.rewrite(&|| goes_on() && is_open()) {
+        match shard.rewrite(&|| goes_on() && self.is_open(shard)) {
             Ok(rewritten) => {
                 let took = began.elapsed();
                 self.metrics.rewritten(partition, took);
@@ -81,13 +76,5 @@ impl Shards {
             Err(fault) => return Err(fault),
         }
         Ok(())
-    }
-
-    /// Waits until no rewrite of the partition runs. A rewrite notices soon that its shard is not
-    /// open any more.
-    pub(super) fn await_rewrite(&self, partition: i32) {
-        while self.rewriting.lock().contains(&partition) {
-            self.clock.sleep(ENDED);
-        }
     }
 }

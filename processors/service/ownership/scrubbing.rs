@@ -1,19 +1,16 @@
 //! Compares the records of an open shard with the digest that its batches keep up.
 
-use super::Shards;
+use super::ShardRegistry;
 use domain::fault::{Fault, Result, StopName};
-use std::sync::Arc;
 use storage::store::Scrubbed;
 
-impl Shards {
+impl ShardRegistry {
     /// Reads all records of an open shard in use. If they are not those that were written,
     /// marks the store as damaged, so that the next start sets the store aside and restores the
     /// shard, and stops. Ends early if the shard is closed or `goes_on` returns false.
     pub fn scrub(&self, partition: i32, goes_on: &dyn Fn() -> bool) -> Result<()> {
         let Some(shard) = self.get(partition) else { return Ok(()) };
-        let scrubbed = shard.store.scrub(&|| {
-            goes_on() && self.get(partition).is_some_and(|now| Arc::ptr_eq(&now, &shard))
-        })?;
+        let scrubbed = shard.store.scrub(&|| goes_on() && self.is_open(&shard))?;
         let Some(scrubbed) = scrubbed else { return Ok(()) };
         let Scrubbed { kept, found } = scrubbed;
         self.metrics.scrubbed(if kept == found { "equal" } else { "different" });

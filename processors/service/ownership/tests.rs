@@ -1,9 +1,9 @@
 //! Tests how partitions are assigned, restored, opened, followed and given up.
 
 use super::*;
-use crate::run::options;
 use broker::Broker;
 use broker::clock::ManualClock;
+use domain::Time;
 use parking_lot::Mutex as Lock;
 use settings::Layers;
 use simulated::Cluster;
@@ -15,7 +15,7 @@ use storage::home::MemoryHome;
 
 const PARTITIONS: i32 = 2;
 
-fn place(home: Home) -> Deployment {
+fn deployment(home: Home) -> Deployment {
     Deployment {
         home,
         cluster: "c".into(),
@@ -26,11 +26,11 @@ fn place(home: Home) -> Deployment {
     }
 }
 
-fn shards(home: Home, changelog: Option<Changelog>) -> Shards {
+fn shards(home: Home, changelog: Option<Changelog>) -> ShardRegistry {
     let config = Layers::defaults().checked().expect("the defaults are valid");
     let options = options::shard(&config, PARTITIONS);
     let clock = Arc::new(ManualClock::default());
-    Shards::new(place(home), options, changelog, clock, Arc::new(Metrics::new()))
+    ShardRegistry::new(deployment(home), options, changelog, clock, Arc::new(Metrics::new()))
 }
 
 /// Collects log lines, so that a test can search them.
@@ -75,8 +75,8 @@ fn a_discarded_index_is_logged_with_its_reason() {
     first.open(0).expect("an empty directory opens");
     first.close_all();
     drop(first);
-    let index =
-        storage::home::shard_dir(dir.path(), &place(home.clone()).identity(0)).join("index/text");
+    let index = storage::home::shard_dir(dir.path(), &deployment(home.clone()).identity(0))
+        .join("index/text");
     damage_every_file_in(&index);
     let lines = logged(|| drop(shards(home, None).open(0).expect("the index is rebuilt")));
     assert!(lines.contains("discarded the index") && lines.contains("partition=0"), "{lines}");
@@ -88,8 +88,7 @@ fn a_restore_that_does_not_fit_into_the_queue_is_sent_at_a_later_poll() {
     cluster.create("memories", PARTITIONS);
     let log = cluster.connect("one").log("memories").expect("the topic exists");
     let (wanted, to_restore) = crossbeam_channel::bounded(1);
-    let restore =
-        restore::Options { batch_max: 10, away_ms_max: 1000, ..restore::Options::default() };
+    let restore = RestoreOptions { batch_max: 10, away_ms_max: 1000, ..RestoreOptions::default() };
     let shards = shards(
         Home::Memory(MemoryHome::default()),
         Some(Changelog { log, options: restore, wanted }),
@@ -140,12 +139,11 @@ impl broker::Log for SlowLog {
 fn a_restore_waits_for_a_cancelled_one_and_is_carried_out_once() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let (wanted, to_restore) = crossbeam_channel::bounded(16);
-    let options =
-        restore::Options { batch_max: 10, away_ms_max: 1000, ..restore::Options::default() };
+    let options = RestoreOptions { batch_max: 10, away_ms_max: 1000, ..RestoreOptions::default() };
     let slow = Duration::from_secs(6);
     let log = Arc::new(SlowLog { inner: memories_in(&Cluster::new()), slow });
-    let shards = Arc::new(Shards::new(
-        place(Home::Directory(dir.path().to_owned())),
+    let shards = Arc::new(ShardRegistry::new(
+        deployment(Home::Directory(dir.path().to_owned())),
         options::shard(&Layers::defaults().checked().expect("the defaults are valid"), PARTITIONS),
         Some(Changelog { log, options, wanted }),
         Arc::new(broker::clock::SystemClock),
@@ -177,19 +175,22 @@ fn a_restore_waits_for_a_cancelled_one_and_is_carried_out_once() {
 #[test]
 fn a_directory_that_could_not_be_claimed_stays_claimed() {
     let shards = shards(Home::Memory(MemoryHome::default()), None);
-    let first = shards.occupy(0).expect("nobody uses it");
+    let first = shards.claim_if(0, |_| true).expect("nobody uses it");
     for _ in 0..2 {
-        assert!(shards.occupy(0).is_none(), "the first claim holds, however often others try");
+        assert!(
+            shards.claim_if(0, |_| true).is_none(),
+            "the first claim holds, however often others try"
+        );
     }
     drop(first);
-    assert!(shards.occupy(0).is_some());
+    assert!(shards.claim_if(0, |_| true).is_some());
 }
 
 #[test]
 fn a_shard_that_a_reader_still_holds_is_opened_again_when_the_reader_ends() {
     let dir = tempfile::tempdir().expect("a temporary directory");
-    let shards = Arc::new(Shards::new(
-        place(Home::Directory(dir.path().to_owned())),
+    let shards = Arc::new(ShardRegistry::new(
+        deployment(Home::Directory(dir.path().to_owned())),
         options::shard(&Layers::defaults().checked().expect("the defaults are valid"), PARTITIONS),
         None,
         Arc::new(broker::clock::SystemClock),
@@ -213,10 +214,10 @@ fn stores_that_others_own_and_stores_moved_aside_are_removed_after_their_time() 
     let shards = {
         let (wanted, _) = crossbeam_channel::bounded(4);
         let options =
-            restore::Options { batch_max: 10, away_ms_max: 1000, ..restore::Options::default() };
+            RestoreOptions { batch_max: 10, away_ms_max: 1000, ..RestoreOptions::default() };
         let changelog = Changelog { log: memories_in(&Cluster::new()), options, wanted };
-        let shards = Shards::new(
-            place(Home::Directory(dir.path().to_owned())),
+        let shards = ShardRegistry::new(
+            deployment(Home::Directory(dir.path().to_owned())),
             options::shard(&Layers::defaults().checked().expect("the defaults are valid"), 2),
             Some(changelog),
             Arc::new(clock.clone()),
@@ -253,13 +254,13 @@ fn a_store_that_the_changelog_lacks_is_moved_aside_and_rebuilt() {
     let former = shards(home.clone(), None);
     let shard = former.open(0).expect("an empty directory opens");
     let checkpoint = storage::store::Checkpoint { applied: 5, changelog: None };
-    shard.store.apply(Default::default(), checkpoint).expect("the store takes a checkpoint");
+    shard.store.commit(Default::default(), checkpoint).expect("the store takes a checkpoint");
     drop(shard);
     former.close_all();
     drop(former);
 
     let (wanted, _to_restore) = crossbeam_channel::bounded(4);
-    let options = restore::Options { batch_max: 10, away_ms_max: 1000, ..Default::default() };
+    let options = RestoreOptions { batch_max: 10, away_ms_max: 1000, ..Default::default() };
     let shards =
         shards(home, Some(Changelog { log: memories_in(&Cluster::new()), options, wanted }));
     shards.assigned(&[(0, None)]);
@@ -310,11 +311,10 @@ fn stores_are_kept_while_the_brokers_are_away_and_where_the_changelog_has_less()
     let clock = ManualClock::at(Time(1_000_000));
     let away = AtomicBool::new(true);
     let log = Arc::new(AwayLog { inner: memories_in(&Cluster::new()), is_away: away });
-    let options =
-        restore::Options { batch_max: 10, away_ms_max: 1000, ..restore::Options::default() };
+    let options = RestoreOptions { batch_max: 10, away_ms_max: 1000, ..RestoreOptions::default() };
     let (wanted, _) = crossbeam_channel::bounded(4);
-    let shards = Shards::new(
-        place(Home::Directory(dir.path().to_owned())),
+    let shards = ShardRegistry::new(
+        deployment(Home::Directory(dir.path().to_owned())),
         options::shard(&Layers::defaults().checked().expect("the defaults are valid"), 2),
         Some(Changelog { log: log.clone(), options, wanted }),
         Arc::new(clock.clone()),
@@ -324,9 +324,8 @@ fn stores_are_kept_while_the_brokers_are_away_and_where_the_changelog_has_less()
         [0, 1].map(|partition| storage::home::shard_dir(dir.path(), &identity_of(partition)));
     shards.open(0).expect("an empty directory opens");
     let shard = shards.open(1).expect("an empty directory opens");
-    let position = storage::store::ChangelogPosition { offset: 5, at: Time(1_000_000) };
-    let checkpoint = storage::store::Checkpoint { applied: 5, changelog: Some(position) };
-    shard.store.apply(Default::default(), checkpoint).expect("the store takes a checkpoint");
+    let checkpoint = storage::store::Checkpoint { applied: 5, changelog: Some(5) };
+    shard.store.commit(Default::default(), checkpoint).expect("the store takes a checkpoint");
     drop(shard);
     shards.close_all();
     for _ in 0..3 {
@@ -351,10 +350,10 @@ fn a_copy_for_which_the_changelog_has_nothing_new_is_not_opened() {
     let cluster = Cluster::new();
     let log = memories_in(&cluster);
     let (wanted, _) = crossbeam_channel::bounded(4);
-    let shards = Shards::new(
-        place(Home::Directory(dir.path().to_owned())),
+    let shards = ShardRegistry::new(
+        deployment(Home::Directory(dir.path().to_owned())),
         options::shard(&Layers::defaults().checked().expect("the defaults are valid"), 1),
-        Some(Changelog { log, options: restore::Options::default(), wanted }),
+        Some(Changelog { log, options: RestoreOptions::default(), wanted }),
         Arc::new(clock.clone()),
         Arc::new(Metrics::new()),
     );
@@ -384,7 +383,7 @@ fn a_copy_for_which_the_changelog_has_nothing_new_is_not_opened() {
 }
 
 fn identity_of(partition: i32) -> storage::store::Identity {
-    place(Home::Memory(MemoryHome::default())).identity(partition)
+    deployment(Home::Memory(MemoryHome::default())).identity(partition)
 }
 
 /// The kept digest is made wrong here, because no test can reach below an open store.
@@ -393,7 +392,7 @@ fn a_scrub_that_finds_other_records_stops_and_lets_the_next_start_rebuild_the_sh
     let dir = tempfile::tempdir().expect("a temporary directory");
     let home = Home::Directory(dir.path().to_owned());
     let store =
-        storage::home::shard_dir(dir.path(), &place(home.clone()).identity(0)).join("store");
+        storage::home::shard_dir(dir.path(), &deployment(home.clone()).identity(0)).join("store");
     let shards = shards(home, None);
     let shard = shards.open(0).expect("an empty directory opens");
     shards.scrub(0, &|| true).expect("without a digest there is nothing to compare");
@@ -401,8 +400,8 @@ fn a_scrub_that_finds_other_records_stops_and_lets_the_next_start_rebuild_the_sh
     shards.scrub(0, &|| true).expect("the records are those that were written");
     let digest = Some(storage::store::Digest { records: sound.records + 1, ..sound });
     let batch = storage::store::EncodedBatch { digest, ..Default::default() };
-    let mark = storage::store::Checkpoint { applied: 3, changelog: None };
-    shard.store.apply(batch, mark).expect("a disk");
+    let checkpoint = storage::store::Checkpoint { applied: 3, changelog: None };
+    shard.store.commit(batch, checkpoint).expect("a disk");
     let Err(Fault::Stop(stop)) = shards.scrub(0, &|| true) else { panic!("a record is missing") };
     assert_eq!(stop.name, StopName::StoreUnreadable);
     assert!(store.join("damaged").exists(), "the next start sets the store aside");

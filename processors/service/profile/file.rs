@@ -1,9 +1,9 @@
 //! Reads the file of a profile, built in or a path that ends in `.toml`, and merges the options
 //! over the profile that its key `base` names.
 
-use super::Profile;
 use super::known;
 use super::options::{self, Environment, ShownOption};
+use super::tables::Profile;
 use super::written::WrittenProfile;
 use domain::fault::{Fault, Result, StopName};
 use policies::Entry;

@@ -1,6 +1,6 @@
 //! Deserializes a profile table by table and converts each table into the options of a stage.
 
-use super::{Extract, Profile, Prune, Retrieval, Steps, Summary};
+use super::tables::{Extract, Profile, Prune, Retrieval, Steps, Summary};
 use domain::{Category, Role};
 use kernel::Rules;
 use kernel::rules::{Change, Feedback, Roles, TenantWriters};

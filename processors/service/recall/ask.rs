@@ -86,7 +86,7 @@ impl Recall {
         }
         let policy = &profile.rules.policy;
         let asked = &policy.complete(asked);
-        let is_reranked = self.is_reranking()
+        let is_reranked = self.reranking.is_some()
             && policy.traits().reranking
             && profile.steps.rerank
             && !asks_nothing(asked);
@@ -97,9 +97,12 @@ impl Recall {
             levels.floor = None;
         }
         let began = Instant::now();
-        let orders = match is_reranked {
-            true => self.rerank(orders, policy.traits().superseded_factor, left_ms()),
-            false => orders.into_iter().map(|order| order.ranked).collect(),
+        let orders = match self.reranking.as_mut().filter(|_| is_reranked) {
+            Some(reranking) => {
+                let superseded = policy.traits().superseded_factor;
+                reranking.rerank(orders, superseded, left_ms(), &self.metrics)
+            }
+            None => orders.into_iter().map(|order| order.ranked).collect(),
         };
         if is_reranked {
             self.stages.ends("rerank", began, &[]);

@@ -44,8 +44,8 @@ impl Recall {
         let level = self.profiles.of(key).rules.policy.traits().repeated_cosine;
         let _still = shard.view();
         let memories = valid(shard, key, now).map_err(broken)?;
-        let places: HashMap<MemoryId, usize, RandomState> =
-            memories.iter().enumerate().map(|(place, memory)| (memory.id, place)).collect();
+        let positions: HashMap<MemoryId, usize, RandomState> =
+            memories.iter().enumerate().map(|(position, memory)| (memory.id, position)).collect();
         let begin = asked.after.map_or(0, |after| {
             let after = (after.created_at, after.id);
             memories.partition_point(|memory| (memory.created_at, memory.id) >= after)
@@ -62,8 +62,10 @@ impl Recall {
             let newer = &memories[next];
             let statement = Statement::of(&newer.content);
             for (id, cosine) in self.near(shard, key, newer.id, level).map_err(broken)? {
-                // A later place is an older memory: each pair is found once.
-                let Some(older) = places.get(&id).filter(|place| **place > next) else { continue };
+                // A later position is an older memory: each pair is found once.
+                let Some(older) = positions.get(&id).filter(|position| **position > next) else {
+                    continue;
+                };
                 let older = &memories[*older];
                 if is_of_one_speaker(newer, older) && !statement.differs(&older.content) {
                     let (newer, older) = (newer.clone(), older.clone());

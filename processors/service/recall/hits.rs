@@ -81,14 +81,15 @@ pub fn find_hits(
                 cosine: spread.standard(compared.cosine(*row)),
             })
             .collect();
-        let places = rank::preselected(&near, profile.retrieval.dense, limit);
-        let ids: Vec<MemoryId> = places.iter().map(|place| next[*place]).collect();
+        let positions = rank::preselected(&near, profile.retrieval.dense, limit);
+        let ids: Vec<MemoryId> = positions.iter().map(|position| next[*position]).collect();
         let first = hits.len();
         hits.reserve(ids.len());
-        let memories = places.into_iter().zip(shard.store.cached_memories(key, &ids)?);
-        hits.extend(memories.filter_map(|(place, memory)| {
-            let hit = hit(memory?, words[place], is_in_one_language, near[place].cosine, sought);
-            let to_word = |word| spread.standard(compared.cosine_to(rows[place], word));
+        let memories = positions.into_iter().zip(shard.store.cached_memories(key, &ids)?);
+        hits.extend(memories.filter_map(|(position, memory)| {
+            let hit =
+                hit(memory?, words[position], is_in_one_language, near[position].cosine, sought);
+            let to_word = |word| spread.standard(compared.cosine_to(rows[position], word));
             let nearest_word = word_vectors.iter().map(to_word).fold(0.0, f32::max);
             Some(Hit { nearest_word, ..hit })
         }));

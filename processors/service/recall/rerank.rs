@@ -6,7 +6,6 @@
 //!
 //! The metric `keepsake_rerank_total` counts the outcomes `done`, `slow` and `failed`.
 
-use super::Recall;
 use crate::metrics::Metrics;
 use broker::clock::Clock;
 use domain::fault::Result;
@@ -18,12 +17,14 @@ use std::time::Duration;
 
 /// Memories of each query, from the best one on, that the cross-encoder orders again. The time grows
 /// with the number.
-pub const TOP: usize = 50;
+const TOP: usize = 50;
 /// Pairs in one call of the model. Larger batches share the work and are padded to their longest pair.
-pub const BATCH: usize = 8;
+const BATCH: usize = 8;
 
-#[derive(Clone, Copy, Debug)]
-pub struct Options {
+/// The cross-encoder session of the recall thread, with the limits.
+pub struct Reranking {
+    pub model: Box<dyn Reranker>,
+    pub clock: Arc<dyn Clock>,
     /// Memories of each query that are scored.
     pub top: usize,
     /// Pairs that are scored together.
@@ -31,11 +32,15 @@ pub struct Options {
     pub budget_ms: i64,
 }
 
-/// The cross-encoder session of the recall thread, with the limits.
-pub struct Reranking {
-    pub model: Box<dyn Reranker>,
-    pub clock: Arc<dyn Clock>,
-    pub options: Options,
+impl Reranking {
+    pub fn new(
+        model: Box<dyn Reranker>,
+        clock: Arc<dyn Clock>,
+        settings: &settings::Rerank,
+    ) -> Reranking {
+        let budget_ms = i64::try_from(settings.budget_ms).unwrap_or(i64::MAX);
+        Reranking { model, clock, top: TOP, batch: BATCH, budget_ms }
+    }
 }
 
 /// A query in the form that was searched, and the ranked memories.
@@ -50,42 +55,22 @@ enum RerankOutcome {
     Failed,
 }
 
-impl Recall {
-    /// Adds a cross-encoder that reranks every recall.
-    pub fn with_reranking(mut self, reranking: Option<Reranking>) -> Recall {
-        self.reranking = reranking;
-        self
-    }
-
-    pub(super) fn is_reranking(&self) -> bool {
-        self.reranking.is_some()
-    }
-
-    /// Returns how many memories to rank for a reply of up to `limit`.
-    pub(super) fn reranked_of(&self, limit: usize) -> usize {
-        self.reranking.as_ref().map_or(limit, |reranking| limit.max(reranking.options.top))
-    }
-
+impl Reranking {
     /// Reranks all queries or none: scores before and after a rerank cannot be compared.
-    pub(super) fn rerank(
+    pub fn rerank(
         &mut self,
         orders: Vec<QueryResult>,
         superseded: f32,
         left_ms: i64,
+        metrics: &Metrics,
     ) -> Vec<Vec<Ranked>> {
-        let scores = self
-            .reranking
-            .as_mut()
-            .and_then(|reranking| reranking.scores(&orders, left_ms, &self.metrics));
-        let Some(scores) = scores else {
+        let Some(scores) = self.scores(&orders, left_ms, metrics) else {
             return orders.into_iter().map(|order| order.ranked).collect();
         };
         let ranked = orders.into_iter().zip(scores);
         ranked.map(|(order, logits)| rank::reranked(order.ranked, &logits, superseded)).collect()
     }
-}
 
-impl Reranking {
     fn scores(
         &mut self,
         orders: &[QueryResult],
@@ -113,16 +98,16 @@ impl Reranking {
         scores
     }
 
-    /// Returns the pairs by query and place, short texts first: the model pads a batch to its
+    /// Returns the pairs by query and position, short texts first: the model pads a batch to its
     /// longest text, and the time of the first batches is then a lower bound for the others.
     fn pairs(&self, orders: &[QueryResult]) -> Vec<(usize, usize)> {
         let mut pairs = Vec::new();
         for (number, order) in orders.iter().enumerate() {
-            let count = order.ranked.len().min(self.options.top);
-            pairs.extend((0..count).map(|place| (number, place)));
+            let count = order.ranked.len().min(self.top);
+            pairs.extend((0..count).map(|position| (number, position)));
         }
-        pairs.sort_by_key(|(number, place)| {
-            (orders[*number].ranked[*place].memory.content.len(), *number, *place)
+        pairs.sort_by_key(|(number, position)| {
+            (orders[*number].ranked[*position].memory.content.len(), *number, *position)
         });
         pairs
     }
@@ -134,22 +119,20 @@ impl Reranking {
         left_ms: i64,
     ) -> Result<RerankOutcome> {
         let began = self.clock.steady_ms();
-        let budget_ms = self.options.budget_ms.min(left_ms);
-        let mut scores: Vec<Vec<f32>> = orders
-            .iter()
-            .map(|order| vec![0.0; order.ranked.len().min(self.options.top)])
-            .collect();
+        let budget_ms = self.budget_ms.min(left_ms);
+        let mut scores: Vec<Vec<f32>> =
+            orders.iter().map(|order| vec![0.0; order.ranked.len().min(self.top)]).collect();
         if budget_ms <= 0 {
             return Ok(RerankOutcome::Slow);
         }
         let mut count = 0;
-        for batch in pairs.chunks(self.options.batch) {
+        for batch in pairs.chunks(self.batch) {
             let texts: Vec<(&str, String)> =
-                batch.iter().map(|(number, place)| orders[*number].pair(*place)).collect();
+                batch.iter().map(|(number, position)| orders[*number].pair(*position)).collect();
             let texts: Vec<(&str, &str)> =
                 texts.iter().map(|(question, text)| (*question, text.as_str())).collect();
-            for ((number, place), score) in batch.iter().zip(self.model.score(&texts)?) {
-                scores[*number][*place] = score;
+            for ((number, position), score) in batch.iter().zip(self.model.score(&texts)?) {
+                scores[*number][*position] = score;
             }
             count += batch.len();
             // The total time at this speed. A model that is always too slow then costs a recall one
@@ -166,8 +149,8 @@ impl Reranking {
 impl QueryResult {
     /// Returns the query and the memory's text after the speaker's name, without which an "I" could
     /// be anybody.
-    fn pair(&self, place: usize) -> (&str, String) {
-        let memory = &self.ranked[place].memory;
+    fn pair(&self, position: usize) -> (&str, String) {
+        let memory = &self.ranked[position].memory;
         let text = match &memory.speaker {
             Some(speaker) => format!("{speaker}: {}", memory.content),
             None => memory.content.clone(),

@@ -4,22 +4,16 @@
 //!
 //! Limit: counts of a process that dies are lost. They are uses, not memories.
 
+use super::RecallOptions;
 use broker::OutgoingRecord;
 use contract::reply::{self, Proposal};
-use domain::{MemoryId, SigningKey, Time, UserKey};
+use domain::{MemoryId, Time, UserKey};
 use std::collections::BTreeMap;
 
 /// Milliseconds that counts are collected, so that one event reports them for each user.
 const WAIT_MS: i64 = 1000;
 /// Returned memories after which the event is sent without waiting.
 const MEMORIES_MAX: usize = 1000;
-
-#[derive(Clone, Debug)]
-pub struct Options {
-    pub events: String,
-    /// The key of the signature by which ingest recognises these events as Keepsake's own.
-    pub marks: SigningKey,
-}
 
 /// The counts since the last report. Limit: about [`MEMORIES_MAX`] memories.
 #[derive(Debug, Default)]
@@ -64,7 +58,7 @@ impl Returned {
 
     /// Returns one event for each user, once the first count has waited [`WAIT_MS`] or [`MEMORIES_MAX`]
     /// is reached.
-    pub fn due(&mut self, wall: Time, options: &Options) -> Vec<OutgoingRecord> {
+    pub fn due(&mut self, wall: Time, options: &RecallOptions) -> Vec<OutgoingRecord> {
         if self.memories == 0 {
             return Vec::new();
         }
@@ -76,17 +70,18 @@ impl Returned {
     }
 
     /// Returns all counts as events, and starts again from zero.
-    pub fn all(&mut self, options: &Options) -> Vec<OutgoingRecord> {
+    pub fn all(&mut self, options: &RecallOptions) -> Vec<OutgoingRecord> {
         let mut events = Vec::new();
+        let topic = options.topics.events();
         for (key, counts) in std::mem::take(self).by_user {
             let id = format!("returned-{}-{}", counts.partition, counts.first);
             let proposal = Proposal {
-                topic: &options.events,
+                topic: &topic,
                 partition: counts.partition,
                 key: &key,
                 id: &id,
                 at: counts.at,
-                marks: &options.marks,
+                marks: &options.decode.marks,
             };
             events.push(reply::feedback_returned(&proposal, &counts.memories));
         }
@@ -98,9 +93,10 @@ impl Returned {
 mod tests {
     use super::*;
     use domain::Position;
+    use settings::Layers;
 
-    fn options() -> Options {
-        Options { events: "keepsake.events".into(), marks: SigningKey::of("ours") }
+    fn options() -> RecallOptions {
+        RecallOptions::new(&Layers::defaults().checked().expect("the defaults are valid"))
     }
 
     fn id(n: i64) -> MemoryId {

@@ -60,7 +60,7 @@ impl Recall {
     ) -> Result<Searched, Reject> {
         let policy = &profile.rules.policy;
         let limit = match is_reranked && !policy.traits().selects {
-            true => self.reranked_of(asked.limit),
+            true => self.reranking.as_ref().map_or(asked.limit, |it| asked.limit.max(it.top)),
             false => asked.limit,
         };
         let mut found = Searched {
@@ -143,8 +143,11 @@ impl Recall {
             || asked.as_of_offset.is_some()
             || asks_nothing(asked);
         let takes_all = profile.rules.policy.traits().all_memories;
-        let limit =
-            if is_filtered || takes_all { FILTERED_CANDIDATES } else { self.options.candidates };
+        let limit = if is_filtered || takes_all {
+            FILTERED_CANDIDATES
+        } else {
+            self.options.settings.candidates
+        };
         let any = Question::of(asked, "", None, 0.0);
         let _still = shard.view();
         let mut collected =

@@ -3,11 +3,11 @@
 use super::*;
 use crate::assembly::Assembly;
 use crate::ingest::Ingest;
-use crate::ownership::Deployment;
-use crate::run;
+use crate::open;
+use crate::ownership::{self, Deployment};
 use broker::clock::ManualClock;
 use domain::fault::Result;
-use models::embedder::{Model, pool};
+use models::embedder::pool;
 use serde_json::{Value, json};
 use settings::Layers;
 use storage::home::{Home, MemoryHome};
@@ -40,7 +40,7 @@ impl Embedder for SlowEncoder {
 struct Bench {
     recall: Recall,
     ingest: Ingest,
-    shards: Arc<Shards>,
+    shards: Arc<ShardRegistry>,
     clock: ManualClock,
 }
 
@@ -54,11 +54,10 @@ impl Bench {
         layers.set("embedder.model", "hash", "test").expect("an option");
         layers.set("profile", profile, "test").expect("an option");
         let config = layers.checked().expect("the defaults");
-        let model = Model::open(&run::options::embedder(&config).expect("named"))
-            .expect("the hash model has no files");
+        let model = open::encoder(&config).expect("the hash model has no files");
         let clock = ManualClock::at(NOW);
         let metrics = Arc::new(Metrics::new());
-        let place = Deployment {
+        let deployment = Deployment {
             home: Home::Memory(MemoryHome::default()),
             cluster: "test".into(),
             topic: config.topics.events(),
@@ -66,9 +65,9 @@ impl Bench {
             model: model.name().to_owned(),
             dimensions: model.dimensions() as u32,
         };
-        let shards = Arc::new(Shards::new(
-            place,
-            run::options::shard(&config, 1),
+        let shards = Arc::new(ShardRegistry::new(
+            deployment,
+            ownership::options::shard(&config, 1),
             None,
             Arc::new(clock.clone()),
             metrics.clone(),
@@ -189,8 +188,8 @@ fn law_nobody_suffers_from_many_requests_of_another_tenant() {
         .collect();
     records.push(with_id(stats_of("calm", "mia", 50), "calm"));
     let replies = answered(&mut bench, records);
-    let place = replies.iter().position(|reply| reply["id"] == "calm");
-    assert_eq!((place, replies.len()), (Some(1), 51), "one answer is before it, and none is lost");
+    let calm = replies.iter().position(|reply| reply["id"] == "calm");
+    assert_eq!((calm, replies.len()), (Some(1), 51), "one answer is before it, and none is lost");
     assert_eq!(bench.recall.answered(), [(0, 51)]);
 }
 
@@ -233,7 +232,7 @@ fn a_tenant_over_its_quota_is_told_when_to_ask_again() {
 fn one_user_and_one_tenant_leave_places_to_wait_for_others() {
     let mut bench = Bench::new(10);
     // One user may have two of them, and one tenant 16.
-    bench.recall.options.waiting_max = 20;
+    bench.recall.options.settings.waiting_max = 20;
     let waits = |tenant: &str, user: &str, offset| {
         let mut record = with_id(stats_of(tenant, user, offset), user);
         record.headers.push(("keepsake-min-offset".into(), b"999999".to_vec()));
@@ -430,5 +429,29 @@ fn a_stranger_leads_no_prompt_whatever_the_policy_the_kind_and_the_format() {
             let found = bench.step(Some(record(9, &ask))).remove(0);
             assert!(found["memories"].to_string().contains(others), "{policy}, {kind}: {found}");
         }
+    }
+}
+
+/// Otherwise two processes would answer for one shard.
+#[test]
+fn recall_stops_answering_when_the_session_of_its_process_is_over() {
+    let session = "KEEPSAKE__KAFKA__LIBRDKAFKA__SESSION_TIMEOUT_MS";
+    for (set, expected) in [
+        (vec![], 6000),
+        (vec![(session, "3000")], 3000),
+        (vec![(session, "60000")], 45_000),
+        (vec![("KEEPSAKE__KAFKA__STATIC_MEMBERSHIP", "true")], 45_000),
+        (vec![("KEEPSAKE__KAFKA__LIBRDKAFKA__GROUP_INSTANCE_ID", "one")], 45_000),
+    ] {
+        let set =
+            set.iter().map(|(name, value): &(&str, &str)| (name.to_string(), value.to_string()));
+        let layers = Layers::load(None, set.clone()).expect("every option exists");
+        let config = layers.checked().expect("every value is valid");
+        assert_eq!(
+            RecallOptions::new(&config).poll_age_ms_max,
+            expected,
+            "{:?}",
+            set.collect::<Vec<_>>()
+        );
     }
 }

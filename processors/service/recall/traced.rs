@@ -1,20 +1,20 @@
 //! Records the spans of a request: `request`, linked to the sender's span, with its stages
 //! `encode`, `retrieve`, `rank`, `rerank`, `render` and `reply` as children.
 
-use super::{PendingRequest, Recall};
-use crate::trace::{carry, owner_of, place_of, sender_of};
+use crate::trace::{carry, log_attributes, owner_of, sender_of};
 use broker::{OutgoingRecord, Record};
 use contract::decode::{self, Options};
-use domain::ReplyTo;
-use spans::{Attribute, Context, Kind, Trace, Value};
+use domain::{ReplyTo, Request};
+use spans::{Attribute, Context, Kind, Trace, Tracer, Value};
 use std::time::Instant;
 
 /// The trace of a request that is read and not answered yet.
 pub struct RequestTrace {
+    tracer: Tracer,
     trace: Trace,
     sender: Option<Context>,
     context: Context,
-    place: [Attribute; 5],
+    record: [Attribute; 5],
 }
 
 /// The stages of the request at hand, and the attributes of its span. Empty for a request that is
@@ -53,82 +53,68 @@ impl Stages {
     }
 }
 
-impl Recall {
+impl RequestTrace {
     /// Begins the trace of a sampled request. The reply and the forwarded copy carry the context of
     /// the span.
-    pub(super) fn begin_trace(&self, record: &Record, to: &mut ReplyTo) -> Option<RequestTrace> {
-        if !self.tracer.is_on() {
+    pub fn begin(tracer: &Tracer, record: &Record, to: &mut ReplyTo) -> Option<RequestTrace> {
+        if !tracer.is_on() {
             return None;
         }
         let sender = sender_of(record);
-        if !self.tracer.samples(sender) {
+        if !tracer.samples(sender) {
             return None;
         }
-        let trace = self.tracer.begin()?;
-        let context = self.tracer.context(trace.id());
-        let place = place_of(record, trace.began_ms() - record.timestamp_ms);
+        let trace = tracer.begin()?;
+        let context = tracer.context(trace.id());
+        let record = log_attributes(record, trace.began_ms() - record.timestamp_ms);
         carry(&mut to.echo, context);
-        Some(RequestTrace { trace, sender, context, place })
+        Some(RequestTrace { tracer: tracer.clone(), trace, sender, context, record })
     }
 
     /// Sends the spans of a request that is answered or refused.
-    pub(super) fn end_trace(
-        &mut self,
-        pending: &PendingRequest,
+    pub fn end(
+        &self,
+        request: &Request,
+        began: Instant,
+        stages: Stages,
         status: &'static str,
         error: Option<&'static str>,
     ) {
-        let Some(trace) = &pending.trace else { return };
-        let stages = std::mem::take(&mut self.stages);
         for Stage { name, times, attributes } in stages.stages {
             let kind = if name == "reply" { Kind::Producer } else { Kind::Internal };
-            let context = self.tracer.context(trace.trace.id());
-            let span = trace.trace.span(name, kind, context, times).child_of(trace.context);
+            let context = self.tracer.context(self.trace.id());
+            let span = self.trace.span(name, kind, context, times).child_of(self.context);
             self.tracer.send(span.with_all(attributes));
         }
-        let key = &pending.request.key;
         let about = [
-            ("keepsake.request.type", pending.request.ask.name().into()),
+            ("keepsake.request.type", request.ask.name().into()),
             ("keepsake.status", status.into()),
         ];
-        let attributes = owner_of(key, &self.tracer).chain(about).chain(stages.attributes);
-        self.send_request(trace, pending.began, attributes, error);
+        let owner = owner_of(&request.key, &self.tracer);
+        self.send(began, owner.chain(about).chain(stages.attributes), error);
     }
 
     /// Sends the span of a request that is forwarded, or refused before its fields are read.
-    pub(super) fn end_unread(
-        &self,
-        trace: Option<&RequestTrace>,
-        began: Instant,
-        status: &'static str,
-        error: Option<&'static str>,
-    ) {
-        if let Some(trace) = trace {
-            let status = ("keepsake.status", status.into());
-            self.send_request(trace, began, [status], error);
-        }
+    pub fn end_unread(&self, began: Instant, status: &'static str, error: Option<&'static str>) {
+        self.send(began, [("keepsake.status", status.into())], error);
     }
 
-    fn send_request(
+    fn send(
         &self,
-        trace: &RequestTrace,
         began: Instant,
         attributes: impl IntoIterator<Item = Attribute>,
         error: Option<&'static str>,
     ) {
-        let times = (began, Instant::now());
-        let mut span = trace
+        let mut span = self
             .trace
-            .span("request", Kind::Consumer, trace.context, times)
-            .with_all(trace.place.clone())
+            .span("request", Kind::Consumer, self.context, (began, Instant::now()))
+            .with_all(self.record.clone())
             .with_all(attributes)
-            .linked(trace.sender);
+            .linked(self.sender);
         span.error = error;
         self.tracer.send(span);
     }
-}
 
-impl RequestTrace {
     /// The forwarded record with the context of this request's span.
     pub fn carried(&self, mut copy: OutgoingRecord, options: &Options) -> OutgoingRecord {
         carry(&mut copy.headers, self.context);

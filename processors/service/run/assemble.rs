@@ -3,6 +3,7 @@
 //! Order matters in [`Service::start`]: local mistakes (profiles, models) are found before the
 //! broker is contacted, and the directory is locked before any file there is read or removed.
 
+use super::aborts::Aborts;
 use super::brokers::Brokers;
 use super::dir::{instance_id, lock_dir, readers_of};
 use super::growth::{self, AwaitingConsumer, Growth};
@@ -11,18 +12,18 @@ use super::lag::{Ends, LagLoop};
 use super::old_events::OldEvents;
 use super::pace::BatchSize;
 use super::private;
-use super::replier::{Replier, WhenMissing};
+use super::replier::{Replier, ReplierOptions, WhenMissing};
 use super::reply_topics::ReplyTopics;
 use super::requests::{Delivered, RequestReader, Unanswered};
-use super::silences::Silences;
-use super::stalls::Stalls;
-use super::{Service, Shared, http, ingesting, loops, marks, options, topics};
+use super::stalled::StalledPartitions;
+use super::{Service, Shared, http, ingesting, loops, signing_key, topics};
 use crate::assembly::Assembly;
-use crate::compact::Judging;
+use crate::compact::{ConflictOptions, Judging};
 use crate::ingest::sizes::RecordSizes;
 use crate::language;
 use crate::metrics::Metrics;
-use crate::ownership::{Changelog, Deployment, Shards};
+use crate::open;
+use crate::ownership::{self, Changelog, Deployment, ShardRegistry};
 use crate::profile::Profiles;
 use crate::recall::rerank::Reranking;
 use broker::clock::{Clock, SystemClock};
@@ -38,11 +39,11 @@ use models::embedder::pool::{self, Pool, Worker};
 use settings::Config;
 use spans::{Exporter, Tracer};
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::fs::File;
 use std::sync::Arc;
 use std::time::Duration;
 use storage::home::Home;
-use storage::restore::{self, TakeOver, TombstonesGone};
+use storage::restore::{RestoreOptions, TakeOver, TombstonesGone};
 
 /// Bytes of a batch that librdkafka fills by default.
 const BATCH_BYTES: usize = 1_000_000;
@@ -50,16 +51,14 @@ const BATCH_BYTES: usize = 1_000_000;
 const RESTORE_THREADS: usize = 2;
 
 /// The opened parts from which the threads are made.
-struct Parts<'a> {
-    config: &'a Config,
+struct Parts {
+    config: Config,
     connection: Connection,
-    /// Joins the group of the events.
-    member: Connection,
     /// The events topic, for offsets and for the records that nobody has polled yet.
     events: Arc<dyn Log>,
     profiles: Profiles,
     models: Models,
-    shards: Arc<Shards>,
+    shards: Arc<ShardRegistry>,
     metrics: Arc<Metrics>,
     clock: Arc<dyn Clock>,
     reply_topics: Arc<ReplyTopics>,
@@ -78,16 +77,14 @@ struct Models {
 impl Models {
     fn open(config: &Config) -> Result<Models> {
         Ok(Models {
-            encoder: Model::open(&options::embedder(config)?)?,
-            reranker: options::reranker(config)
-                .map(|options| RerankerModel::open(&options))
-                .transpose()?,
-            judge: options::judge(config).map(|options| JudgeModel::open(&options)).transpose()?,
+            encoder: open::encoder(config)?,
+            reranker: open::reranker(config)?,
+            judge: open::judge(config)?,
         })
     }
 }
 
-impl Parts<'_> {
+impl Parts {
     fn assembly(&self) -> Assembly<'_> {
         let Parts { config, profiles, shards, metrics, models, .. } = self;
         let assembly = Assembly::new(config, profiles, shards, metrics);
@@ -97,12 +94,12 @@ impl Parts<'_> {
     /// The consumer of the events: a member of the group, at once or when the generation opens.
     fn events_consumer(&self) -> Result<Box<dyn Consumer>> {
         let (group, events) = (self.config.kafka.group_id.clone(), self.config.topics.events());
-        let (member, shards) = (self.member.clone(), self.shards.clone());
-        if growth::is_open(self.config, &self.connection)? {
+        let (member, shards) = (member(&self.config, &self.connection)?, self.shards.clone());
+        if growth::is_open(&self.config, &self.connection)? {
             return member.join(&group, &events, shards);
         }
         let join = Box::new(move || member.join(&group, &events, shards.clone()));
-        Ok(Box::new(AwaitingConsumer::new(self.config, &self.connection, join)?))
+        Ok(Box::new(AwaitingConsumer::new(&self.config, &self.connection, join)?))
     }
 
     fn growth(&self) -> Box<dyn Fn() -> Result<Growth> + Send> {
@@ -124,81 +121,99 @@ impl Parts<'_> {
     }
 }
 
-impl Service {
-    pub fn start(config: &Config) -> Result<Service> {
+/// The brokers with checked topics, and the locked directory of the shards.
+struct Foundation {
+    /// With the signing key, and with the time that tombstones are kept on the brokers.
+    config: Config,
+    brokers: Brokers,
+    lock: File,
+    deployment: Deployment,
+    sizes: RecordSizes,
+}
+
+impl Foundation {
+    fn open(config: &Config, encoder: &Model) -> Result<Foundation> {
         let mut config = config.clone();
-        let profiles = Profiles::load(&config)?;
-        let models = Models::open(&config)?;
-        let Brokers { mut connection, embedded, data } = Brokers::open(&config)?;
+        let mut brokers = Brokers::open(&config)?;
         let dir = config.store.dir.clone();
         let lock = lock_dir(&dir)?;
         private::make_private(&dir, &config, &|name| readers_of(name, &config));
+        let connection = &mut brokers.connection;
         let cluster = connection.cluster_id(Duration::from_millis(config.kafka.connect_ms))?;
-        let found = topics::ready_topics(&config, &connection)?;
-        growth::check_not_retired(&config, &connection)?;
+        let found = topics::ready_topics(&config, connection)?;
+        growth::check_not_retired(&config, connection)?;
         // A broker limits a batch of records like a single record.
         let batch = found.sizes.smallest().filter(|bytes| *bytes < BATCH_BYTES);
         let of_batch = batch.map(|bytes| ("batch.size".to_owned(), bytes.to_string()));
         connection.options.extend(of_batch);
         let tombstones_ms = found.tombstones_ms.unwrap_or(i64::MAX);
         config.topics.tombstones_ms = config.topics.tombstones_ms.min(tombstones_ms);
-        let place = Deployment {
+        if config.topics.marks_key.is_empty() {
+            config.topics.marks_key = signing_key::kept(&config, connection, &dir, &cluster)?;
+        }
+        let deployment = Deployment {
             cluster,
             partitions: found.partitions,
             topic: config.topics.events(),
-            model: models.encoder.name().to_owned(),
-            dimensions: models.encoder.dimensions() as u32,
-            home: Home::Directory(dir.clone()),
+            model: encoder.name().to_owned(),
+            dimensions: encoder.dimensions() as u32,
+            home: Home::Directory(dir),
         };
-        if config.topics.marks_key.is_empty() {
-            config.topics.marks_key = marks::kept(&config, &connection, &dir, &place.cluster)?;
-        }
-        let config = &config;
-        let (wanted, to_restore) = crossbeam_channel::bounded(2 * place.partitions as usize);
-        let changelog = changelog(config, &connection, embedded.as_ref(), &dir, wanted)?;
-        let transactor = transactor(config, &connection, &dir)?;
+        Ok(Foundation { config, brokers, lock, deployment, sizes: found.sizes })
+    }
+}
+
+impl Service {
+    pub fn start(config: &Config) -> Result<Service> {
+        let profiles = Profiles::load(config)?;
+        let models = Models::open(config)?;
+        let Foundation { config, brokers, lock, deployment, sizes } =
+            Foundation::open(config, &models.encoder)?;
+        let Brokers { connection, embedded, data } = brokers;
+        let (wanted, to_restore) = crossbeam_channel::bounded(2 * deployment.partitions as usize);
+        let changelog = changelog(&config, &connection, embedded.as_ref(), wanted)?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let metrics = Arc::new(Metrics::with_tenants(&config.metrics.tenants));
-        let shard_options = options::shard(config, place.partitions);
-        let changelog = Some(changelog);
-        let shards =
-            Arc::new(Shards::new(place, shard_options, changelog, clock.clone(), metrics.clone()));
+        let options = ownership::options::shard(&config, deployment.partitions);
+        let shards = ShardRegistry::new(
+            deployment,
+            options,
+            Some(changelog),
+            clock.clone(),
+            metrics.clone(),
+        );
+        let shards = Arc::new(shards);
         metrics.started(clock.wall().0 / 1000);
-        let (encoder, worker) = pool::pool(pool::QUEUE);
-        // A vector of the hash stand-in takes less time to make than to look up.
-        let encoder = if models.encoder.is_stand_in() {
-            encoder
-        } else {
-            encoder.remembering(pool::REMEMBERED)
-        };
+        let (encoder, worker) = encoder_pool(&models.encoder);
         let (compactor, compact_now) = crossbeam_channel::bounded(1);
         let (http, page) = http::listen(&config.http.listen)?;
+        let shared = Shared::new(clock.clone(), config.clock.from_events, metrics.clone());
+        let shared = Arc::new(shared);
+        if let Some(embedded) = &embedded {
+            let shared = shared.clone();
+            embedded.on_fault(move |fault| shared.fail(fault));
+        }
         let mut service = Service {
             servers: connection.servers.clone(),
             http,
             metrics: metrics.clone(),
             shards: shards.clone(),
-            encoder: encoder.clone(),
-            compactor: compactor.clone(),
-            shared: Arc::new(Shared::new(clock.clone(), config.clock.from_events, metrics.clone())),
+            encoder,
+            compactor,
+            shared,
             threads: Vec::new(),
             shutdown_ms: config.limits.shutdown_ms,
             embedded,
             _lock: lock,
             data,
         };
-        if let Some(embedded) = &service.embedded {
-            let shared = service.shared.clone();
-            embedded.on_fault(move |fault| shared.fail(fault));
-        }
         let (reply_topics, to_look_up) = ReplyTopics::new(clock.clone());
-        let member = member(config, &connection, &dir)?;
         let events = connection.impatient_log(&config.topics.events())?;
-        let (tracer, exporter) = tracing(config)?;
+        let (tracer, exporter) = tracing(&config)?;
+        let delivered = Arc::default();
         let parts = Parts {
             config,
             connection,
-            member,
             events,
             profiles,
             models,
@@ -206,20 +221,11 @@ impl Service {
             metrics,
             clock,
             reply_topics,
-            delivered: Arc::default(),
+            delivered,
             tracer,
-            sizes: found.sizes,
+            sizes,
         };
-        service.spawn_lookup(&parts, to_look_up)?;
-        service.spawn_encoders(&parts, &worker)?;
-        drop(worker);
-        service.spawn_restore(&parts, &to_restore)?;
-        service.spawn_ingest(&parts, encoder, transactor, compactor)?;
-        service.spawn_recall(&parts)?;
-        service.spawn_compact(&parts, compact_now)?;
-        service.spawn_index(&parts)?;
-        service.spawn_lag(&parts)?;
-        service.spawn_old_events(&parts)?;
+        service.spawn_all(&parts, worker, to_look_up, &to_restore, compact_now)?;
         if let Some(exporter) = exporter {
             service.spawn("spans", move |shared| loops::export(exporter, &shared))?;
         }
@@ -228,8 +234,28 @@ impl Service {
         Ok(service)
     }
 
-    fn spawn_encoders(&mut self, parts: &Parts<'_>, worker: &Worker) -> Result<()> {
-        for _ in 0..pool_size(parts.config) {
+    fn spawn_all(
+        &mut self,
+        parts: &Parts,
+        worker: Worker,
+        to_look_up: Receiver<String>,
+        to_restore: &Receiver<i32>,
+        compact_now: Receiver<Time>,
+    ) -> Result<()> {
+        self.spawn_lookup(parts, to_look_up)?;
+        self.spawn_encoders(parts, &worker)?;
+        drop(worker);
+        self.spawn_restore(parts, to_restore)?;
+        self.spawn_ingest(parts)?;
+        self.spawn_recall(parts)?;
+        self.spawn_compact(parts, compact_now)?;
+        self.spawn_index(parts)?;
+        self.spawn_lag(parts)?;
+        self.spawn_old_events(parts)
+    }
+
+    fn spawn_encoders(&mut self, parts: &Parts, worker: &Worker) -> Result<()> {
+        for _ in 0..pool_size(&parts.config) {
             let worker = worker.clone();
             let session = parts.models.encoder.session()?;
             self.spawn("encoder", move |_| {
@@ -240,8 +266,8 @@ impl Service {
         Ok(())
     }
 
-    fn spawn_restore(&mut self, parts: &Parts<'_>, to_restore: &Receiver<i32>) -> Result<()> {
-        let config = parts.config;
+    fn spawn_restore(&mut self, parts: &Parts, to_restore: &Receiver<i32>) -> Result<()> {
+        let config = &parts.config;
         for _ in 0..RESTORE_THREADS {
             let shards = parts.shards.clone();
             let to_restore = to_restore.clone();
@@ -265,41 +291,35 @@ impl Service {
         Ok(())
     }
 
-    fn spawn_lookup(&mut self, parts: &Parts<'_>, to_look_up: Receiver<String>) -> Result<()> {
+    fn spawn_lookup(&mut self, parts: &Parts, to_look_up: Receiver<String>) -> Result<()> {
         let (topics, connection) = (parts.reply_topics.clone(), parts.connection.clone());
         self.spawn("lookup", move |shared| topics.look_up(&to_look_up, &connection, &shared))
     }
 
-    fn spawn_ingest(
-        &mut self,
-        parts: &Parts<'_>,
-        encoder: Pool,
-        transactor: Box<dyn Transactor>,
-        compactor: Sender<Time>,
-    ) -> Result<()> {
+    fn spawn_ingest(&mut self, parts: &Parts) -> Result<()> {
         let Parts { config, connection, .. } = parts;
-        let mut ingest = parts.assembly().ingest(encoder);
+        let mut ingest = parts.assembly().ingest(self.encoder.clone());
         ingest.options.transactional_id = parts.shards.transactional_id();
         ingest.options.sizes = parts.sizes.clone();
         let ingest_loop = IngestLoop {
             consumer: parts.events_consumer()?,
-            transactor,
+            transactor: transactor(config, connection)?,
             events: parts.events.clone(),
             replier: Replier::new(
                 connection.producer("keepsake-receipts")?,
                 parts.reply_topics.clone(),
-                options::replier(config, WhenMissing::Move),
+                ReplierOptions::new(config, WhenMissing::Move),
                 parts.metrics.clone(),
             ),
-            compactor,
+            compactor: self.compactor.clone(),
             limits: config.ingest.clone(),
             batch_ms: ingesting::BATCH_MS,
             deletes_events: config.events.keep_ms > 0,
             pace: BatchSize::new(config.ingest.batch_work_ms, config.ingest.batch_records_max),
             behind: BTreeMap::new(),
             fenced: 0,
-            stalls: Stalls::new(config.ingest.aborts_max),
-            silences: Silences::default(),
+            aborts: Aborts::new(config.ingest.aborts_max),
+            stalled: StalledPartitions::default(),
             ends_at: Time(0),
             end_unknown: None,
             growth: parts.growth(),
@@ -307,14 +327,12 @@ impl Service {
         self.spawn("ingest", move |shared| ingest_loop.run(ingest, &shared))
     }
 
-    fn spawn_recall(&mut self, parts: &Parts<'_>) -> Result<()> {
+    fn spawn_recall(&mut self, parts: &Parts) -> Result<()> {
         let Parts { config, connection, models, .. } = parts;
         let reranking = match &models.reranker {
-            Some(model) => Some(Reranking {
-                model: model.session()?,
-                clock: parts.clock.clone(),
-                options: options::rerank(config),
-            }),
+            Some(model) => {
+                Some(Reranking::new(model.session()?, parts.clock.clone(), &config.rerank))
+            }
             None => None,
         };
         let encoder = models.encoder.session()?;
@@ -327,7 +345,7 @@ impl Service {
             replier: Replier::new(
                 connection.producer("keepsake-recall")?,
                 parts.reply_topics.clone(),
-                options::replier(config, WhenMissing::Refuse),
+                ReplierOptions::new(config, WhenMissing::Refuse),
                 parts.metrics.clone(),
             ),
             is_whole: parts.recalls_are_whole(),
@@ -335,20 +353,20 @@ impl Service {
         self.spawn("recall", move |shared| recall_loop.run(recall, &shared))
     }
 
-    fn spawn_compact(&mut self, parts: &Parts<'_>, asked: Receiver<Time>) -> Result<()> {
+    fn spawn_compact(&mut self, parts: &Parts, asked: Receiver<Time>) -> Result<()> {
         let Parts { config, connection, models, .. } = parts;
         let judging = match &models.judge {
             Some(judge) => Some(Judging {
                 judge: judge.session()?,
                 clock: parts.clock.clone(),
                 spread: models.encoder.spread(),
-                options: options::judging(config),
+                options: ConflictOptions::new(&config.conflict),
             }),
             None => None,
         };
-        let writer = language::writer(config, &parts.clock, &parts.metrics)?;
+        let asking = language::asking(config, &parts.clock, &parts.metrics)?;
         let assembly = parts.assembly();
-        let compact = assembly.compact().with_conflict_model(judging).with_language(writer);
+        let compact = assembly.compact().with_conflict_model(judging).with_language(asking);
         let compact_loop = loops::CompactLoop {
             producer: connection.producer("keepsake-compact")?,
             asked,
@@ -358,10 +376,10 @@ impl Service {
         self.spawn("compact", move |shared| compact_loop.run(compact, &shared))
     }
 
-    fn spawn_index(&mut self, parts: &Parts<'_>) -> Result<()> {
+    fn spawn_index(&mut self, parts: &Parts) -> Result<()> {
         let flush_loop = loops::FlushLoop {
             shards: parts.shards.clone(),
-            every: Duration::from_millis(parts.config.index.settle_ms),
+            every: Duration::from_millis(parts.config.index.flush_ms),
         };
         self.spawn("index", move |shared| flush_loop.run(&shared))?;
         let shards = parts.shards.clone();
@@ -370,7 +388,7 @@ impl Service {
         self.spawn("rewrite", move |shared| loops::rewrite(&shards, within, keep_copies, &shared))
     }
 
-    fn spawn_lag(&mut self, parts: &Parts<'_>) -> Result<()> {
+    fn spawn_lag(&mut self, parts: &Parts) -> Result<()> {
         let recalls = parts.connection.impatient_log(&parts.config.topics.recalls())?;
         let lag_loop = LagLoop {
             shards: parts.shards.clone(),
@@ -381,8 +399,8 @@ impl Service {
         self.spawn("lag", move |shared| lag_loop.run(&shared))
     }
 
-    fn spawn_old_events(&mut self, parts: &Parts<'_>) -> Result<()> {
-        let config = parts.config;
+    fn spawn_old_events(&mut self, parts: &Parts) -> Result<()> {
+        let config = &parts.config;
         if config.events.keep_ms == 0 {
             return Ok(());
         }
@@ -401,28 +419,27 @@ fn changelog(
     config: &Config,
     connection: &Connection,
     embedded: Option<&Embedded>,
-    dir: &Path,
     wanted: Sender<i32>,
 ) -> Result<Changelog> {
     let topic = config.topics.memories();
     let fences = connection.clone();
     let take_over = TakeOver {
-        ours: transactional_id(config, dir)?,
+        ours: transactional_id(config)?,
         prefix: format!("{}-", config.kafka.group_id),
         fence: Arc::new(move |id| fences.fence(id)),
     };
     let gone = |log: &Embedded| TombstonesGone(Arc::new(log.tombstones_gone(&topic)));
-    let options = restore::Options {
+    let options = RestoreOptions {
         take_over: Some(take_over),
         tombstones_gone: embedded.map(gone),
-        ..options::restore(config)
+        ..ownership::options::restore(config)
     };
     Ok(Changelog { log: connection.log(&topic)?, options, wanted })
 }
 
 /// The group and the store: the same after a restart, and another for each process of the group.
-fn transactional_id(config: &Config, dir: &Path) -> Result<String> {
-    Ok(format!("{}-{}", config.kafka.group_id, instance_id(dir)?))
+fn transactional_id(config: &Config) -> Result<String> {
+    Ok(format!("{}-{}", config.kafka.group_id, instance_id(&config.store.dir)?))
 }
 
 /// The tracer of all threads, and the exporter of its spans unless tracing is off.
@@ -436,19 +453,28 @@ fn tracing(config: &Config) -> Result<(Tracer, Option<Exporter>)> {
     })
 }
 
-fn transactor(config: &Config, connection: &Connection, dir: &Path) -> Result<Box<dyn Transactor>> {
-    let id = transactional_id(config, dir)?;
+fn transactor(config: &Config, connection: &Connection) -> Result<Box<dyn Transactor>> {
+    let id = transactional_id(config)?;
     connection.transactor(&id, &config.topics.events(), &config.topics.memories())
 }
 
 /// The connection of a group member. A static one keeps its partitions while the process restarts
 /// ([KIP-345](https://cwiki.apache.org/confluence/display/KAFKA/KIP-345%3A+Introduce+static+membership+protocol+to+reduce+consumer+rebalances)).
-fn member(config: &Config, connection: &Connection, dir: &Path) -> Result<Connection> {
+fn member(config: &Config, connection: &Connection) -> Result<Connection> {
     let mut member = connection.clone();
     if config.kafka.static_membership {
-        member.options.push((INSTANCE_ID.into(), instance_id(dir)?));
+        member.options.push((INSTANCE_ID.into(), instance_id(&config.store.dir)?));
     }
     Ok(member)
+}
+
+/// A vector of the hash stand-in takes less time to make than to look up.
+fn encoder_pool(model: &Model) -> (Pool, Worker) {
+    let (encoder, worker) = pool::pool(pool::QUEUE);
+    match model.is_stand_in() {
+        true => (encoder, worker),
+        false => (encoder.remembering(pool::REMEMBERED), worker),
+    }
 }
 
 /// Returns the number of threads that encode for ingest.

@@ -2,7 +2,7 @@
 //! small tokio runtime of its own.
 
 use super::Shared;
-use crate::ownership::Shards;
+use crate::ownership::ShardRegistry;
 use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::get;
@@ -47,7 +47,7 @@ pub fn listen(address: &str) -> Result<(SocketAddr, Page)> {
 
 impl Page {
     /// Blocks until the process stops.
-    pub fn serve(self, shared: Arc<Shared>, shards: Arc<Shards>) -> Result<()> {
+    pub fn serve(self, shared: Arc<Shared>, shards: Arc<ShardRegistry>) -> Result<()> {
         let served = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -58,7 +58,7 @@ impl Page {
     async fn serve_until_stopped(
         self,
         shared: Arc<Shared>,
-        shards: Arc<Shards>,
+        shards: Arc<ShardRegistry>,
     ) -> std::io::Result<()> {
         let listener = tokio::net::TcpListener::from_std(self.listener)?;
         let alive = shared.clone();
@@ -83,16 +83,16 @@ impl Page {
 /// Answers one request on each connection. A connection that cannot be accepted, for want of files
 /// for example, is tried again.
 async fn serve_each(listener: &tokio::net::TcpListener, app: Router) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
-        let place = places.clone().acquire_owned().await;
+        let permit = permits.clone().acquire_owned().await;
         let Ok((stream, _)) = listener.accept().await else {
             tokio::time::sleep(ACCEPT_AGAIN).await;
             continue;
         };
         let answer = TowerToHyperService::new(app.clone());
         tokio::spawn(async move {
-            let _place = place;
+            let _permit = permit;
             let mut http = http1::Builder::new();
             let connection = http.keep_alive(false).serve_connection(TokioIo::new(stream), answer);
             // An error is the caller's: it sent no HTTP, or went away.
@@ -111,7 +111,7 @@ fn livez(shared: &Shared) -> (StatusCode, String) {
 }
 
 /// OK if [`is_ready`]. The body has a line for each owned partition.
-fn readyz(shared: &Shared, shards: &Shards) -> (StatusCode, String) {
+fn readyz(shared: &Shared, shards: &ShardRegistry) -> (StatusCode, String) {
     let mut lines = String::new();
     for shard in shards.all() {
         let state = if shard.was_caught_up() { "ready" } else { "catching up" };
@@ -134,7 +134,7 @@ fn readyz(shared: &Shared, shards: &Shards) -> (StatusCode, String) {
 
 /// Returns whether this process owns partitions, all of them are restored, and each has been read
 /// to its end once.
-pub fn is_ready(shared: &Shared, shards: &Shards) -> bool {
+pub fn is_ready(shared: &Shared, shards: &ShardRegistry) -> bool {
     let all = shards.all();
     !shared.is_stopping()
         && !all.is_empty()

@@ -17,16 +17,16 @@
 //! | fenced | ended by a newer producer with this id | the same, for all open shards |
 //! | fault | a retry cannot succeed | stop the process |
 //!
-//! Aborts and unknown ends in a row stop the process after `ingest.aborts_max` ([`Stalls`]), fenced
+//! Aborts and unknown ends in a row stop the process after `ingest.aborts_max` ([`Aborts`]), fenced
 //! ones after [`FENCED_MAX`].
 
 use super::Shared;
+use super::aborts::Aborts;
 use super::growth::Growth;
 use super::loops::{CLOSE, IDLE, LOOK_UP, try_again};
 use super::pace::BatchSize;
 use super::replier::Replier;
-use super::silences::{Remedy, Silences};
-use super::stalls::Stalls;
+use super::stalled::{Remedy, StalledPartitions};
 use crate::ingest::{Effects, Ingest, Write};
 use broker::{
     CommittedOffsets, Consumer, Log, OutgoingRecord, Polled, Record, TransactError, Transactor,
@@ -38,7 +38,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use storage::shard::{Shard, Unread};
-use storage::store::ChangelogPosition;
 
 /// Bytes of the records in one batch: eight of the largest messages.
 const BATCH_BYTES_MAX: usize = 8 << 20;
@@ -64,9 +63,9 @@ pub struct IngestLoop {
     /// Number of transactions in a row that were fenced.
     pub fenced: u32,
     /// Transactions in a row that did not commit.
-    pub stalls: Stalls,
+    pub aborts: Aborts,
     /// Partitions of which the client delivers nothing, although the log holds events.
-    pub silences: Silences,
+    pub stalled: StalledPartitions,
     /// Wall time of the last look at the ends of the events partitions.
     pub ends_at: Time,
     /// The partition whose end the broker last failed to report.
@@ -83,7 +82,7 @@ const FENCED_MAX: u32 = 3;
 /// Shortest time between two looks at the ends of the events partitions: each asks the broker.
 const LOOK_UP_ENDS_MS: i64 = 1000;
 
-const SILENT: &str = "the log holds events of which the Kafka client delivers nothing";
+const STALLED: &str = "the log holds events of which the Kafka client delivers nothing";
 
 /// Pause before a partition is resumed again whose broker did not answer.
 const RESUME_AGAIN_MS: i64 = 1000;
@@ -143,10 +142,10 @@ impl IngestLoop {
     pub fn round(&mut self, ingest: &mut Ingest, shared: &Shared) -> Result<()> {
         shared.turned("ingest");
         let began = Instant::now();
-        self.break_silences(ingest)?;
+        self.wake_stalled(ingest)?;
         self.resume_restored(ingest, shared)?;
         let outstanding = self.replier.turn();
-        self.note_silences(ingest);
+        self.note_stalled(ingest);
         let is_idle = outstanding == 0 && self.behind.is_empty() && ingest.shards.is_settled();
         let records = self.collect(ingest, shared, if is_idle { IDLE } else { LOOK_UP })?;
         self.look_at_growth(ingest, shared)?;
@@ -251,9 +250,9 @@ impl IngestLoop {
             );
         }
         let resumed = self.consumer.resume(partition, next.max(first));
-        // Without an answer of any broker: a client that refuses is as silent as one that lies.
+        // Without an answer of any broker: a client that refuses delivers as little as one that lies.
         if resumed.is_err() {
-            self.silences.note(partition, Unread { next, ms: RESUME_AGAIN_MS });
+            self.stalled.note(partition, Unread { next, ms: RESUME_AGAIN_MS });
         }
         resumed?;
         shard.take_unread();
@@ -277,8 +276,8 @@ impl IngestLoop {
     }
 
     /// Takes the notes of the lag thread about events that wait in the log. A record from the next
-    /// poll ends the silence of that partition.
-    fn note_silences(&mut self, ingest: &Ingest) {
+    /// poll ends the stall of that partition.
+    fn note_stalled(&mut self, ingest: &Ingest) {
         for shard in ingest.shards.all() {
             let partition = shard.partition;
             let Some(unread) = shard.take_unread() else { continue };
@@ -286,23 +285,23 @@ impl IngestLoop {
                 continue; // its events wait for the next generation
             }
             if !self.behind.contains_key(&partition) && !ingest.shards.is_replaying(partition) {
-                self.silences.note(partition, unread);
+                self.stalled.note(partition, unread);
             }
         }
     }
 
-    /// Has the client read the silent partitions again, and replaces the client if that does not
+    /// Has the client read the stalled partitions again, and replaces the client if that does not
     /// help.
-    fn break_silences(&mut self, ingest: &Ingest) -> Result<()> {
-        for (partition, remedy) in self.silences.due() {
-            ingest.metrics.silence_broken(remedy.as_str());
+    fn wake_stalled(&mut self, ingest: &Ingest) -> Result<()> {
+        for (partition, remedy) in self.stalled.due() {
+            ingest.metrics.stall_remedied(remedy.as_str());
             match remedy {
                 Remedy::ReadAgain => {
-                    tracing::warn!(partition, "{SILENT}: reading again");
+                    tracing::warn!(partition, "{STALLED}: reading again");
                     self.behind.entry(partition).or_insert(i64::MIN);
                 }
                 Remedy::JoinAgain => {
-                    tracing::warn!(partition, "{SILENT}: joining the group with a new client");
+                    tracing::warn!(partition, "{STALLED}: joining the group with a new client");
                     self.consumer.join_again()?;
                     // All partitions come anew.
                     return Ok(());
@@ -351,7 +350,7 @@ impl IngestLoop {
         while records.len() < self.pace.records() && bytes < BATCH_BYTES_MAX {
             match self.consumer.poll(wait) {
                 Ok(Polled::Record(record)) => {
-                    self.silences.heard(record.partition);
+                    self.stalled.heard(record.partition);
                     if let Some(shard) = ingest.shards.get(record.partition) {
                         shard.saw(record.offset, Time(record.timestamp_ms));
                         self.stop_if_retired(&shard, &record, ingest, shared);
@@ -367,7 +366,7 @@ impl IngestLoop {
                     }
                 }
                 Ok(Polled::End { partition }) => {
-                    self.silences.heard(partition);
+                    self.stalled.heard(partition);
                     if let Some(shard) = ingest.shards.writable(partition) {
                         shard.reached_end();
                     }
@@ -437,14 +436,11 @@ impl IngestLoop {
         for write in writes {
             let shard = write.shard.clone();
             let applied = write.applied;
-            let place = written
-                .changelog
-                .get(&shard.partition)
-                .map(|offset| ChangelogPosition { offset: *offset, at });
-            if let Some(place) = &place {
-                ingest.shards.check_alone(&shard, write.logged, place.offset)?;
+            let last = written.changelog.get(&shard.partition).copied();
+            if let Some(last) = last {
+                ingest.shards.check_alone(&shard, write.logged, last)?;
             }
-            let took = write.carry_out(place)?;
+            let took = write.carry_out(last.map(|last| (last, at)))?;
             ingest.metrics.shard_applied(
                 shard.partition,
                 applied,
@@ -452,7 +448,7 @@ impl IngestLoop {
                 took,
             );
             if shard.index.text.is_flush_due() {
-                shard.settle()?;
+                shard.flush()?;
             }
         }
         trace.ends("store");
@@ -492,7 +488,7 @@ impl IngestLoop {
         match outcome {
             Ok(written) => {
                 self.fenced = 0;
-                self.stalls.committed();
+                self.aborts.committed();
                 ingest.shards.polled();
                 return Ok(Some(written));
             }
@@ -531,7 +527,7 @@ impl IngestLoop {
 
     /// Waits before the events of a transaction that did not commit are read again.
     fn pause(&mut self, first: &str, why: &str, shared: &Shared) -> Result<()> {
-        let mut left = self.stalls.failed(first, why)?;
+        let mut left = self.aborts.failed(first, why)?;
         while !left.is_zero() && !shared.is_stopping() {
             shared.turned("ingest");
             let step = left.min(LOOK_UP);

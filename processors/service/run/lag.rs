@@ -12,7 +12,7 @@ use super::Shared;
 use super::loops::LOOK_UP;
 use super::requests::Unanswered;
 use crate::metrics::Lag;
-use crate::ownership::Shards;
+use crate::ownership::ShardRegistry;
 use broker::{Log, Polled};
 use domain::Time;
 use domain::fault::Result;
@@ -25,7 +25,7 @@ use storage::shard::Shard;
 const READ_MAX: Duration = Duration::from_secs(2);
 
 pub struct LagLoop {
-    pub shards: Arc<Shards>,
+    pub shards: Arc<ShardRegistry>,
     pub every: Duration,
     pub ends: Ends,
     pub unanswered: Unanswered,
@@ -57,16 +57,16 @@ impl LagLoop {
             if !is_known {
                 shared.metrics.broker_error();
             }
-            let place = LagPlace::of(&shard);
-            let Some(lag) = self.ends.lag(&place, shared.now().wall) else { continue };
+            let position = LagPosition::of(&shard);
+            let Some(lag) = self.ends.lag(&position, shared.now().wall) else { continue };
             shared.metrics.lag(partition, lag);
             // While the leader does not answer, nobody can read the events.
             if is_known && lag.events > 0 {
-                shard.note_unread(place.next, self.every.as_millis() as i64);
+                shard.note_unread(position.next, self.every.as_millis() as i64);
             }
         }
         for partition in self.unanswered.round(self.every, shared.now().wall) {
-            shared.metrics.silence_broken("requests");
+            shared.metrics.stall_remedied("requests");
             tracing::warn!(
                 partition,
                 "the log holds requests of which the Kafka client delivers nothing: reading with a \
@@ -76,8 +76,8 @@ impl LagLoop {
     }
 }
 
-/// The place of a shard in its events partition.
-pub(super) struct LagPlace {
+/// The position of a shard in its events partition.
+pub(super) struct LagPosition {
     pub partition: i32,
     /// The offset behind the last event that is applied.
     pub next: i64,
@@ -87,9 +87,9 @@ pub(super) struct LagPlace {
     pub behind: i64,
 }
 
-impl LagPlace {
-    fn of(shard: &Shard) -> LagPlace {
-        LagPlace {
+impl LagPosition {
+    fn of(shard: &Shard) -> LagPosition {
+        LagPosition {
             partition: shard.partition,
             next: shard.applied() + 1,
             polled: shard.oldest_polled(),
@@ -137,12 +137,12 @@ impl Ends {
     }
 
     /// Returns `None` if the end was never looked up, or the log cannot be read.
-    pub(super) fn lag(&mut self, place: &LagPlace, now: Time) -> Option<Lag> {
-        let LagPlace { partition, next, .. } = *place;
-        let end = (*self.ends.get(&partition)?).max(next + place.behind);
+    pub(super) fn lag(&mut self, position: &LagPosition, now: Time) -> Option<Lag> {
+        let LagPosition { partition, next, .. } = *position;
+        let end = (*self.ends.get(&partition)?).max(next + position.behind);
         let age = |at: Time| now.ms_since(at).max(0) / 1000;
         let lag = |at: Time| Lag { events: end - next, oldest_seconds: age(at) };
-        if let Some(at) = place.polled {
+        if let Some(at) = position.polled {
             return Some(lag(at));
         }
         if end <= next {
@@ -239,10 +239,10 @@ mod tests {
         /// were polled.
         fn lag(&mut self, next: i64, polled: Option<Time>) -> Option<(i64, i64)> {
             let behind = i64::from(polled.is_some());
-            let place = LagPlace { partition: 0, next, polled, behind };
+            let position = LagPosition { partition: 0, next, polled, behind };
             let now = broker::clock::Clock::wall(&self.clock);
             let _ = self.ends.look_up(0);
-            self.ends.lag(&place, now).map(|lag| (lag.events, lag.oldest_seconds))
+            self.ends.lag(&position, now).map(|lag| (lag.events, lag.oldest_seconds))
         }
     }
 

@@ -9,7 +9,7 @@ use super::Shared;
 use super::answered::Answered;
 use super::replier::Replier;
 use crate::compact::Compact;
-use crate::ownership::Shards;
+use crate::ownership::ShardRegistry;
 use crate::recall::Recall;
 use broker::{Consumer, OutgoingRecord, Polled, Producer, Start};
 use domain::Time;
@@ -281,7 +281,7 @@ const PENDING_MAX: usize = 10_000;
 
 /// Flushes the text indexes in the background, and measures store and cache sizes.
 pub struct FlushLoop {
-    pub shards: Arc<Shards>,
+    pub shards: Arc<ShardRegistry>,
     pub every: Duration,
 }
 
@@ -299,8 +299,8 @@ impl FlushLoop {
             for partition in self.shards.all_partitions() {
                 let Some(shard) = self.shards.get(partition) else { continue };
                 let began = Instant::now();
-                if (is_due || shard.index.text.pending() >= PENDING_MAX) && shard.settle()? {
-                    shared.metrics.settled(began.elapsed());
+                if (is_due || shard.index.text.pending() >= PENDING_MAX) && shard.flush()? {
+                    shared.metrics.flushed(began.elapsed());
                 }
                 is_pending |= shard.index.text.pending() > 0;
             }
@@ -333,7 +333,7 @@ const REWRITE_EVERY_MAX: Duration = Duration::from_secs(60);
 /// Writes shards anew once their oldest erasure is half of the allowed time old. The other half is
 /// for the rewrite, and for a process that was down. Removes old stores after the same time.
 pub fn rewrite(
-    shards: &Shards,
+    shards: &ShardRegistry,
     within: Duration,
     keep_copies: bool,
     shared: &Shared,
@@ -353,7 +353,7 @@ pub fn rewrite(
 const SCRUB_PAUSE: Duration = Duration::from_millis(5);
 
 /// Compares every open shard with its digest, once in each period.
-pub fn scrub(shards: &Shards, every: Duration, shared: &Shared) -> Result<()> {
+pub fn scrub(shards: &ShardRegistry, every: Duration, shared: &Shared) -> Result<()> {
     loop {
         shared.wait(every);
         if shared.is_stopping() {
@@ -378,7 +378,7 @@ const AFTER_FAULT: Duration = Duration::from_secs(600);
 /// Brings the stand-by copy of each shard of other processes up to date, once in each period.
 /// Without `is_lasting`, only until this process owns shards: before a generation is open.
 pub fn stand_by(
-    shards: &Shards,
+    shards: &ShardRegistry,
     every: Duration,
     within: Duration,
     is_lasting: bool,
@@ -418,7 +418,7 @@ pub fn stand_by(
 /// Restores shards in the order in which they were assigned. Runs on separate threads, because a
 /// restore blocks on the log and the ingest thread must keep polling.
 pub fn restore(
-    shards: &Shards,
+    shards: &ShardRegistry,
     wanted: &crossbeam_channel::Receiver<i32>,
     shared: &Shared,
 ) -> Result<()> {

@@ -17,7 +17,7 @@ use super::Shared;
 use super::applied_times::{AppliedTimes, step_ms};
 use super::loops::LOOK_UP;
 use super::topics::SEGMENT_MS;
-use crate::ownership::Shards;
+use crate::ownership::ShardRegistry;
 use domain::Time;
 use domain::fault::Result;
 use kafka::{Connection, Noted};
@@ -31,7 +31,7 @@ const ROUND_MS_MAX: i64 = 600_000;
 
 pub struct OldEvents {
     pub connection: Connection,
-    pub shards: Arc<Shards>,
+    pub shards: Arc<ShardRegistry>,
     pub topic: String,
     /// The group beside whose offsets the notes stand.
     pub group: String,

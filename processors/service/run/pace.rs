@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     /// The size after 30 batches, if each batch and each record takes this many microseconds.
-    fn settled(max: usize, batch_us: u64, record_us: u64) -> usize {
+    fn steady(max: usize, batch_us: u64, record_us: u64) -> usize {
         let mut pace = BatchSize::new(1000, max);
         for _ in 0..30 {
             let records = pace.records();
@@ -65,15 +65,15 @@ mod tests {
         for (record_us, expected) in
             [(100, 4000), (500, 2000), (4000, 250), (20_000, 50), (900_000, 1), (5_000_000, 1)]
         {
-            let records = settled(4000, 0, record_us);
+            let records = steady(4000, 0, record_us);
             assert!(records.abs_diff(expected) <= expected / 100, "{record_us}: {records}");
         }
     }
 
     #[test]
     fn a_fixed_cost_of_each_batch_does_not_shrink_batches() {
-        assert!(settled(4000, 600_000, 180) > 2000, "{}", settled(4000, 600_000, 180));
-        assert_eq!(settled(4000, 3_000_000, 180), LEAST);
+        assert!(steady(4000, 600_000, 180) > 2000, "{}", steady(4000, 600_000, 180));
+        assert_eq!(steady(4000, 3_000_000, 180), LEAST);
     }
 
     #[test]
@@ -86,7 +86,7 @@ mod tests {
         pace.carried_out(400, Duration::from_secs(600), Duration::from_secs(600));
         assert_eq!(pace.records(), 200);
         for max in [1, 3, 500] {
-            assert!(BatchSize::new(1000, max).records() <= max && settled(max, 0, 0) == max);
+            assert!(BatchSize::new(1000, max).records() <= max && steady(max, 0, 0) == max);
         }
     }
 }

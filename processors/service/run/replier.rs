@@ -10,24 +10,37 @@
 //! ```
 
 use super::loops::send;
-use super::reply_topics::{Place, ReplyTopics};
+use super::reply_topics::{ReplyTopics, TopicState};
 use crate::metrics::Metrics;
 use broker::{OutgoingRecord, Producer, Refusal, RefusedRecord, Room};
 use contract::decode::REPLY_PARTITION;
 use contract::reply;
 use domain::fault::{Reject, RejectCode};
+use settings::Config;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct ReplierOptions {
     /// The service's own replies topic, which needs no lookup.
     pub replies: String,
     /// Topics of other records than replies, which are written whatever the room.
     pub not_replies: Vec<String>,
     pub bytes_max: usize,
     pub when_missing: WhenMissing,
+}
+
+impl ReplierOptions {
+    pub fn new(config: &Config, when_missing: WhenMissing) -> ReplierOptions {
+        let topics = &config.topics;
+        ReplierOptions {
+            replies: topics.replies(),
+            not_replies: vec![topics.events(), topics.recalls(), topics.dead_letters()],
+            bytes_max: config.recall.reply_bytes_max,
+            when_missing,
+        }
+    }
 }
 
 /// Bytes of replies to one topic that may wait for its broker, and [`FULL_TOPICS`] times as many to
@@ -57,7 +70,7 @@ const QUIET: Duration = Duration::from_secs(10);
 pub struct Replier {
     producer: Box<dyn Producer>,
     topics: Arc<ReplyTopics>,
-    options: Options,
+    options: ReplierOptions,
     metrics: Arc<Metrics>,
     parked: VecDeque<OutgoingRecord>,
     parked_bytes: usize,
@@ -68,7 +81,7 @@ impl Replier {
     pub fn new(
         producer: Box<dyn Producer>,
         topics: Arc<ReplyTopics>,
-        options: Options,
+        options: ReplierOptions,
         metrics: Arc<Metrics>,
     ) -> Replier {
         let (parked, parked_bytes, logged) = (VecDeque::new(), 0, None);
@@ -131,25 +144,25 @@ impl Replier {
         if record.topic == self.options.replies && record.partition.is_none() {
             return self.offer(record);
         }
-        match self.topics.place(&record.topic) {
-            Place::There(partitions) if record.partition.is_none_or(|n| n < partitions) => {
+        match self.topics.state(&record.topic) {
+            TopicState::There(partitions) if record.partition.is_none_or(|n| n < partitions) => {
                 self.offer(record)
             }
-            Place::There(partitions) => {
+            TopicState::There(partitions) => {
                 let message = format!("topic {} has {partitions} partitions", record.topic);
                 let reject = Reject::of_field(REPLY_PARTITION, message);
                 self.answer_elsewhere(record, "missing_partition", &reject);
             }
-            Place::Missing => {
+            TopicState::Missing => {
                 let reject = missing(&record);
                 self.answer_elsewhere(record, "missing_topic", &reject);
             }
-            Place::Unknown => {
+            TopicState::Unknown => {
                 let message = format!("topic {} could not be looked up: ask again", record.topic);
                 let reject = Reject::new(RejectCode::Unavailable, message);
                 self.answer_elsewhere(record, "lookup_failed", &reject);
             }
-            Place::Asked => self.park(record),
+            TopicState::Asked => self.park(record),
         }
     }
 
@@ -284,7 +297,7 @@ mod tests {
         }
         cluster.limit_records("narrow", 600).expect("the topic was made above");
         let (topics, asked) = ReplyTopics::new(Arc::new(ManualClock::default()));
-        let options = Options {
+        let options = ReplierOptions {
             replies: "keepsake.replies".into(),
             not_replies: vec!["keepsake.events".into()],
             bytes_max: 1000,

@@ -21,7 +21,7 @@ const LOOKED_UP_MS: i64 = 5_000;
 
 /// The known state of a topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum TopicState {
     /// The topic exists, with this number of partitions.
     There(i32),
     Missing,
@@ -54,7 +54,7 @@ impl ReplyTopics {
 
     /// Returns the known state of a topic, and has the topic looked up if that is too old. An old
     /// answer counts until the new one comes, unless the topic was missing.
-    pub fn place(&self, topic: &str) -> Place {
+    pub fn state(&self, topic: &str) -> TopicState {
         let now = self.clock.steady_ms();
         let mut known = self.known.lock();
         if !known.contains_key(topic) && known.len() >= KNOWN_MAX {
@@ -64,26 +64,26 @@ impl ReplyTopics {
             known.entry(topic.to_owned()).or_insert(KnownTopic { answer: None, asked_ms: None });
         match entry.answer {
             Some((answer, at)) if now - at < KNOWN_MS => {
-                return answer.map_or(Place::Missing, Place::There);
+                return answer.map_or(TopicState::Missing, TopicState::There);
             }
             _ => {}
         }
-        let place = match entry.asked_ms {
+        let state = match entry.asked_ms {
             None => match self.asked.try_send(topic.to_owned()) {
                 Ok(()) => {
                     entry.asked_ms = Some(now);
-                    Place::Asked
+                    TopicState::Asked
                 }
-                Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => Place::Unknown,
+                Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => TopicState::Unknown,
             },
-            Some(asked) if now - asked < LOOKED_UP_MS => Place::Asked,
-            Some(_) => Place::Unknown,
+            Some(asked) if now - asked < LOOKED_UP_MS => TopicState::Asked,
+            Some(_) => TopicState::Unknown,
         };
-        let before = entry.answer.and_then(|(answer, _)| answer).map(Place::There);
-        if place == Place::Unknown && before.is_none() {
+        let before = entry.answer.and_then(|(answer, _)| answer).map(TopicState::There);
+        if state == TopicState::Unknown && before.is_none() {
             known.remove(topic);
         }
-        before.unwrap_or(place)
+        before.unwrap_or(state)
     }
 
     fn answer(&self, topic: &str, partitions: Option<i32>) {
@@ -163,29 +163,37 @@ mod tests {
         cluster.create("web.replies", 3);
         let broker = cluster.connect("test");
         let look_up = || asked.try_iter().map(|topic| topics.look_up_one(&topic, &broker)).count();
-        for (topic, place) in [("web.replies", Place::There(3)), ("typo", Place::Missing)] {
-            assert_eq!((topics.place(topic), topics.place(topic)), (Place::Asked, Place::Asked));
+        for (topic, state) in [("web.replies", TopicState::There(3)), ("typo", TopicState::Missing)]
+        {
+            assert_eq!(
+                (topics.state(topic), topics.state(topic)),
+                (TopicState::Asked, TopicState::Asked)
+            );
             assert_eq!(look_up(), 1);
-            assert_eq!((topics.place(topic), look_up()), (place, 0));
+            assert_eq!((topics.state(topic), look_up()), (state, 0));
         }
         cluster.create("typo", 1);
         clock.advance(10_000);
-        assert_eq!(topics.place("web.replies"), Place::There(3), "an old answer counts meanwhile");
-        assert_eq!(topics.place("typo"), Place::Asked);
-        assert_eq!((look_up(), topics.place("typo")), (2, Place::There(1)));
+        assert_eq!(
+            topics.state("web.replies"),
+            TopicState::There(3),
+            "an old answer counts meanwhile"
+        );
+        assert_eq!(topics.state("typo"), TopicState::Asked);
+        assert_eq!((look_up(), topics.state("typo")), (2, TopicState::There(1)));
     }
 
     #[test]
     fn a_lookup_that_takes_too_long_fails_and_the_number_of_topics_is_bounded() {
         let (topics, asked, clock) = topics();
-        assert_eq!(topics.place("slow"), Place::Asked);
+        assert_eq!(topics.state("slow"), TopicState::Asked);
         clock.advance(LOOKED_UP_MS);
-        assert_eq!(topics.place("slow"), Place::Unknown);
+        assert_eq!(topics.state("slow"), TopicState::Unknown);
         for n in 0..2 * KNOWN_MAX {
-            topics.place(&format!("t{n}"));
+            topics.state(&format!("t{n}"));
             assert!(topics.known.lock().len() <= KNOWN_MAX);
         }
-        assert_eq!(topics.place("one more"), Place::Unknown, "the queue of lookups is full");
+        assert_eq!(topics.state("one more"), TopicState::Unknown, "the queue of lookups is full");
         assert_eq!(asked.len(), KNOWN_MAX);
     }
 }

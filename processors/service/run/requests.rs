@@ -1,14 +1,14 @@
 //! Reads the requests of the owned partitions, and replaces a Kafka client that delivers nothing.
 //!
-//! The Kafka client can leave a partition unread for ever (`silences.rs` has the causes). A user
+//! The Kafka client can leave a partition unread for ever (`stalled.rs` has the causes). A user
 //! whose requests lie there would get no answer until the process restarts. So the lag thread
 //! compares the end of each recalls partition with the last request delivered
 //! ([`Unanswered::round`]), and the recall thread replaces the client at its next poll
 //! ([`RequestReader`]). Nothing is answered twice: the new client begins behind the last request
 //! that was delivered.
 
-use super::lag::{Ends, LagPlace};
-use super::silences::Silences;
+use super::lag::{Ends, LagPosition};
+use super::stalled::StalledPartitions;
 use broker::{Consumer, Log, Membership, Polled, Start};
 use domain::Time;
 use domain::fault::Result;
@@ -25,7 +25,7 @@ use storage::shard::Unread;
 pub struct Delivered {
     /// By assigned partition: the offset behind the last request, if one was delivered.
     next: Mutex<BTreeMap<i32, Option<i64>>>,
-    is_silent: AtomicBool,
+    is_stalled: AtomicBool,
 }
 
 pub type Open = Box<dyn Fn() -> Result<Box<dyn Consumer>> + Send>;
@@ -50,11 +50,11 @@ impl RequestReader {
             .collect();
         let mut reader = (self.open)()?;
         reader.assign(&starts)?;
-        let silent = std::mem::replace(&mut self.reader, reader);
+        let stalled = std::mem::replace(&mut self.reader, reader);
         // Closing can take long, and requests wait.
         let closing = std::thread::Builder::new().name("close".to_owned());
-        if let Err(error) = closing.spawn(move || silent.close()) {
-            tracing::warn!(%error, "cannot start a thread to close a silent client");
+        if let Err(error) = closing.spawn(move || stalled.close()) {
+            tracing::warn!(%error, "cannot start a thread to close a stalled client");
         }
         Ok(())
     }
@@ -62,7 +62,7 @@ impl RequestReader {
 
 impl Consumer for RequestReader {
     fn poll(&mut self, wait: Duration) -> Result<Polled> {
-        if self.delivered.is_silent.swap(false, Ordering::AcqRel) {
+        if self.delivered.is_stalled.swap(false, Ordering::AcqRel) {
             self.reopen()?;
         }
         let polled = self.reader.poll(wait)?;
@@ -111,7 +111,7 @@ pub struct Unanswered {
     /// By partition, as of the last round: the offset of the next request. Where nothing was
     /// delivered yet, the first known end: earlier requests are past their deadline.
     next: BTreeMap<i32, i64>,
-    silences: Silences,
+    stalled: StalledPartitions,
 }
 
 impl Unanswered {
@@ -120,11 +120,11 @@ impl Unanswered {
             ends: Ends::new(recalls),
             delivered,
             next: BTreeMap::new(),
-            silences: Silences::default(),
+            stalled: StalledPartitions::default(),
         }
     }
 
-    /// Looks at each assigned partition. Returns those that are silent for too long: their client
+    /// Looks at each assigned partition. Returns those that are stalled for too long: their client
     /// is replaced. `every`: the time since the last round.
     pub fn round(&mut self, every: Duration, now: Time) -> Vec<i32> {
         let delivered = self.delivered.next.lock().clone();
@@ -136,21 +136,22 @@ impl Unanswered {
             let before = self.next.get(&partition).copied();
             let next = next.or(before).unwrap_or(end);
             self.next.insert(partition, next);
-            // A reader that goes on is not silent, and a record is not read from the log.
-            let place = LagPlace { partition, next, polled: None, behind: 0 };
-            if before == Some(next) && self.ends.lag(&place, now).is_some_and(|lag| lag.events > 0)
+            // A reader that goes on is not stalled, and a record is not read from the log.
+            let position = LagPosition { partition, next, polled: None, behind: 0 };
+            if before == Some(next)
+                && self.ends.lag(&position, now).is_some_and(|lag| lag.events > 0)
             {
-                self.silences.note(partition, Unread { next, ms: every.as_millis() as i64 });
+                self.stalled.note(partition, Unread { next, ms: every.as_millis() as i64 });
             } else {
-                self.silences.heard(partition);
+                self.stalled.heard(partition);
             }
         }
-        let silent: Vec<i32> =
-            self.silences.due().into_iter().map(|(partition, _)| partition).collect();
-        if !silent.is_empty() {
-            self.delivered.is_silent.store(true, Ordering::Release);
+        let stalled: Vec<i32> =
+            self.stalled.due().into_iter().map(|(partition, _)| partition).collect();
+        if !stalled.is_empty() {
+            self.delivered.is_stalled.store(true, Ordering::Release);
         }
-        silent
+        stalled
     }
 }
 
@@ -264,7 +265,7 @@ mod tests {
         bench.ask();
         assert_eq!(bench.read(), [0]);
         bench.ask();
-        assert!(bench.read().is_empty(), "the client is silent");
+        assert!(bench.read().is_empty(), "the client is stalled");
         assert_eq!(bench.rounds(3), [vec![], vec![], vec![0]]);
         assert_eq!(bench.read(), [1]);
         assert!(bench.rounds(5).concat().is_empty(), "nothing waits");

@@ -3,6 +3,7 @@
 use super::topic_settings::{self, Finding, Verdict};
 use crate::ingest::sizes::RecordSizes;
 use contract::decode::HEADERS_BYTES_MAX;
+use contract::reply::DeadLetters;
 use domain::fault::{Fault, Result, StopName};
 use kafka::{ClusterFacts, Connection, TopicSpec};
 use settings::{Config, Topics};
@@ -90,8 +91,16 @@ fn accepted_bytes_max(config: &Config) -> usize {
 
 /// Longest dead letter in bytes, which also holds the reason twice, and perhaps the stack of a
 /// panic.
-pub fn dead_letter_bytes_max(config: &Config) -> usize {
+fn dead_letter_bytes_max(config: &Config) -> usize {
     accepted_bytes_max(config) + 3 * OWN_HEADERS
+}
+
+/// Where dead letters go, and how long one may be.
+pub fn dead_letters(config: &Config) -> DeadLetters {
+    DeadLetters {
+        topic: config.topics.dead_letters(),
+        bytes_max: dead_letter_bytes_max(config) - BATCH_BYTES,
+    }
 }
 
 fn topic(

@@ -1,7 +1,8 @@
 //! Stands in for `reader.rs` in a build without `registry`. No option can ask for a reader there
 //! (`parts.rs`).
 
-use crate::{Schemas, endpoint};
+use crate::endpoint;
+use crate::schemas::Schemas;
 use contract::decode;
 use std::sync::Arc;
 

@@ -3,8 +3,10 @@
 //!
 //! Limit: about 80 bytes of memory for each key of one shard.
 
-use super::{META, Meta, STATE_HEADER, any_meta, is_signing_key, named, without_state};
-use crate::restore::Evidence;
+use super::meta::{META, Meta, any_meta};
+use super::names::{is_signing_key, named};
+use super::proof::Evidence;
+use super::records::{STATE_HEADER, without_state};
 use crate::store::{Digest, Identity, RecordHasher, is_memory};
 use broker::Record;
 use domain::fault::{Fault, Result, StopName};

@@ -4,7 +4,7 @@
 //! | program | source | each record | sink |
 //! |---|---|---|---|
 //! | restore, stand-by (`restore.rs`) | changelog behind the checkpoint | [`Pending`] | store, ahead of its checkpoint |
-//! | tail replay (`shard/tail.rs`) | changelog behind the checkpoint | [`Pending`] | store, as one batch |
+//! | tail replay (`shard/replay.rs`) | changelog behind the checkpoint | [`Pending`] | store, as one batch |
 //! | backup (`backup/take.rs`) | changelog behind the earlier backup | [`Fold`] | file: the newest of each key |
 //! | restore from a backup (`cli/restore.rs`) | files of the backup | [`Fold`] | memories topic |
 //! | generation (`cli/generation/build.rs`) | changelog of the old one | re-encode, re-key, [`Fold`] | new memories topic, in transactions |
@@ -14,8 +14,11 @@
 //! [`Pending`]: crate::restore::Pending
 //! [`Fold`]: super::Fold
 
-use super::{Fold, META, Meta, STATE_HEADER, any_meta, is_signing_key, named};
-use crate::restore::Progress;
+use super::fold::Fold;
+use super::meta::{META, Meta, any_meta};
+use super::names::{is_signing_key, named};
+use super::progress::Progress;
+use super::records::STATE_HEADER;
 use crate::store::{Identity, Store};
 use broker::{Consumer, Log, Polled, Record};
 use domain::fault::Result;
@@ -28,7 +31,7 @@ const POLL: Duration = Duration::from_millis(20);
 const SILENCE: Duration = Duration::from_secs(2);
 /// Offsets before an end in which the last meta record is sought first. It is followed by markers
 /// of transactions, of which aborted ones leave many.
-const TAIL: i64 = 64;
+const LAST_META_OFFSETS: i64 = 64;
 
 /// A step that takes each record of a source.
 pub type Take<'t> = &'t mut dyn FnMut(Record) -> Result<()>;
@@ -60,7 +63,7 @@ impl<'a> Source<'a> {
 
     /// The changelog behind the checkpoint of a store, to the present end or to `until`.
     pub fn behind(store: &Store, log: &'a dyn Log, until: Option<i64>) -> Result<Source<'a>> {
-        let read = store.changelog().map(|place| place.offset + 1);
+        let read = store.changelog().map(|offset| offset + 1);
         let source = Source::since(log, store.identity().partition, read)?;
         let end = source.end.min(until.map_or(i64::MAX, |until| until + 1));
         Ok(Source { end, until, ..source })
@@ -181,9 +184,9 @@ impl<'a> Source<'a> {
 /// Returns the last meta record before `end`, sought from there backwards.
 pub fn last_meta(log: &dyn Log, partition: i32, end: i64) -> Result<Option<(Identity, Meta)>> {
     let beginning = log.beginning(partition)?;
-    let mut tail = TAIL;
+    let mut span = LAST_META_OFFSETS;
     loop {
-        let from = beginning.max(end.saturating_sub(tail));
+        let from = beginning.max(end.saturating_sub(span));
         let mut last = None;
         Source::range(log, partition, from, end).each(&mut |record| {
             if record.key.as_deref() == Some(META.as_bytes()) {
@@ -194,7 +197,7 @@ pub fn last_meta(log: &dyn Log, partition: i32, end: i64) -> Result<Option<(Iden
         match last {
             Some(meta) => return any_meta(&meta).map(Some),
             None if from == beginning => return Ok(None),
-            None => tail = tail.saturating_mul(16),
+            None => span = span.saturating_mul(16),
         }
     }
 }

@@ -181,17 +181,17 @@ impl Sum {
 }
 
 #[cfg(test)]
-pub mod tests {
+mod tests {
     use super::*;
     use domain::Position;
 
     const WIDTH: usize = 24;
 
-    pub fn id(n: usize) -> MemoryId {
+    fn id(n: usize) -> MemoryId {
         MemoryId::of(&Position { topic: "events".into(), partition: 0, offset: n as i64 }, 0)
     }
 
-    pub fn vector(seed: usize) -> Vector {
+    fn vector(seed: usize) -> Vector {
         Vector::of(&(0..WIDTH).map(|n| ((seed * 31 + n * 7) as f32).sin()).collect::<Vec<_>>())
     }
 

@@ -21,7 +21,7 @@
 //!    given documents.
 
 use super::document::{FieldCounts, Lengths, TextField};
-use super::highest;
+use super::top_k::highest;
 use domain::MemoryId;
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
@@ -91,10 +91,10 @@ impl<'q> QueryMatches<'q> {
     /// Prepares the words of the query; no document is matched yet.
     pub fn empty(query_terms: &'q [String]) -> QueryMatches<'q> {
         let mut words: Vec<WordMatches<'q>> = Vec::new();
-        let mut places: HashMap<&str, usize, RandomState> = HashMap::default();
+        let mut indexes: HashMap<&str, usize, RandomState> = HashMap::default();
         for text in query_terms {
-            let place = *places.entry(text).or_insert(words.len());
-            match words.get_mut(place) {
+            let index = *indexes.entry(text).or_insert(words.len());
+            match words.get_mut(index) {
                 Some(word) => word.query_count += 1,
                 None => {
                     words.push(WordMatches { text, query_count: 1, fields: Default::default() })
@@ -153,11 +153,11 @@ impl ScoredDocuments {
         if ids.is_empty() {
             return words;
         }
-        let place: HashMap<MemoryId, usize, RandomState> =
-            ids.iter().enumerate().map(|(place, id)| (*id, place)).collect();
+        let indexes: HashMap<MemoryId, usize, RandomState> =
+            ids.iter().enumerate().map(|(index, id)| (*id, index)).collect();
         for (row, DocRow { id, .. }) in self.rows.iter().enumerate() {
-            if let Some(place) = place.get(id) {
-                words[*place] = self.words_of(row);
+            if let Some(index) = indexes.get(id) {
+                words[*index] = self.words_of(row);
             }
         }
         words

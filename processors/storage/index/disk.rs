@@ -1,13 +1,14 @@
 //! Opens, writes and commits the tantivy directory of one shard. Each commit carries a note: the
-//! format and the position up to which the index has applied the store ([`Mark`]).
+//! format and the position up to which the index has applied the store ([`Checkpoint`]).
 //!
 //! The directory is derived data: an index that does not open, is damaged or has another format,
 //! stemmer or generation is removed and started anew, never repaired.
 
 use super::doc_id_cache::DocIdCache;
+use super::document::Document;
 use super::segments::{SchemaFields, Segments, TERMS_FIELD, terms_of};
 use super::tokens::{KEYED, KeyedTokenizer};
-use super::{Document, Mark, Options};
+use crate::checkpoint::Checkpoint;
 use domain::fault::{Fault, Result, StopName};
 use domain::{MemoryId, UserKey};
 use serde::{Deserialize, Serialize};
@@ -35,6 +36,29 @@ const WRITER_BYTES_MIN: usize = 15_000_000;
 /// because of deletions.
 const DEAD_RATIO_MAX: f32 = 0.2;
 
+#[derive(Clone, Copy, Debug)]
+pub struct IndexOptions {
+    /// Bytes of the write buffer of one flush, released after it: 10,000 documents of 80 words fit
+    /// into the default. Documents beyond that become further segments, which are merged at once and
+    /// double the work. At least 15 MB, the minimum of tantivy, are used.
+    pub writer_bytes: usize,
+    /// Documents in the in-memory segment at which ingest waits for the flush: twice those that
+    /// trigger it.
+    pub mem_segment_max: usize,
+    /// Limit of the doc-id cache of one shard.
+    pub documents_bytes_max: usize,
+}
+
+impl Default for IndexOptions {
+    fn default() -> IndexOptions {
+        IndexOptions {
+            writer_bytes: 64_000_000,
+            mem_segment_max: 20_000,
+            documents_bytes_max: 1 << 19,
+        }
+    }
+}
+
 pub struct IndexDir {
     /// `None` only while the directory is being closed.
     writer: Option<IndexWriter>,
@@ -51,8 +75,8 @@ const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
 pub struct OpenedDir {
     pub dir: IndexDir,
-    /// The mark of the last commit.
-    pub mark: Option<Mark>,
+    /// The checkpoint of the last commit.
+    pub checkpoint: Option<Checkpoint>,
     /// The reason for which a former index was removed.
     pub discarded: Option<String>,
 }
@@ -64,27 +88,32 @@ struct CommitNote {
     stems: u32,
     generation: String,
     /// The applied event offset.
-    mark: i64,
+    #[serde(rename = "mark")]
+    applied: i64,
     changelog: Option<i64>,
 }
 
 impl IndexDir {
-    pub fn open(path: &Path, options: Options, generation: &str) -> Result<OpenedDir> {
+    pub fn open(path: &Path, options: IndexOptions, generation: &str) -> Result<OpenedDir> {
         IndexDir::open_or_create(path, options, generation)
             .map_err(|fault| fault.about(format_args!("opens the index {}", path.display())))
     }
 
-    fn open_or_create(path: &Path, options: Options, generation: &str) -> Result<OpenedDir> {
-        let (index, mark, discarded) = match open_existing(path, generation) {
-            Ok(Some((index, mark))) => (index, mark, None),
+    fn open_or_create(path: &Path, options: IndexOptions, generation: &str) -> Result<OpenedDir> {
+        let (index, checkpoint, discarded) = match open_existing(path, generation) {
+            Ok(Some((index, checkpoint))) => (index, checkpoint, None),
             Ok(None) => (create(path)?, None, None),
             Err(why) => (create(path)?, None, Some(why)),
         };
         let dir = IndexDir::of(index, options, generation).map_err(unopened)?;
-        Ok(OpenedDir { dir, mark, discarded })
+        Ok(OpenedDir { dir, checkpoint, discarded })
     }
 
-    fn of(index: tantivy::Index, options: Options, generation: &str) -> tantivy::Result<IndexDir> {
+    fn of(
+        index: tantivy::Index,
+        options: IndexOptions,
+        generation: &str,
+    ) -> tantivy::Result<IndexDir> {
         index.tokenizers().register(KEYED, KeyedTokenizer::default());
         let doc_ids = Arc::new(DocIdCache::new(options.documents_bytes_max));
         let options = IndexWriterOptions::builder()
@@ -126,7 +155,7 @@ impl IndexDir {
     pub fn commit<'d>(
         &mut self,
         mut changes: impl Iterator<Item = (&'d UserKey, MemoryId, Option<&'d Document>)>,
-        mark: Mark,
+        checkpoint: Checkpoint,
     ) -> Result<()> {
         changes
             .try_for_each(|(key, id, document)| self.write(key, id, document))
@@ -135,8 +164,8 @@ impl IndexDir {
             format: FORMAT,
             stems: STEMS_VERSION,
             generation: self.generation.clone(),
-            mark: mark.applied,
-            changelog: mark.changelog,
+            applied: checkpoint.applied,
+            changelog: checkpoint.changelog,
         };
         let note = serde_json::to_string(&note).expect("numbers and a string are always JSON");
         let mut commit = self.writer().prepare_commit().map_err(unwritable)?;
@@ -229,9 +258,9 @@ pub fn terms_on_disk(path: &Path, key: &UserKey) -> Result<BTreeSet<String>> {
     Ok(found)
 }
 
-type Existing = (tantivy::Index, Option<Mark>);
+type Existing = (tantivy::Index, Option<Checkpoint>);
 
-/// Opens the existing index with the mark of its last commit. `None` if there is no index; an
+/// Opens the existing index with the checkpoint of its last commit. `None` if there is no index; an
 /// error gives the reason for which the index cannot be kept.
 fn open_existing(dir: &Path, generation: &str) -> std::result::Result<Option<Existing>, String> {
     if !dir.join("meta.json").exists() {
@@ -246,11 +275,11 @@ fn open_existing(dir: &Path, generation: &str) -> std::result::Result<Option<Exi
         return Err("it has other fields".to_owned());
     }
     let meta = index.load_metas().map_err(|error| error.to_string())?;
-    let mark = meta.payload.map(|note| mark_of(&note, generation)).transpose()?;
-    Ok(Some((index, mark)))
+    let checkpoint = meta.payload.map(|note| checkpoint_of(&note, generation)).transpose()?;
+    Ok(Some((index, checkpoint)))
 }
 
-fn mark_of(note: &str, generation: &str) -> std::result::Result<Mark, String> {
+fn checkpoint_of(note: &str, generation: &str) -> std::result::Result<Checkpoint, String> {
     let note: CommitNote = serde_json::from_str(note)
         .map_err(|error| format!("the note of its last commit cannot be read: {error}"))?;
     if note.format != FORMAT {
@@ -260,7 +289,7 @@ fn mark_of(note: &str, generation: &str) -> std::result::Result<Mark, String> {
     } else if note.generation != generation {
         Err(format!("its generation is {}, not {generation}", note.generation))
     } else {
-        Ok(Mark { applied: note.mark, changelog: note.changelog })
+        Ok(Checkpoint { applied: note.applied, changelog: note.changelog })
     }
 }
 

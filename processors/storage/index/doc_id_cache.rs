@@ -77,7 +77,7 @@ impl DocIdCache {
         DocIdCache { users: Mutex::new(ByteLru::new(bytes_max, UserDocs::bytes)) }
     }
 
-    /// Returns the user's documents in these segments. `read` gets the place of a segment that is
+    /// Returns the user's documents in these segments. `read` gets the index of a segment that is
     /// not cached and returns the numbers and rows there; the cache is not locked meanwhile.
     pub fn of<E>(
         &self,

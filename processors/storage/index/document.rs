@@ -150,8 +150,8 @@ impl Lengths {
     }
 }
 
-fn unpacked_other(packed: u64, place: u32) -> u32 {
-    (packed >> (place * OTHER_BITS)) as u32 & ((1 << OTHER_BITS) - 1)
+fn unpacked_other(packed: u64, index: u32) -> u32 {
+    (packed >> (index * OTHER_BITS)) as u32 & ((1 << OTHER_BITS) - 1)
 }
 
 fn other_length(count: usize) -> u32 {

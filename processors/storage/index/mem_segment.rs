@@ -74,7 +74,7 @@ impl MemSegment {
     }
 
     /// Repeats the changes of a newer segment on this one.
-    pub fn apply(&mut self, newer: MemSegment) {
+    pub fn add_newer(&mut self, newer: MemSegment) {
         for (key, user) in newer.users {
             user.removed().for_each(|id| self.remove(&key, id));
             user.documents.into_iter().flatten().for_each(|(_, document)| self.put(document));
@@ -283,7 +283,7 @@ mod tests {
         check(&segment, "berlin", &[(1, 1)]);
         let mut newer = MemSegment::default();
         newer.remove(&of_another, id(1));
-        segment.apply(newer);
+        segment.add_newer(newer);
         check(&segment, "berlin", &[(1, 1)]);
     }
 
@@ -360,7 +360,7 @@ mod tests {
         put(&mut older, 2, "berlin");
         put(&mut newer, 2, "lisbon");
         newer.remove(&key(), id(1));
-        older.apply(newer);
+        older.add_newer(newer);
         check(&older, "berlin", &[]);
         check(&older, "lisbon", &[(2, 1)]);
     }

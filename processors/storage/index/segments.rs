@@ -285,7 +285,7 @@ impl DiskSegment {
         Ok((docs, rows))
     }
 
-    /// Calls `each` for every document of `docs` that has the term, with the place of the document
+    /// Calls `each` for every document of `docs` that has the term, with the index of the document
     /// in `docs` and the term frequency in each field.
     fn each_match(
         &self,

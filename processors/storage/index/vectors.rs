@@ -2,7 +2,7 @@
 //! share; the store holds all of them. Ranking is not done here.
 //!
 //! ```text
-//! Room (one for each process, bytes_max)
+//! VectorBlocks (one for each process, bytes_max)
 //!   LRU: (shard, user) ──> Arc<Block>          evicts the least recently used user
 //! Vectors (one for each shard)
 //!   changes: AtomicU64                          counts the changes of the shard
@@ -19,7 +19,7 @@
 //!
 
 use super::block::{Block, Sum};
-use super::{TopK, highest};
+use super::top_k::{TopK, highest};
 use crate::byte_lru::ByteLru;
 use domain::fault::Result;
 use domain::{MemoryId, UserKey, Vector};
@@ -34,7 +34,7 @@ pub type Load<'l> = dyn FnMut() -> Result<Vec<(MemoryId, Vector)>> + 'l;
 
 /// The vectors of one shard.
 pub struct Vectors {
-    room: Arc<VectorBlocks>,
+    blocks: Arc<VectorBlocks>,
     /// Unique among all shards that ever shared the cache.
     shard: u64,
     /// Counts changes, so that a block read before a change is not cached after the change.
@@ -114,14 +114,14 @@ impl VectorBlocks {
 
 impl fmt::Debug for VectorBlocks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Room({} bytes)", self.bytes_max)
+        write!(f, "VectorBlocks({} bytes)", self.bytes_max)
     }
 }
 
 impl Vectors {
-    pub fn new(room: Arc<VectorBlocks>) -> Vectors {
-        let shard = room.shards.fetch_add(1, Ordering::Relaxed);
-        Vectors { room, shard, changes: AtomicU64::new(0) }
+    pub fn new(blocks: Arc<VectorBlocks>) -> Vectors {
+        let shard = blocks.shards.fetch_add(1, Ordering::Relaxed);
+        Vectors { blocks, shard, changes: AtomicU64::new(0) }
     }
 
     /// The user's nearest vectors by cosine, nearest first; among equal cosines the smaller id
@@ -192,7 +192,7 @@ impl Vectors {
     fn block(&self, key: &UserKey, load: &mut Load) -> Result<Arc<Block>> {
         let block_key = self.block_key(key);
         let changes_before = {
-            let mut cache = self.room.cache.lock();
+            let mut cache = self.blocks.cache.lock();
             if let Some(block) = cache.blocks.get(&block_key).cloned() {
                 cache.hits += 1;
                 return Ok(block);
@@ -201,7 +201,7 @@ impl Vectors {
             self.changes.load(Ordering::Relaxed)
         };
         let block = Arc::new(Block::of(load()?));
-        let mut cache = self.room.cache.lock();
+        let mut cache = self.blocks.cache.lock();
         if self.changes.load(Ordering::Relaxed) == changes_before {
             cache.blocks.put(block_key, Arc::clone(&block));
         }
@@ -218,7 +218,7 @@ impl Vectors {
     /// Locks the cache and counts a change. The lock orders the count with the comparison in
     /// `block`.
     fn lock_for_change(&self) -> MutexGuard<'_, BlockCache> {
-        let cache = self.room.cache.lock();
+        let cache = self.blocks.cache.lock();
         self.changes.fetch_add(1, Ordering::Relaxed);
         cache
     }
@@ -227,7 +227,7 @@ impl Vectors {
 impl Drop for Vectors {
     /// Drops the blocks of a shard that this process no longer owns.
     fn drop(&mut self) {
-        let mut cache = self.room.cache.lock();
+        let mut cache = self.blocks.cache.lock();
         let gone: Vec<BlockKey> = cache
             .blocks
             .iter()
@@ -241,10 +241,18 @@ impl Drop for Vectors {
 
 #[cfg(test)]
 mod tests {
-    use super::super::block::tests::{id, vector};
     use super::*;
+    use domain::Position;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
+
+    fn id(n: usize) -> MemoryId {
+        MemoryId::of(&Position { topic: "events".into(), partition: 0, offset: n as i64 }, 0)
+    }
+
+    fn vector(seed: usize) -> Vector {
+        Vector::of(&(0..24).map(|n| ((seed * 31 + n * 7) as f32).sin()).collect::<Vec<_>>())
+    }
 
     fn user(n: usize) -> UserKey {
         UserKey::new("acme", &format!("user {n}")).unwrap()
@@ -291,7 +299,7 @@ mod tests {
             unordered.sort_unstable();
             assert_eq!(unordered, ids);
         }
-        assert!(vectors.room.counts().bytes <= vectors.room.bytes_max);
+        assert!(vectors.blocks.counts().bytes <= vectors.blocks.bytes_max);
     }
 
     proptest! {
@@ -393,14 +401,14 @@ mod tests {
         for n in [0, 1, 0, 2] {
             check(&vectors, &user(n), &store);
         }
-        let before = vectors.room.counts();
+        let before = vectors.blocks.counts();
         assert_eq!((before.misses, before.bytes), (3, 2 * one));
         check(&vectors, &user(0), &store);
-        assert_eq!(vectors.room.counts().misses, 3);
+        assert_eq!(vectors.blocks.counts().misses, 3);
         check(&vectors, &user(1), &store);
-        assert_eq!(vectors.room.counts().misses, 4);
+        assert_eq!(vectors.blocks.counts().misses, 4);
         vectors.forget(&user(1));
-        assert_eq!(vectors.room.counts().bytes, one);
+        assert_eq!(vectors.blocks.counts().bytes, one);
     }
 
     #[test]
@@ -408,18 +416,18 @@ mod tests {
         let stores: Vec<StoredVectors> =
             (0..2).map(|n| (0..50).map(|m| (id(m), vector(n + m))).collect()).collect();
         let one = bytes_of(&stores[0]);
-        let room = VectorBlocks::new(2 * one);
-        let mut shards: Vec<Vectors> = (0..2).map(|_| Vectors::new(Arc::clone(&room))).collect();
+        let blocks = VectorBlocks::new(2 * one);
+        let mut shards: Vec<Vectors> = (0..2).map(|_| Vectors::new(Arc::clone(&blocks))).collect();
         for _ in 0..2 {
             shards.iter().zip(&stores).for_each(|(vectors, store)| check(vectors, &user(0), store));
         }
-        assert_eq!((room.counts().misses, room.counts().bytes), (2, 2 * one));
+        assert_eq!((blocks.counts().misses, blocks.counts().bytes), (2, 2 * one));
         // The shard that searches most gets most of the cache.
         check(&shards[0], &user(1), &stores[0]);
         check(&shards[0], &user(0), &stores[0]);
-        assert_eq!((room.counts().misses, room.counts().bytes), (4, 2 * one));
+        assert_eq!((blocks.counts().misses, blocks.counts().bytes), (4, 2 * one));
         shards.remove(0);
-        assert_eq!(room.counts().bytes, 0);
+        assert_eq!(blocks.counts().bytes, 0);
     }
 
     #[test]
@@ -429,15 +437,15 @@ mod tests {
         let vectors = Vectors::new(VectorBlocks::new(bytes_of(&many) + bytes_of(&few)));
         check(&vectors, &user(1), &few);
         check(&vectors, &user(0), &many);
-        assert_eq!(vectors.room.counts().bytes, bytes_of(&many) + bytes_of(&few));
+        assert_eq!(vectors.blocks.counts().bytes, bytes_of(&many) + bytes_of(&few));
         for n in 50..100 {
             many.insert(id(n), vector(n));
             vectors.put(&user(0), id(n), &vector(n));
         }
-        let misses = vectors.room.counts().misses;
+        let misses = vectors.blocks.counts().misses;
         check(&vectors, &user(1), &few);
         assert_eq!(
-            (vectors.room.counts().misses, vectors.room.counts().bytes),
+            (vectors.blocks.counts().misses, vectors.blocks.counts().bytes),
             (misses, bytes_of(&few))
         );
         check(&vectors, &user(0), &many);

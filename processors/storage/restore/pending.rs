@@ -1,8 +1,9 @@
 //! Collects the records of one shard that were read from its changelog and not written yet. A
 //! restore writes them ahead of its checkpoint, a tail replay as one batch.
 
-use super::{Evidence, Writers};
-use crate::changelog::{META, Meta, STATE_HEADER, is_signing_key, meta_of, named, without_state};
+use crate::changelog::{
+    Evidence, META, Meta, STATE_HEADER, Writers, is_signing_key, meta_of, named, without_state,
+};
 use crate::store::{Changes, Digest, Identity, Store};
 use broker::Record;
 use domain::fault::Result;

@@ -1,11 +1,14 @@
 //! Writes restored records on a thread of their own, while more are read.
 
-use super::{CHANGED_MAX, ChangedMemories, Evidence, Options, Pending};
-use crate::store::{ChangelogPosition, Changes, Checkpoint, Claim, Store, keys};
+use super::pending::Pending;
+use crate::changelog::{Evidence, Writers};
+use crate::checkpoint::Checkpoint;
+use crate::store::{Changes, Claim, Store, keys};
 use broker::Record;
 use crossbeam_channel::Sender;
-use domain::Time;
 use domain::fault::{Fault, Result};
+use domain::{MemoryId, UserKey};
+use std::collections::HashSet;
 use std::thread::{Scope, ScopedJoinHandle};
 
 /// Batches of read records, however few distinct ones they leave, after which the checkpoint moves.
@@ -15,6 +18,11 @@ const BATCHES: u64 = 8;
 /// Records of a batch from which two threads write half of it each: the last batch is written when
 /// nothing is left to read, and the thread that read has nothing to do.
 const SHARED_FROM: usize = 1000;
+
+pub type ChangedMemories = HashSet<(UserKey, MemoryId)>;
+
+/// About 10 MB of names. To look at every memory of the shard costs no more for so many.
+const CHANGED_MAX: usize = 65_536;
 
 /// A thread that writes batches to the store, each with its checkpoint behind it. Order matters:
 /// after a crash, the records between the old checkpoint and the new one are read and written
@@ -29,8 +37,8 @@ impl<'scope> Writer<'scope> {
         let (batches, to_write) = crossbeam_channel::bounded::<(Changes, Checkpoint, Claim)>(1);
         let thread = scope.spawn(move || {
             for (changes, checkpoint, claim) in to_write {
-                apply(store, changes)?;
-                store.apply_checkpoint(checkpoint, claim)?;
+                write_ahead(store, changes)?;
+                store.move_checkpoint(checkpoint, claim)?;
             }
             Ok(())
         });
@@ -51,33 +59,21 @@ impl<'scope> Writer<'scope> {
     }
 }
 
-fn apply(store: &Store, mut changes: Changes) -> Result<()> {
+fn write_ahead(store: &Store, mut changes: Changes) -> Result<()> {
     if changes.records.len() < SHARED_FROM {
-        return store.apply_restored(&changes);
+        return store.write_ahead(&changes);
     }
     let upper = changes.split_off_half();
     std::thread::scope(|scope| {
-        let upper = scope.spawn(|| store.apply_restored(&upper));
-        let lower = store.apply_restored(&changes);
+        let upper = scope.spawn(|| store.write_ahead(&upper));
+        let lower = store.write_ahead(&changes);
         lower.and(upper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     })
-}
-
-/// Where a restore begins.
-#[derive(Clone, Copy)]
-pub struct Begin {
-    pub from: i64,
-    /// The age of the store before the restore. This age stays until the restore is complete.
-    pub at: Time,
-    /// The store had read nothing before.
-    pub is_new: bool,
 }
 
 /// Sends the pending records to the writer, some thousand at a time.
 pub struct Batch<'a> {
     store: &'a Store,
-    /// The age of the store, for the next checkpoint.
-    at: Time,
     pending: Pending<'a>,
     writer: Writer<'a>,
     is_from_beginning: bool,
@@ -88,21 +84,23 @@ pub struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
+    /// `from`: the first offset to be read. `is_new`: the store had read nothing before.
     pub fn new(
         store: &'a Store,
-        begin: Begin,
+        from: i64,
+        is_new: bool,
         writer: Writer<'a>,
-        options: &'a Options,
+        batch_max: usize,
+        writers: &'a Writers,
     ) -> Batch<'a> {
         let claim = store.claim();
         let digest = claim.map_or_else(|| store.kept_digest(), |claim| claim.digest);
         Batch {
             store,
-            at: begin.at,
-            pending: Pending::new(store, begin.from, digest, &options.writers),
+            pending: Pending::new(store, from, digest, writers),
             writer,
-            is_from_beginning: begin.is_new || claim.is_some_and(|claim| claim.is_from_beginning),
-            batch_max: options.batch_max,
+            is_from_beginning: is_new || claim.is_some_and(|claim| claim.is_from_beginning),
+            batch_max,
             checkpointed: 0,
             changed: Some(ChangedMemories::new()),
         }
@@ -126,7 +124,7 @@ impl<'a> Batch<'a> {
             changed.extend(changes.records.keys().filter_map(|key| keys::memory_of(key)));
         }
         self.changed.take_if(|changed| changed.len() > CHANGED_MAX);
-        let changelog = Some(ChangelogPosition { offset: next - 1, at: self.at });
+        let changelog = Some(next - 1);
         let digest = self.pending.evidence.expected;
         let claim = Claim { is_from_beginning: self.is_from_beginning, digest };
         self.writer.write(changes, Checkpoint { applied, changelog }, claim)
@@ -134,13 +132,8 @@ impl<'a> Batch<'a> {
 
     /// Writes the rest, unless reading failed, and returns the number of records taken, with their
     /// meta records, and the memories among them. A failure of the writer counts first, because the
-    /// failure ends the reading. `at` becomes the age of the store.
-    pub fn finish(
-        mut self,
-        read: Result<()>,
-        at: Time,
-    ) -> Result<(u64, Evidence, Option<ChangedMemories>)> {
-        self.at = at;
+    /// failure ends the reading.
+    pub fn finish(mut self, read: Result<()>) -> Result<(u64, Evidence, Option<ChangedMemories>)> {
         let read = read.and_then(|()| self.write());
         self.writer.finish()?;
         read.map(|()| (self.pending.count, self.pending.evidence, self.changed))
@@ -170,11 +163,11 @@ mod tests {
             self.0.next_after(key)
         }
 
-        fn apply(&self, changes: &Changes) -> Result<()> {
-            self.0.apply(changes)
+        fn write_batch(&self, changes: &Changes) -> Result<()> {
+            self.0.write_batch(changes)
         }
 
-        fn apply_each(&self, _changes: &Changes, _replaced: Replaced<'_>) -> Result<()> {
+        fn write_each(&self, _changes: &Changes, _replaced: Replaced<'_>) -> Result<()> {
             Err(Fault::stop(StopName::StoreUnwritable, "no space is left"))
         }
 
@@ -199,12 +192,12 @@ mod tests {
         };
         let store = Store::over(ReadOnly(InMemory::default()), &identity)
             .expect("empty records open with any identity");
-        let options = Options { batch_max: 1, ..Options::default() };
+        let writers = Writers::default();
         let failed = std::thread::scope(|scope| {
-            let begin = Begin { from: 0, at: Time(0), is_new: true };
-            let mut batch = Batch::new(&store, begin, Writer::start(scope, &store), &options);
+            let writer = Writer::start(scope, &store);
+            let mut batch = Batch::new(&store, 0, true, writer, 1, &writers);
             let read = (0..100).try_for_each(|_| batch.write());
-            batch.finish(read, Time(0))
+            batch.finish(read)
         });
         let Err(Fault::Stop(stop)) = failed else { panic!("the write failed") };
         assert_eq!(stop.name, StopName::StoreUnwritable);

@@ -7,15 +7,14 @@
 //!    ([`restore`]). A store that then differs from the writer's digest is moved aside and
 //!    restored from the beginning; if that differs too, the changelog is incomplete.
 //! 4. Open the index, and index each memory that changed since the index was last flushed: those
-//!    that the restore wrote, or after a crash all that are newer than the index's mark. The [`Shard`] is ready for readers afterwards.
+//!    that the restore wrote, or after a crash all that are newer than the index's checkpoint. The
+//!    [`Shard`] is ready for readers afterwards.
 
-use super::{Options, Shard, document, mark_of};
+use super::{Shard, ShardOptions, document};
+use crate::checkpoint::Checkpoint;
 use crate::home::Home;
-use crate::index::Mark;
-use crate::restore::{self, ChangedMemories, Progress, Proof, Restored};
+use crate::restore::{self, ChangedMemories, Proof, RestoreOptions, Restored, Restoring};
 use crate::store::{Identity, Store};
-use broker::Log;
-use broker::clock::Clock;
 use domain::Time;
 use domain::fault::Result;
 use kernel::Reads;
@@ -24,9 +23,6 @@ use std::path::PathBuf;
 
 /// Users whose memories are indexed before the next page of users is read.
 const USERS_PAGE: usize = 1000;
-
-/// The mark of an index that has applied nothing.
-const NOTHING: Mark = Mark { applied: -1, changelog: None };
 
 /// Findings of opening a shard that an operator should see.
 #[derive(Debug, Default)]
@@ -46,19 +42,11 @@ pub struct Opened {
     pub index_discarded: Option<String>,
 }
 
-/// The changelog of a shard, and the progress to report during the read.
-pub struct Restoring<'a> {
-    pub log: &'a dyn Log,
-    pub options: &'a restore::Options,
-    pub progress: &'a Progress,
-    pub clock: &'a dyn Clock,
-}
-
 impl Shard {
     /// Opens a shard as it lies in `home`, then restores it from its changelog if `from` is given.
     pub fn open(
         home: &Home,
-        options: &Options,
+        options: &ShardOptions,
         identity: &Identity,
         now: Time,
         from: Option<&Restoring<'_>>,
@@ -70,25 +58,25 @@ impl Shard {
 
     /// Brings the index up to the store's position, and returns the number of memories indexed. The
     /// index is derived, and a crash may have taken its last seconds. Ends early, under the old
-    /// mark, if `goes_on` returns false.
+    /// checkpoint, if `goes_on` returns false.
     fn catch_up(&self, restored: &Restored, goes_on: &dyn Fn() -> bool) -> Result<usize> {
-        let (mark, present) = (self.index.text.mark(), mark_of(&self.store));
-        match (mark, &restored.changed) {
-            (Some(mark), _) if mark == present => Ok(0),
-            (Some(mark), Some(changed))
-                if mark.changelog.is_some() && mark.changelog == restored.behind =>
+        let (indexed, present) = (self.index.text.checkpoint(), self.store.checkpoint());
+        match (indexed, &restored.changed) {
+            (Some(indexed), _) if indexed == present => Ok(0),
+            (Some(indexed), Some(changed))
+                if indexed.changelog.is_some() && indexed.changelog == restored.behind =>
             {
-                self.index_changed(changed, mark, goes_on)
+                self.index_changed(changed, indexed, goes_on)
             }
-            _ => self.compare_index(mark.unwrap_or(NOTHING), goes_on),
+            _ => self.compare_index(indexed.unwrap_or(Checkpoint::NOTHING), goes_on),
         }
     }
 
-    /// Indexes the memories that a restore has changed since `mark`.
+    /// Indexes the memories that a restore has changed since `indexed`.
     fn index_changed(
         &self,
         changed: &ChangedMemories,
-        mark: Mark,
+        indexed: Checkpoint,
         goes_on: &dyn Fn() -> bool,
     ) -> Result<usize> {
         for (key, id) in changed {
@@ -97,24 +85,23 @@ impl Shard {
                 None => self.index.text.remove(key, *id),
             }
             if self.index.text.is_flush_due() {
-                self.index.text.settle(mark)?;
+                self.index.text.flush(indexed)?;
             }
             if !goes_on() {
                 return Ok(0);
             }
         }
-        self.index.text.settle(mark_of(&self.store))?;
+        self.index.text.flush(self.store.checkpoint())?;
         Ok(changed.len())
     }
 
-    /// Indexes every memory that is newer than `mark`, and removes memories that the store no
+    /// Indexes every memory that is newer than `indexed`, and removes memories that the store no
     /// longer has.
-    fn compare_index(&self, mark: Mark, goes_on: &dyn Fn() -> bool) -> Result<usize> {
-        let present = mark_of(&self.store);
+    fn compare_index(&self, indexed: Checkpoint, goes_on: &dyn Fn() -> bool) -> Result<usize> {
+        let present = self.store.checkpoint();
         // Ahead of the store: derived from a store that was moved aside. Every memory is indexed
         // again.
-        let is_ahead = mark.applied > present.applied || mark.changelog > present.changelog;
-        let mark = if is_ahead { NOTHING } else { mark };
+        let indexed = if indexed.is_ahead_of(&present) { Checkpoint::NOTHING } else { indexed };
         let mut gone: HashSet<_> = self.index.text.ids()?.into_iter().collect();
         let mut count = 0;
         let mut after = None;
@@ -125,14 +112,14 @@ impl Shard {
                 let mut flushed = Ok(false);
                 self.store.memories(&key, &mut |memory| {
                     gone.remove(&(memory.key.clone(), memory.id));
-                    if memory.changed > mark.applied {
+                    if memory.changed > indexed.applied {
                         self.index.text.put(document(memory));
                         count += 1;
                     }
-                    // Documents of a whole shard would not fit in memory. The mark stays, so a
+                    // Documents of a whole shard would not fit in memory. The checkpoint stays, so a
                     // restart before the end indexes them again.
                     if self.index.text.is_flush_due() {
-                        flushed = self.index.text.settle(mark);
+                        flushed = self.index.text.flush(indexed);
                     }
                     flushed.is_ok() && goes_on()
                 })?;
@@ -144,21 +131,21 @@ impl Shard {
             after = Some(last);
         }
         gone.iter().for_each(|(key, id)| self.index.text.remove(key, *id));
-        self.index.text.settle(present)?;
+        self.index.text.flush(present)?;
         Ok(count)
     }
 }
 
 fn open(
     home: &Home,
-    options: &Options,
+    options: &ShardOptions,
     identity: &Identity,
     now: Time,
     from: Option<&Restoring<'_>>,
 ) -> Result<(Shard, Opened)> {
     let mut opened = home.store(&options.store, identity, now.0)?;
     let mut found = Opened::default();
-    if let Some(Restoring { log, options: limits, progress, clock }) = from {
+    if let Some(from @ Restoring { log, options: limits, .. }) = from {
         if opened.store.changelog().is_none() && opened.store.applied() >= 0 {
             drop(opened);
             let why = "the changelog lacks its records: it was written without one";
@@ -174,7 +161,7 @@ fn open(
             opened = home.store(&options.store, identity, now.0)?;
         }
         let was_new = opened.store.changelog().is_none();
-        found.restored = restore::restore(&opened.store, *log, limits, progress, *clock)?;
+        found.restored = restore::restore(&opened.store, from)?;
         let is_from_beginning =
             was_new || opened.store.claim().is_some_and(|claim| claim.is_from_beginning);
         if let Proof::Differs(mismatch) = found.restored.proof
@@ -186,12 +173,12 @@ fn open(
             let aside = home.move_aside(identity, now.0, &why)?;
             found.replaced = Some((why, aside));
             opened = home.store(&options.store, identity, now.0)?;
-            found.restored = restore::restore(&opened.store, *log, limits, progress, *clock)?;
+            found.restored = restore::restore(&opened.store, from)?;
         }
         accept_or_stop(&opened.store, &found.restored, limits)?;
     }
     found.set_aside = opened.rebuilt;
-    let index = home.index(options.index, options.room.clone(), identity)?;
+    let index = home.index(options.index, options.vector_blocks.clone(), identity)?;
     let mut shard = Shard::of(identity.partition, opened.store, index)?;
     if shard.applied() < 0 {
         shard.lost_store = home.set_aside(identity);
@@ -204,7 +191,7 @@ fn open(
 
 /// Stops if the shard differs from the writer's digest. The store keeps its `ahead` marker, so
 /// that the next start compares again.
-fn accept_or_stop(store: &Store, restored: &Restored, options: &restore::Options) -> Result<()> {
+fn accept_or_stop(store: &Store, restored: &Restored, options: &RestoreOptions) -> Result<()> {
     let Proof::Differs(mismatch) = &restored.proof else { return Ok(()) };
     if !options.accept_incomplete {
         return Err(mismatch.fault());

@@ -186,7 +186,7 @@ fn fields(memory: &Memory) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{a_memory, a_vector, identity, key, mark, staged};
+    use super::super::tests::{a_memory, a_vector, at_event, identity, key, staged};
     use super::*;
     use kernel::{SlotHolder, Staged};
 
@@ -195,7 +195,7 @@ mod tests {
         let mut staged = staged(&store);
         fill(&mut staged);
         let batch = store.encode(staged.into_changes()).unwrap().0;
-        store.apply(batch, mark(9)).unwrap();
+        store.commit(batch, at_event(9)).unwrap();
         store
     }
 
@@ -217,7 +217,7 @@ mod tests {
         let [one, other] = [(); 2].map(|()| {
             store(|staged| staged.put_memory_and_vector(a_memory(1, "Lisbon"), &a_vector(1)))
         });
-        other.apply(Default::default(), mark(77)).unwrap();
+        other.commit(Default::default(), at_event(77)).unwrap();
         assert_eq!(
             differences(&one, &other, &BTreeSet::new(), 20).unwrap(),
             Differences::default()

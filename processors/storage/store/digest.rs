@@ -238,7 +238,7 @@ mod tests {
                     changes.records.insert(key(user, rest), value);
                 }
                 kept = kept.after(&changes, &records).unwrap();
-                records.apply(&changes).unwrap();
+                records.write_batch(&changes).unwrap();
                 prop_assert_eq!(kept, Digest::of(&records).unwrap());
             }
         }
@@ -252,7 +252,7 @@ mod tests {
         changes.put(b"acme/zoe/g".to_vec(), vec![4, 1, 2, 3]);
         changes.put(keys::via(7), vec![4, 9]);
         changes.put(b"acme/zoe/fhome".to_vec(), vec![7; 300]);
-        records.apply(&changes).unwrap();
+        records.write_batch(&changes).unwrap();
         let digest = Digest::of(&records).unwrap();
         assert_eq!(digest.to_string(), "16ade0d6792101ff58cec3a81574b919 of 3 records");
     }

@@ -58,12 +58,12 @@ const LOCK_PAUSE: Duration = Duration::from_millis(5);
 const COPIED_TOGETHER: usize = 64;
 
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct StoreOptions {
     pub cache_bytes: u64,
     /// Sessions and users whose records a shard caches in decoded form, the most recently active
     /// ones: the last turns of a session (about 5 KB each), the gate state and the denials of a user
     /// (about 2 KB each). A turn of any other user first reads eight records.
-    pub tails_max: usize,
+    pub user_cache_max: usize,
     /// Limit of the cache of decoded memories.
     pub recalled_bytes_max: usize,
     /// Interval in which sled writes applied batches to the file. A killed process loses at most
@@ -71,11 +71,11 @@ pub struct Options {
     pub flush_every_ms: Option<u64>,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options {
+impl Default for StoreOptions {
+    fn default() -> StoreOptions {
+        StoreOptions {
             cache_bytes: 32 << 20,
-            tails_max: 400,
+            user_cache_max: 400,
             recalled_bytes_max: 8 << 20,
             flush_every_ms: Some(500),
         }
@@ -115,10 +115,10 @@ pub struct SledRecords {
     copy: RwLock<Option<Db>>,
     /// A batch could not be written to the copy. The rewrite is given up and the store goes on.
     copy_failed: AtomicBool,
-    options: Options,
+    options: StoreOptions,
     dir: PathBuf,
     existed: bool,
-    /// True if any value has more than one piece. Mostly none has, and `apply` need not read the
+    /// True if any value has more than one piece. Mostly none has, and `write_batch` need not read the
     /// values that a batch replaces.
     has_pieces: AtomicBool,
 }
@@ -137,7 +137,7 @@ impl SledFiles {
 }
 
 impl SledRecords {
-    pub fn open(dir: &Path, options: &Options) -> std::result::Result<SledRecords, NotOpened> {
+    pub fn open(dir: &Path, options: &StoreOptions) -> std::result::Result<SledRecords, NotOpened> {
         if dir.join(DAMAGED).exists() {
             return Err(NotOpened::Damaged("the last process that read it met damage".into()));
         }
@@ -206,7 +206,7 @@ impl SledRecords {
         Ok(())
     }
 
-    /// Fills the new files and puts them in the place of the old ones. Returns the old files, to be
+    /// Fills the new files and replaces the old ones by them. Returns the old files, to be
     /// closed without a lock, and the time for which batches waited.
     fn replace(
         &self,
@@ -334,7 +334,7 @@ impl Records for SledRecords {
         SledRecords::note_damage(self, why);
     }
 
-    fn apply(&self, changes: &Changes) -> Result<()> {
+    fn write_batch(&self, changes: &Changes) -> Result<()> {
         let copy = self.copy.read();
         let mut batch = Batch::default();
         for (key, value) in &changes.records {
@@ -355,12 +355,12 @@ impl Records for SledRecords {
 
     /// A record with pieces, or one that may replace a value with pieces, is a batch of its own,
     /// because a value that lacks a piece is unreadable.
-    fn apply_each(&self, changes: &Changes, replaced: Replaced<'_>) -> Result<()> {
+    fn write_each(&self, changes: &Changes, replaced: Replaced<'_>) -> Result<()> {
         for (key, value) in &changes.records {
             let is_long = value.as_ref().is_some_and(|value| value.len() >= PIECE_BYTES);
             if is_long || self.has_pieces.load(Ordering::Relaxed) {
                 let old = self.get(key)?;
-                self.apply(&Changes::of(key.clone(), value.clone()))?;
+                self.write_batch(&Changes::of(key.clone(), value.clone()))?;
                 old.iter().for_each(|old| replaced(key, old));
                 continue;
             }
@@ -412,7 +412,7 @@ impl Records for SledRecords {
     }
 }
 
-fn open_files(options: &Options, dir: &Path) -> std::result::Result<SledFiles, NotOpened> {
+fn open_files(options: &StoreOptions, dir: &Path) -> std::result::Result<SledFiles, NotOpened> {
     let config = sled::Config::new()
         .path(dir)
         .mode(Mode::HighThroughput)
@@ -428,7 +428,8 @@ pub fn records_with_words(dir: &Path, key: &UserKey) -> Result<usize> {
     if !dir.join("db").exists() {
         return Ok(0);
     }
-    let records = SledRecords::open(dir, &Options::default()).map_err(NotOpened::into_fault)?;
+    let records =
+        SledRecords::open(dir, &StoreOptions::default()).map_err(NotOpened::into_fault)?;
     let mut count = 0;
     records.scan(&keys::user(key), &mut |key, _| {
         count += usize::from(keys::holds_words(key));

@@ -104,8 +104,8 @@ impl Batch<'_> {
         for (event, read_at) in user.awaited {
             self.put_or_remove(keys::awaited(key, event), read_at.map(format::offset_bytes));
         }
-        if let Some(marks) = user.forget_marks {
-            self.put(keys::forget_marks(key), format::forget_marks_bytes(&marks));
+        if let Some(records) = user.forget_marks {
+            self.put(keys::forget_records(key), format::forget_records_bytes(&records));
         }
         self.gate(keys::gate(key), user.gate, user.is_gate_removed)
     }
@@ -134,7 +134,7 @@ impl Batch<'_> {
         Ok(())
     }
 
-    /// Each turn of a context window is a record at one of six places, so a new turn overwrites the
+    /// Each turn of a context window is one of six records, so a new turn overwrites the
     /// oldest and the others stay as they are.
     fn window(&mut self, ring: Vec<u8>, change: WindowChange) -> Result<()> {
         if change.is_cleared {
@@ -148,9 +148,9 @@ impl Batch<'_> {
         let oldest = change.window.next - change.window.said.len() as u64;
         for (number, said) in (oldest..).zip(&change.window.said) {
             if number >= change.first_new {
-                let mut place = ring.clone();
-                place.push((number % CONTEXT_TURNS) as u8);
-                self.put(place, format::said_bytes(number, said));
+                let mut record = ring.clone();
+                record.push((number % CONTEXT_TURNS) as u8);
+                self.put(record, format::said_bytes(number, said));
             }
         }
         self.finished.windows.push((ring, change.window));

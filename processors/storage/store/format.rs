@@ -3,15 +3,14 @@
 //! value.
 //!
 //! ```text
-//! memory     version │ VectorV1 │ MemoryV1 │ AroundV2 │ RevisionsV3 │ AuthorV4 │ ExpiryV5
-//!                    │ StandingV7
-//!                      the parts from MemoryV1 on are missing until the memory is put,
-//!                      StandingV7 where it would say nothing
-//! turn       version │ SaidV2          session  version │ SessionV1
-//! gate       version │ GateV2 │ SignedV6   seen id  version │ SeenV1
-//! slot       version │ SlotV1          identity version │ IdentityV1
-//! offset     version │ i64             position version │ (i64, i64)
-//! forgets    version │ ForgetMarksV1
+//! memory     version │ VectorRecord │ MemoryRecord │ StandingRecord
+//!                      MemoryRecord is missing until the memory is put,
+//!                      StandingRecord where it would say nothing
+//! turn       version │ TurnRecord     session  version │ four numbers
+//! gate       version │ GateRecord     seen id  version │ SeenRecord
+//! slot       version │ (id, value)    identity version │ Identity
+//! offset     version │ i64            position version │ (i64, i64)
+//! forgets    version │ list of (time, ForgotRecord)
 //! ```
 //!
 //! Format 1 is open until a release is tagged. Until then: to change a record, edit its struct, raise
@@ -21,7 +20,7 @@
 //! shard's identity and meta records have the newest version before its first record has, so that
 //! programs of two versions can share a group.
 
-use super::Identity;
+use super::identity::Identity;
 
 use domain::fault::{Fault, Result, StopName};
 use domain::{
@@ -41,7 +40,7 @@ pub const VERSION: u8 = 8;
 /// The oldest version that this program reads.
 const OLDEST: u8 = VERSION;
 
-/// Roles and scopes are stored as places in these lists. Invariant: lists are only appended to.
+/// Roles and scopes are stored as indexes into these lists. Invariant: lists are only appended to.
 const ROLES: [Role; 4] = [Role::User, Role::Assistant, Role::System, Role::Tool];
 const SCOPES: [Scope; 3] = [Scope::User, Scope::Session, Scope::Tenant];
 
@@ -97,13 +96,13 @@ pub fn unreadable(why: impl Into<String>) -> Fault {
     Fault::stop(StopName::StoreUnreadable, why)
 }
 
-fn choice_at<T: Copy>(list: &[T], place: u8) -> Result<T> {
-    list.get(usize::from(place))
+fn choice_at<T: Copy>(list: &[T], index: u8) -> Result<T> {
+    list.get(usize::from(index))
         .copied()
-        .ok_or_else(|| unreadable(format!("a record has the unknown choice {place}")))
+        .ok_or_else(|| unreadable(format!("a record has the unknown choice {index}")))
 }
 
-fn place_in<T: PartialEq>(list: &[T], choice: T) -> u8 {
+fn index_in<T: PartialEq>(list: &[T], choice: T) -> u8 {
     list.iter().position(|other| *other == choice).expect("the lists hold every variant") as u8
 }
 
@@ -115,9 +114,9 @@ fn as_bytes<S: Serializer>(bytes: &[u8], serializer: S) -> std::result::Result<S
 // ---------------------------------------------------------------- memory and vector
 
 /// The record of a memory. The vector stands first, so that a scan of a user's vectors does not
-/// decode the memories. `memory` holds the parts from `MemoryV1` to `StandingV7`, or nothing yet.
+/// decode the memories. `memory` holds the two parts behind, or nothing yet.
 struct Parts<'a> {
-    vector: VectorV1<'a>,
+    vector: VectorRecord<'a>,
     memory: &'a [u8],
 }
 
@@ -126,19 +125,14 @@ fn split(bytes: &[u8]) -> Result<Parts<'_>> {
     Ok(Parts { vector, memory })
 }
 
-fn with_vector(vector: &VectorV1<'_>, memory_bytes_about: usize) -> Vec<u8> {
+fn with_vector(vector: &VectorRecord<'_>, memory_bytes_about: usize) -> Vec<u8> {
     encode(vector, 8 + vector.values.len() + memory_bytes_about)
 }
 
 fn with_memory(bytes: Vec<u8>, memory: &Memory) -> Vec<u8> {
-    let bytes = extended(bytes, &memory_v1(memory));
-    let bytes = extended(bytes, &around_v2(&memory.around));
-    let bytes = extended(bytes, &revisions_v3(memory));
-    let bytes = extended(bytes, &AuthorV4 { author: memory.author.as_deref() });
-    let expiry = ExpiryV5 { expires_at: memory.expires_at.map(|time| time.0) };
-    let bytes = extended(bytes, &expiry);
-    let standing = standing_v7(memory);
-    if standing == StandingV7::default() { bytes } else { extended(bytes, &standing) }
+    let bytes = extended(bytes, &memory_record(memory));
+    let standing = standing_record(memory);
+    if standing == StandingRecord::default() { bytes } else { extended(bytes, &standing) }
 }
 
 fn extended(bytes: Vec<u8>, record: &impl Serialize) -> Vec<u8> {
@@ -156,12 +150,12 @@ pub fn memory_bytes(memory: &Memory, former: Option<&[u8]>) -> Result<Vec<u8>> {
     let vector = former
         .map(split)
         .transpose()?
-        .map_or(VectorV1 { scale: 0.0, values: &[] }, |parts| parts.vector);
+        .map_or(VectorRecord { scale: 0.0, values: &[] }, |parts| parts.vector);
     Ok(with_memory(with_vector(&vector, bytes_about(memory)), memory))
 }
 
 pub fn memory_and_vector_bytes(memory: &Memory, vector: &Vector) -> Vec<u8> {
-    let vector = VectorV1 { scale: vector.scale, values: &unsigned(vector) };
+    let vector = VectorRecord { scale: vector.scale, values: &unsigned(vector) };
     with_memory(with_vector(&vector, bytes_about(memory)), memory)
 }
 
@@ -173,17 +167,8 @@ pub fn memory(key: &UserKey, id: MemoryId, bytes: &[u8]) -> Result<Option<Memory
     }
     let (record, rest) = taken(memory)?;
     let mut memory = memory_of(key, id, &record)?;
-    let (record, rest): (AroundV2<'_>, _) = taken(rest)?;
-    memory.around = around(&record, &memory.source);
-    let (record, rest): (RevisionsV3, _) = taken(rest)?;
-    memory.revises = ids(&record.revises);
-    memory.revised_by = record.revised_by.map(id_of);
-    let (record, rest): (AuthorV4<'_>, _) = taken(rest)?;
-    memory.author = record.author.map(str::to_owned);
-    let (record, rest): (ExpiryV5, _) = taken(rest)?;
-    memory.expires_at = record.expires_at.map(Time);
     if !rest.is_empty() {
-        let StandingV7 { compressed_by, disabled, stability, sources } = from_body(rest)?;
+        let StandingRecord { compressed_by, disabled, stability, sources } = from_body(rest)?;
         memory.compressed_by = compressed_by.map(id_of);
         memory.disabled = disabled;
         memory.stability = stability;
@@ -198,7 +183,7 @@ pub fn is_live(bytes: &[u8]) -> Result<bool> {
     if memory.is_empty() {
         return Ok(false);
     }
-    let (record, _): (MemoryV1<'_>, _) = taken(memory)?;
+    let (record, _): (MemoryRecord<'_>, _) = taken(memory)?;
     Ok(record.valid_to.is_none())
 }
 
@@ -208,7 +193,7 @@ pub fn spoken(bytes: &[u8]) -> Result<Option<Spoken>> {
     if memory.is_empty() {
         return Ok(None);
     }
-    let (record, _): (MemoryBeginningV1<'_>, _) = taken(memory)?;
+    let (record, _): (MemoryBeginning<'_>, _) = taken(memory)?;
     let vector = Some(signed(&vector)).filter(|vector| !vector.is_empty());
     Ok(Some(Spoken {
         role: choice_at(&ROLES, record.role)?,
@@ -217,11 +202,11 @@ pub fn spoken(bytes: &[u8]) -> Result<Option<Spoken>> {
     }))
 }
 
-/// The first fields of [`MemoryV1`]. Ingest reads the speakers of some fifty memories for a turn,
+/// The first fields of [`MemoryRecord`]. Ingest reads the speakers of some fifty memories for a turn,
 /// and the other fields take most of the time of decoding.
 #[derive(Deserialize)]
 #[expect(dead_code, reason = "every field before `speaker` has to be decoded")]
-struct MemoryBeginningV1<'a> {
+struct MemoryBeginning<'a> {
     scope: u8,
     session: Option<&'a str>,
     kind: &'a str,
@@ -242,7 +227,7 @@ pub fn vector(bytes: &[u8]) -> Result<Option<Vector>> {
 
 /// A memory without key and id, which are in the key of the record.
 #[derive(Serialize, Deserialize)]
-struct MemoryV1<'a> {
+struct MemoryRecord<'a> {
     scope: u8,
     session: Option<&'a str>,
     kind: &'a str,
@@ -255,7 +240,7 @@ struct MemoryV1<'a> {
     valid_from: i64,
     valid_to: Option<i64>,
     #[serde(borrow)]
-    source: PositionV1<'a>,
+    source: PositionRecord<'a>,
     event_id: Option<&'a str>,
     metadata: Vec<(&'a str, &'a str)>,
     supersedes: Vec<Uuid16>,
@@ -267,25 +252,31 @@ struct MemoryV1<'a> {
     uses: u32,
     confirmed: u32,
     fresh_at: i64,
-    surprise: Option<SurpriseV1<'a>>,
+    surprise: Option<SurpriseRecord<'a>>,
     threshold: Option<f32>,
     reason: &'a str,
     profile: &'a str,
     covers: Vec<Uuid16>,
     history: Vec<(&'a str, i64)>,
+    #[serde(borrow)]
+    around: [Option<NeighbourRecord<'a>>; 3],
+    revises: Vec<Uuid16>,
+    revised_by: Option<Uuid16>,
+    author: Option<&'a str>,
+    expires_at: Option<i64>,
 }
 
 type Uuid16 = [u8; 16];
 
 #[derive(PartialEq, Serialize, Deserialize)]
-struct PositionV1<'a> {
+struct PositionRecord<'a> {
     topic: &'a str,
     partition: i32,
     offset: i64,
 }
 
 #[derive(Serialize, Deserialize)]
-struct SurpriseV1<'a> {
+struct SurpriseRecord<'a> {
     total: f32,
     novelty: f32,
     contradiction: f32,
@@ -296,53 +287,63 @@ struct SurpriseV1<'a> {
     points: Vec<(&'a str, f32)>,
 }
 
-fn memory_v1(memory: &Memory) -> MemoryV1<'_> {
-    MemoryV1 {
-        scope: place_in(&SCOPES, memory.scope),
+fn memory_record(memory: &Memory) -> MemoryRecord<'_> {
+    let around = &memory.around;
+    MemoryRecord {
+        scope: index_in(&SCOPES, memory.scope),
         session: memory.session.as_deref(),
         kind: memory.kind.as_str(),
         content: &memory.content,
-        role: place_in(&ROLES, memory.role),
+        role: index_in(&ROLES, memory.role),
         speaker: memory.speaker.as_deref(),
         importance: memory.importance,
         confidence: memory.confidence,
         created_at: memory.created_at.0,
         valid_from: memory.valid_from.0,
         valid_to: memory.valid_to.map(|time| time.0),
-        source: position_v1(&memory.source),
+        source: position_record(&memory.source),
         event_id: memory.event_id.as_deref(),
         metadata: memory
             .metadata
             .iter()
             .map(|(name, value)| (name.as_str(), value.as_str()))
             .collect(),
-        supersedes: ids_v1(&memory.supersedes),
+        supersedes: ids_record(&memory.supersedes),
         superseded_by: memory.superseded_by.map(|id| id.0.into_bytes()),
-        conflicts_with: ids_v1(&memory.conflicts_with),
+        conflicts_with: ids_record(&memory.conflicts_with),
         archived: memory.archived,
         version: memory.version,
         changed: memory.changed,
         uses: memory.uses,
         confirmed: memory.confirmed,
         fresh_at: memory.fresh_at.0,
-        surprise: memory.surprise.as_ref().map(surprise_v1),
+        surprise: memory.surprise.as_ref().map(surprise_record),
         threshold: memory.threshold,
         reason: &memory.reason,
         profile: &memory.profile,
-        covers: ids_v1(&memory.covers),
+        covers: ids_record(&memory.covers),
         history: memory
             .history
             .iter()
             .map(|earlier| (earlier.content.as_str(), earlier.until.0))
             .collect(),
+        around: [&around.before, &around.earlier, &around.after]
+            .map(|turn| turn.as_ref().map(neighbour_record)),
+        revises: ids_record(&memory.revises),
+        revised_by: memory.revised_by.map(|id| id.0.into_bytes()),
+        author: memory.author.as_deref(),
+        expires_at: memory.expires_at.map(|time| time.0),
     }
 }
 
-fn memory_of(key: &UserKey, id: MemoryId, record: &MemoryV1<'_>) -> Result<Memory> {
+fn memory_of(key: &UserKey, id: MemoryId, record: &MemoryRecord<'_>) -> Result<Memory> {
+    let source = position(&record.source);
+    let [before, earlier, after] =
+        record.around.each_ref().map(|turn| turn.as_ref().map(|turn| neighbour(turn, &source)));
     Ok(Memory {
         id,
         key: key.clone(),
-        author: None,
+        author: record.author.map(str::to_owned),
         scope: choice_at(&SCOPES, record.scope)?,
         session: record.session.map(str::to_owned),
         kind: Kind::new(record.kind),
@@ -354,8 +355,8 @@ fn memory_of(key: &UserKey, id: MemoryId, record: &MemoryV1<'_>) -> Result<Memor
         created_at: Time(record.created_at),
         valid_from: Time(record.valid_from),
         valid_to: record.valid_to.map(Time),
-        expires_at: None,
-        source: position(&record.source),
+        expires_at: record.expires_at.map(Time),
+        source,
         event_id: record.event_id.map(str::to_owned),
         metadata: record
             .metadata
@@ -364,8 +365,8 @@ fn memory_of(key: &UserKey, id: MemoryId, record: &MemoryV1<'_>) -> Result<Memor
             .collect(),
         supersedes: ids(&record.supersedes),
         superseded_by: record.superseded_by.map(id_of),
-        revises: Vec::new(),
-        revised_by: None,
+        revises: ids(&record.revises),
+        revised_by: record.revised_by.map(id_of),
         conflicts_with: ids(&record.conflicts_with),
         archived: record.archived,
         version: record.version,
@@ -382,69 +383,39 @@ fn memory_of(key: &UserKey, id: MemoryId, record: &MemoryV1<'_>) -> Result<Memor
         disabled: false,
         stability: None,
         sources: Vec::new(),
-        history: record.history.iter().map(|(content, until)| revision(content, *until)).collect(),
-        around: NeighbourTurns::default(),
+        history: record
+            .history
+            .iter()
+            .map(|(content, until)| Revision {
+                content: (*content).to_owned(),
+                until: Time(*until),
+            })
+            .collect(),
+        around: NeighbourTurns { before, earlier, after },
     })
 }
 
-fn revision(content: &str, until: i64) -> Revision {
-    Revision { content: content.to_owned(), until: Time(until) }
-}
-
-#[derive(Serialize, Deserialize)]
-struct RevisionsV3 {
-    revises: Vec<Uuid16>,
-    revised_by: Option<Uuid16>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct AuthorV4<'a> {
-    author: Option<&'a str>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct ExpiryV5 {
-    expires_at: Option<i64>,
-}
-
 #[derive(Default, PartialEq, Serialize, Deserialize)]
-struct StandingV7<'a> {
+struct StandingRecord<'a> {
     compressed_by: Option<Uuid16>,
     disabled: bool,
     stability: Option<f32>,
     #[serde(borrow)]
-    sources: Vec<PositionV1<'a>>,
+    sources: Vec<PositionRecord<'a>>,
 }
 
-fn standing_v7(memory: &Memory) -> StandingV7<'_> {
-    StandingV7 {
+fn standing_record(memory: &Memory) -> StandingRecord<'_> {
+    StandingRecord {
         compressed_by: memory.compressed_by.map(|id| id.0.into_bytes()),
         disabled: memory.disabled,
         stability: memory.stability,
-        sources: memory.sources.iter().map(position_v1).collect(),
+        sources: memory.sources.iter().map(position_record).collect(),
     }
-}
-
-fn revisions_v3(memory: &Memory) -> RevisionsV3 {
-    RevisionsV3 {
-        revises: ids_v1(&memory.revises),
-        revised_by: memory.revised_by.map(|id| id.0.into_bytes()),
-    }
-}
-
-#[derive(Serialize, Deserialize)]
-struct AroundV2<'a> {
-    #[serde(borrow)]
-    before: Option<NeighbourV2<'a>>,
-    #[serde(borrow)]
-    earlier: Option<NeighbourV2<'a>>,
-    #[serde(borrow)]
-    after: Option<NeighbourV2<'a>>,
 }
 
 /// A neighbouring turn without the topic, which is that of the memory: one log has one topic.
 #[derive(Serialize, Deserialize)]
-struct NeighbourV2<'a> {
+struct NeighbourRecord<'a> {
     partition: i32,
     offset: i64,
     speaker: &'a str,
@@ -455,26 +426,8 @@ struct NeighbourV2<'a> {
     question: f32,
 }
 
-fn around_v2(around: &NeighbourTurns) -> AroundV2<'_> {
-    AroundV2 {
-        before: around.before.as_ref().map(neighbour_v2),
-        earlier: around.earlier.as_ref().map(neighbour_v2),
-        after: around.after.as_ref().map(neighbour_v2),
-    }
-}
-
-fn around(record: &AroundV2<'_>, beside: &Position) -> NeighbourTurns {
-    let of =
-        |record: &Option<NeighbourV2<'_>>| record.as_ref().map(|record| neighbour(record, beside));
-    NeighbourTurns {
-        before: of(&record.before),
-        earlier: of(&record.earlier),
-        after: of(&record.after),
-    }
-}
-
-fn neighbour_v2(neighbour: &NeighbourTurn) -> NeighbourV2<'_> {
-    NeighbourV2 {
+fn neighbour_record(neighbour: &NeighbourTurn) -> NeighbourRecord<'_> {
+    NeighbourRecord {
         partition: neighbour.source.partition,
         offset: neighbour.source.offset,
         speaker: &neighbour.speaker,
@@ -485,7 +438,7 @@ fn neighbour_v2(neighbour: &NeighbourTurn) -> NeighbourV2<'_> {
     }
 }
 
-fn neighbour(record: &NeighbourV2<'_>, beside: &Position) -> NeighbourTurn {
+fn neighbour(record: &NeighbourRecord<'_>, beside: &Position) -> NeighbourTurn {
     NeighbourTurn {
         source: Position {
             topic: beside.topic.clone(),
@@ -494,20 +447,24 @@ fn neighbour(record: &NeighbourV2<'_>, beside: &Position) -> NeighbourTurn {
         },
         speaker: record.speaker.into(),
         words: record.words.into(),
-        vector: signed(&VectorV1 { scale: record.scale, values: &record.values }),
+        vector: signed(&VectorRecord { scale: record.scale, values: &record.values }),
         question: record.question,
     }
 }
 
-fn position_v1(position: &Position) -> PositionV1<'_> {
-    PositionV1 { topic: &position.topic, partition: position.partition, offset: position.offset }
+fn position_record(position: &Position) -> PositionRecord<'_> {
+    PositionRecord {
+        topic: &position.topic,
+        partition: position.partition,
+        offset: position.offset,
+    }
 }
 
-fn position(record: &PositionV1<'_>) -> Position {
+fn position(record: &PositionRecord<'_>) -> Position {
     Position { topic: record.topic.into(), partition: record.partition, offset: record.offset }
 }
 
-fn ids_v1(ids: &[MemoryId]) -> Vec<Uuid16> {
+fn ids_record(ids: &[MemoryId]) -> Vec<Uuid16> {
     ids.iter().map(|id| id.0.into_bytes()).collect()
 }
 
@@ -519,8 +476,8 @@ fn id_of(record: Uuid16) -> MemoryId {
     MemoryId(Uuid::from_bytes(record))
 }
 
-fn surprise_v1(surprise: &Surprise) -> SurpriseV1<'_> {
-    SurpriseV1 {
+fn surprise_record(surprise: &Surprise) -> SurpriseRecord<'_> {
+    SurpriseRecord {
         total: surprise.total,
         novelty: surprise.novelty,
         contradiction: surprise.contradiction,
@@ -531,7 +488,7 @@ fn surprise_v1(surprise: &Surprise) -> SurpriseV1<'_> {
     }
 }
 
-fn surprise(record: &SurpriseV1<'_>) -> Surprise {
+fn surprise(record: &SurpriseRecord<'_>) -> Surprise {
     Surprise {
         total: record.total,
         novelty: record.novelty,
@@ -565,7 +522,7 @@ fn point_name(name: &str) -> &'static str {
 // ---------------------------------------------------------------- turn, session, gate, seen, slot
 
 #[derive(Serialize, Deserialize)]
-struct VectorV1<'a> {
+struct VectorRecord<'a> {
     scale: f32,
     #[serde(serialize_with = "as_bytes")]
     values: &'a [u8],
@@ -575,52 +532,43 @@ fn unsigned(vector: &Vector) -> Vec<u8> {
     vector.values.iter().map(|value| *value as u8).collect()
 }
 
-fn signed(record: &VectorV1<'_>) -> Vector {
+fn signed(record: &VectorRecord<'_>) -> Vector {
     Vector { scale: record.scale, values: record.values.iter().map(|value| *value as i8).collect() }
 }
 
+/// A turn of a context window, with its source and the resulting memory.
 #[derive(Serialize, Deserialize)]
-struct SaidV1<'a> {
+struct TurnRecord<'a> {
     /// Number of the turn in the session: the order of the records in the ring.
     number: u64,
     speaker: &'a str,
     content: &'a str,
     #[serde(borrow)]
-    vector: VectorV1<'a>,
-}
-
-/// A turn with the source, the resulting memory, and the role.
-#[derive(Serialize, Deserialize)]
-struct SaidV2<'a> {
+    vector: VectorRecord<'a>,
     #[serde(borrow)]
-    said: SaidV1<'a>,
-    #[serde(borrow)]
-    source: Option<PositionV1<'a>>,
+    source: Option<PositionRecord<'a>>,
     question: f32,
     memory: Option<Uuid16>,
     role: u8,
 }
 
 pub fn said_bytes(number: u64, said: &ContextTurn) -> Vec<u8> {
-    let vector = VectorV1 { scale: said.vector.scale, values: &unsigned(&said.vector) };
-    let record = SaidV2 {
-        said: SaidV1 { number, speaker: &said.speaker, content: &said.content, vector },
-        source: said.source.as_ref().map(position_v1),
+    let record = TurnRecord {
+        number,
+        speaker: &said.speaker,
+        content: &said.content,
+        vector: VectorRecord { scale: said.vector.scale, values: &unsigned(&said.vector) },
+        source: said.source.as_ref().map(position_record),
         question: said.question,
         memory: said.memory.map(|id| id.0.into_bytes()),
-        role: place_in(&ROLES, said.role),
+        role: index_in(&ROLES, said.role),
     };
     encode(&record, 80 + said.speaker.len() + said.content.len() + said.vector.values.len())
 }
 
 pub fn said(bytes: &[u8]) -> Result<(u64, ContextTurn)> {
-    let SaidV2 {
-        said: SaidV1 { number, speaker, content, vector },
-        source,
-        question,
-        memory,
-        role,
-    } = decode(bytes)?;
+    let TurnRecord { number, speaker, content, vector, source, question, memory, role } =
+        decode(bytes)?;
     let said = ContextTurn {
         speaker: speaker.into(),
         role: choice_at(&ROLES, role)?,
@@ -633,26 +581,18 @@ pub fn said(bytes: &[u8]) -> Result<(u64, ContextTurn)> {
     Ok((number, said))
 }
 
-#[derive(Serialize, Deserialize)]
-struct SessionV1 {
-    turns: u32,
-    first_at: i64,
-    last_at: i64,
-    summarised: u32,
-}
-
 pub fn session_bytes(session: &Session) -> Vec<u8> {
     let Session { turns, first_at, last_at, summarised } = *session;
-    encode(&SessionV1 { turns, first_at: first_at.0, last_at: last_at.0, summarised }, 24)
+    encode(&(turns, first_at.0, last_at.0, summarised), 24)
 }
 
 pub fn session(bytes: &[u8]) -> Result<Session> {
-    let SessionV1 { turns, first_at, last_at, summarised } = decode(bytes)?;
+    let (turns, first_at, last_at, summarised) = decode(bytes)?;
     Ok(Session { turns, first_at: Time(first_at), last_at: Time(last_at), summarised })
 }
 
 #[derive(Serialize, Deserialize)]
-struct GateV2<'a> {
+struct GateRecord<'a> {
     ids: u64,
     /// Two bytes for each total, which is precise enough for a threshold.
     #[serde(serialize_with = "as_bytes")]
@@ -661,10 +601,6 @@ struct GateV2<'a> {
     /// [`UserWordCounts::packed`].
     #[serde(serialize_with = "as_bytes")]
     words: &'a [u8],
-}
-
-#[derive(Serialize, Deserialize)]
-struct SignedV6 {
     signed: Option<i64>,
 }
 
@@ -672,19 +608,18 @@ pub fn gate_bytes(gate: &GateState) -> Vec<u8> {
     let thousandths: Vec<u8> =
         gate.thousandths.iter().flat_map(|score| score.to_le_bytes()).collect();
     let words = gate.words.packed();
-    let record = GateV2 {
+    let record = GateRecord {
         ids: gate.ids,
         thousandths: &thousandths,
         words_total: gate.words.total(),
         words: &words,
+        signed: gate.signed.map(|time| time.0),
     };
-    let signed = SignedV6 { signed: gate.signed.map(|time| time.0) };
-    extended(encode(&record, thousandths.len() + words.len() + 31), &signed)
+    encode(&record, thousandths.len() + words.len() + 31)
 }
 
 pub fn gate(bytes: &[u8]) -> Result<GateState> {
-    let (GateV2 { ids, thousandths, words_total, words }, rest) = taken(body(bytes)?)?;
-    let SignedV6 { signed } = from_body(rest)?;
+    let GateRecord { ids, thousandths, words_total, words, signed } = decode(bytes)?;
     let words = UserWordCounts::unpacked(words_total, words);
     let words = words.ok_or_else(|| unreadable("the word counts of a gate state are damaged"))?;
     let thousandths =
@@ -693,132 +628,86 @@ pub fn gate(bytes: &[u8]) -> Result<GateState> {
 }
 
 #[derive(Serialize, Deserialize)]
-struct SeenV1<'a> {
+struct SeenRecord<'a> {
     /// Number of the id among the user's ids: the oldest have the lowest numbers.
     number: u64,
     #[serde(borrow)]
-    source: PositionV1<'a>,
+    source: PositionRecord<'a>,
     memories: Vec<Uuid16>,
     /// Type and target of the event (`kernel/seen.rs`).
     tag: u32,
 }
 
 pub fn seen_bytes(number: u64, seen: &SeenBefore) -> Vec<u8> {
-    let record = SeenV1 {
+    let record = SeenRecord {
         number,
-        source: position_v1(&seen.source),
-        memories: ids_v1(&seen.memories),
+        source: position_record(&seen.source),
+        memories: ids_record(&seen.memories),
         tag: seen.tag,
     };
     encode(&record, 64)
 }
 
 pub fn seen(bytes: &[u8]) -> Result<(u64, SeenBefore)> {
-    let SeenV1 { number, source, memories, tag } = decode(bytes)?;
+    let SeenRecord { number, source, memories, tag } = decode(bytes)?;
     Ok((number, SeenBefore { source: position(&source), memories: ids(&memories), tag }))
 }
 
-#[derive(Serialize, Deserialize)]
-struct SlotV1<'a> {
-    memory: Uuid16,
-    value: &'a str,
-}
-
 pub fn slot_bytes(holder: &SlotHolder) -> Vec<u8> {
-    encode(
-        &SlotV1 { memory: holder.memory.0.into_bytes(), value: &holder.value },
-        24 + holder.value.len(),
-    )
+    encode(&(holder.memory.0.into_bytes(), &holder.value), 24 + holder.value.len())
 }
 
 pub fn slot(bytes: &[u8]) -> Result<SlotHolder> {
-    let record: SlotV1 = decode(bytes)?;
-    Ok(SlotHolder { memory: id_of(record.memory), value: record.value.to_owned() })
+    let (memory, value) = decode(bytes)?;
+    Ok(SlotHolder { memory: id_of(memory), value })
 }
 
 // ---------------------------------------------------------------- remembered forgets
 
+/// Invariant: variants are only appended, because postcard stores their number.
 #[derive(Serialize, Deserialize)]
-struct ForgetMarksV1 {
-    marks: Vec<ForgetMarkV1>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct ForgetMarkV1 {
-    at: i64,
-    forgot: ForgotV1,
-}
-
-/// Invariant: variants are only appended, because postcard stores their place.
-#[derive(Serialize, Deserialize)]
-enum ForgotV1 {
+enum ForgotRecord {
     Everything,
     Session(u64),
     Query(Vec<Vec<u64>>),
     Text(u64),
 }
 
-pub fn forget_marks_bytes(marks: &[ForgetMark]) -> Vec<u8> {
-    let marks = marks.iter().map(|mark| ForgetMarkV1 {
-        at: mark.at.0,
-        forgot: match &mark.forgot {
-            Forgot::Everything => ForgotV1::Everything,
-            Forgot::Session(session) => ForgotV1::Session(*session),
-            Forgot::Query(stems) => ForgotV1::Query(stems.clone()),
-            Forgot::Text(text) => ForgotV1::Text(*text),
-        },
+pub fn forget_records_bytes(records: &[ForgetMark]) -> Vec<u8> {
+    let all = records.iter().map(|record| {
+        let forgot = match &record.forgot {
+            Forgot::Everything => ForgotRecord::Everything,
+            Forgot::Session(session) => ForgotRecord::Session(*session),
+            Forgot::Query(stems) => ForgotRecord::Query(stems.clone()),
+            Forgot::Text(text) => ForgotRecord::Text(*text),
+        };
+        (record.at.0, forgot)
     });
-    encode(&ForgetMarksV1 { marks: marks.collect() }, 64)
+    encode(&all.collect::<Vec<(i64, ForgotRecord)>>(), 64)
 }
 
-pub fn forget_marks(bytes: &[u8]) -> Result<Vec<ForgetMark>> {
-    let ForgetMarksV1 { marks } = decode(bytes)?;
-    let marks = marks.into_iter().map(|mark| ForgetMark {
-        at: Time(mark.at),
-        forgot: match mark.forgot {
-            ForgotV1::Everything => Forgot::Everything,
-            ForgotV1::Session(session) => Forgot::Session(session),
-            ForgotV1::Query(stems) => Forgot::Query(stems),
-            ForgotV1::Text(text) => Forgot::Text(text),
+pub fn forget_records(bytes: &[u8]) -> Result<Vec<ForgetMark>> {
+    let all: Vec<(i64, ForgotRecord)> = decode(bytes)?;
+    let all = all.into_iter().map(|(at, forgot)| ForgetMark {
+        at: Time(at),
+        forgot: match forgot {
+            ForgotRecord::Everything => Forgot::Everything,
+            ForgotRecord::Session(session) => Forgot::Session(session),
+            ForgotRecord::Query(stems) => Forgot::Query(stems),
+            ForgotRecord::Text(text) => Forgot::Text(text),
         },
     });
-    Ok(marks.collect())
+    Ok(all.collect())
 }
 
 // ---------------------------------------------------------------- the shard's own
 
-#[derive(Serialize, Deserialize)]
-struct IdentityV1<'a> {
-    cluster: &'a str,
-    topic: &'a str,
-    partition: i32,
-    partitions: i32,
-    model: &'a str,
-    dimensions: u32,
-}
-
 pub fn identity_bytes(identity: &Identity) -> Vec<u8> {
-    let record = IdentityV1 {
-        cluster: &identity.cluster,
-        topic: &identity.topic,
-        partition: identity.partition,
-        partitions: identity.partitions,
-        model: &identity.model,
-        dimensions: identity.dimensions,
-    };
-    encode(&record, 128)
+    encode(identity, 128)
 }
 
 pub fn identity(bytes: &[u8]) -> Result<Identity> {
-    let record: IdentityV1 = decode(bytes)?;
-    Ok(Identity {
-        cluster: record.cluster.to_owned(),
-        topic: record.topic.to_owned(),
-        partition: record.partition,
-        partitions: record.partitions,
-        model: record.model.to_owned(),
-        dimensions: record.dimensions,
-    })
+    decode(bytes)
 }
 
 pub fn offset_bytes(offset: i64) -> Vec<u8> {
@@ -840,11 +729,11 @@ pub fn closed(bytes: &[u8]) -> Result<Closed> {
 }
 
 /// A position in the changelog, and the time when the store reached that position.
-pub fn place_bytes(offset: i64, at: Time) -> Vec<u8> {
+pub fn changelog_position_bytes(offset: i64, at: Time) -> Vec<u8> {
     encode(&(offset, at.0), 21)
 }
 
-pub fn place(bytes: &[u8]) -> Result<(i64, Time)> {
+pub fn changelog_position(bytes: &[u8]) -> Result<(i64, Time)> {
     decode(bytes).map(|(offset, at)| (offset, Time(at)))
 }
 
@@ -961,31 +850,25 @@ mod tests {
         let vector = Vector { scale: 1.0, values: [-1, 2].into() };
         let with_vector = memory_and_vector_bytes(&a_memory(7, "one"), &vector);
         assert_eq!(with_vector[..8], [8, 0, 0, 0x80, 0x3f, 2, 0xff, 2]);
-        // Two words: "tea" twice in place 848, "boat" once in place 992.
+        // Two words: "tea" twice at 848, "boat" once at 992.
         let words = [2, 2, 0x02, 0x35, 0x01, 0x3e];
         assert_eq!(
             gate_bytes(&a_gate(130, &[0.001], &["tea", "boat", "tea"])),
             [&[8, 0x82, 0x01, 2, 1, 0, 3, 4][..], &words[2..], &[0]].concat()
         );
-        let expiry = ExpiryV5 { expires_at: Some(64) };
-        assert_eq!(postcard::to_stdvec(&expiry).unwrap(), [1, 0x80, 0x01]);
-        let standing = StandingV7 {
+        let standing = StandingRecord {
             compressed_by: Some([7; 16]),
             disabled: true,
             stability: Some(0.5),
-            sources: vec![PositionV1 { topic: "e", partition: 3, offset: -1 }],
+            sources: vec![PositionRecord { topic: "e", partition: 3, offset: -1 }],
         };
         assert_eq!(
             postcard::to_stdvec(&standing).unwrap(),
             [&[1][..], &[7; 16], &[1, 1, 0, 0, 0, 0x3f, 1, 1, b'e', 6, 1]].concat()
         );
-        let around = NeighbourTurns {
-            before: None,
-            earlier: None,
-            after: Some(a_neighbour(&a_memory(1, "").source)),
-        };
-        let written = postcard::to_stdvec(&around_v2(&around)).unwrap();
-        assert_eq!(written[..13], [0, 0, 1, 6, 0, 4, b'z', b'o', 0xc3, 0xab, 5, b'h', b'e']);
-        assert_eq!(written[16..], [0, 0, 0x80, 0x3f, 2, 0xff, 2, 0, 0, 0, 0x3f]);
+        let source = a_memory(1, "").source;
+        let written = postcard::to_stdvec(&neighbour_record(&a_neighbour(&source))).unwrap();
+        assert_eq!(written[..10], [6, 0, 4, b'z', b'o', 0xc3, 0xab, 5, b'h', b'e']);
+        assert_eq!(written[13..], [0, 0, 0x80, 0x3f, 2, 0xff, 2, 0, 0, 0, 0x3f]);
     }
 }

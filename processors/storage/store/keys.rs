@@ -14,7 +14,7 @@
 //! tenant/user/ 'f' name           slot
 //! tenant/user/ 'x' id             id of an event that was seen
 //! tenant/user/ 'w' position       event on its way to the tenant's memories
-//! tenant/user/ 'o'                marks of recent `forget`s
+//! tenant/user/ 'o'                records of recent `forget`s
 //! ff key number                   pieces of long values, see `disk.rs`
 //! ```
 //!
@@ -39,7 +39,7 @@ pub const SEEN: u8 = b'x';
 /// The position of an event that changes the tenant's memories and has not come back in order.
 pub const AWAITED: u8 = b'w';
 
-/// The marks of recent `forget`s, by which stragglers are refused. Survive `forget`.
+/// The records of recent `forget`s, by which stragglers are refused. Survive `forget`.
 pub const FORGET_MARKS: u8 = b'o';
 
 pub fn identity() -> Vec<u8> {
@@ -115,7 +115,7 @@ pub fn gate(key: &UserKey) -> Vec<u8> {
     all(key, GATE)
 }
 
-pub fn forget_marks(key: &UserKey) -> Vec<u8> {
+pub fn forget_records(key: &UserKey) -> Vec<u8> {
     all(key, FORGET_MARKS)
 }
 
@@ -132,7 +132,7 @@ pub fn seen(key: &UserKey, id: &str) -> Vec<u8> {
     tagged(key, SEEN, &[id.as_bytes()])
 }
 
-/// The session of a context window, from the key behind the tag: length, name, place in the ring.
+/// The session of a context window, from the key behind the tag: length, name, index in the ring.
 pub fn session_of_ring(rest: &[u8]) -> Option<String> {
     let (length, rest) = rest.split_first_chunk::<4>()?;
     let name = rest.get(..u32::from_be_bytes(*length) as usize)?;
@@ -150,7 +150,7 @@ pub fn is_gate(record: &[u8]) -> bool {
     tag_of(record).is_some_and(|(_, tag, rest)| tag == GATE && rest.is_empty())
 }
 
-pub fn is_forget_marks(record: &[u8]) -> bool {
+pub fn is_forget_records(record: &[u8]) -> bool {
     record.first() != Some(&SHARD)
         && tag_of(record).is_some_and(|(_, tag, rest)| tag == FORGET_MARKS && rest.is_empty())
 }
@@ -171,7 +171,7 @@ pub fn slot_of(record: &[u8]) -> Option<(&[u8], &[u8])> {
 /// Splits a key into the user's prefix, the tag and the rest.
 fn tag_of(record: &[u8]) -> Option<(&[u8], u8, &[u8])> {
     let mut slashes =
-        record.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(place, _)| place);
+        record.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
     let (user, behind) = record.split_at(slashes.nth(1)? + 1);
     behind.split_first().map(|(tag, rest)| (user, *tag, rest))
 }

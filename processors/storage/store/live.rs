@@ -26,7 +26,7 @@ impl LiveCounts {
     }
 
     /// Takes the counts of a batch. Drops those of tenants that the batch changed without a count.
-    pub fn applied<'k>(
+    pub fn note_batch<'k>(
         &self,
         changed: impl Iterator<Item = &'k [u8]>,
         counted: BTreeMap<String, u64>,

@@ -53,9 +53,9 @@ impl MemoryCache {
             ids.iter().map(|id| entries.of_user(key, id)).collect();
         drop(entries);
         let mut fresh = Vec::new();
-        for (place, id) in found.iter_mut().zip(ids).filter(|(place, _)| place.is_none()) {
-            *place = read(*id)?.map(|memory| Arc::new(self.entries.lock().shared(key, memory)));
-            fresh.extend(place.clone());
+        for (entry, id) in found.iter_mut().zip(ids).filter(|(entry, _)| entry.is_none()) {
+            *entry = read(*id)?.map(|memory| Arc::new(self.entries.lock().shared(key, memory)));
+            fresh.extend(entry.clone());
         }
         if !fresh.is_empty() {
             let mut entries = self.entries.lock();

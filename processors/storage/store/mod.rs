@@ -4,7 +4,7 @@
 //! nor the log from which a shard is restored.
 //!
 //! ```text
-//! kernel ──> StagedChanges ──encode──> Store::apply ──> Records (sled, or maps in memory)
+//! kernel ──> StagedChanges ──encode──> Store::commit ──> Records (sled, or maps in memory)
 //!    └── Reads ──> typed records          │    keys.rs: where, format.rs: bytes
 //!                                         └──> caches: UserCache, MemoryCache
 //! ```
@@ -14,6 +14,7 @@ mod digest;
 pub mod disk;
 mod encode;
 pub mod format;
+mod identity;
 pub(crate) mod keys;
 mod live;
 mod memory_cache;
@@ -26,12 +27,15 @@ mod user_cache;
 
 pub(crate) use digest::RecordHasher;
 pub use digest::{Claim, Digest};
-pub use disk::records_with_words;
-pub use disk::{Options, set_aside, set_aside_at, set_aside_of};
+pub use disk::{StoreOptions, records_with_words, set_aside, set_aside_at, set_aside_of};
 pub use encode::{EncodedBatch, TouchedMemories, Upserted};
+pub use identity::Identity;
+pub(crate) use identity::check_identity;
 pub use keys::{holds_words, is_memory};
 pub use records::{AfterBatch, Changes, InMemory, Rewritten};
 pub use scrub::Scrubbed;
+
+pub use crate::checkpoint::Checkpoint;
 
 use broker::clock::{Clock, SystemClock};
 use digest::{KeptDigest, Running};
@@ -45,7 +49,6 @@ use memory_cache::MemoryCache;
 use parking_lot::Mutex;
 use records::Records;
 use scrub::Scrub;
-use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -58,48 +61,11 @@ const IN_MEMORY_MEMORY_CACHE_BYTES_MAX: usize = 1 << 20;
 /// Value of `erased_since` in a store whose files hold nothing erased.
 const NEVER: i64 = i64::MAX;
 
-/// The log and the encoder that a store was made from. A store is refused under any other identity,
-/// because its offsets and vectors would be wrong.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Identity {
-    pub cluster: String,
-    pub topic: String,
-    pub partition: i32,
-    pub partitions: i32,
-    pub model: String,
-    pub dimensions: u32,
-}
-
-impl Identity {
-    fn log(&self) -> String {
-        format!("{}/{}/{}", self.cluster, self.topic, self.partition)
-    }
-
-    fn encoder(&self) -> String {
-        format!("{} ({} dimensions)", self.model, self.dimensions)
-    }
-}
-
 pub struct Opened {
     pub store: Store,
     /// The directory to which a damaged store was moved. `store` is then empty and must be
     /// restored.
     pub rebuilt: Option<PathBuf>,
-}
-
-/// The checkpoint of a shard: the offset of the last applied event, and the matching position in
-/// the changelog if there is one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Checkpoint {
-    pub applied: i64,
-    pub changelog: Option<ChangelogPosition>,
-}
-
-/// A changelog offset, and the time when this store reached that offset.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ChangelogPosition {
-    pub offset: i64,
-    pub at: Time,
 }
 
 pub struct Store {
@@ -108,8 +74,9 @@ pub struct Store {
     user_cache: UserCache,
     memory_cache: MemoryCache,
     live: LiveCounts,
-    applied: AtomicI64,
-    changelog: Mutex<Option<ChangelogPosition>>,
+    checkpoint: Mutex<Checkpoint>,
+    /// When the store reached its changelog offset, in milliseconds since 1970.
+    read_at: AtomicI64,
     /// Records may be ahead of the checkpoint, because a restore has not ended.
     is_ahead: AtomicBool,
     /// Milliseconds since 1970 of the first erasure since the last rewrite; [`NEVER`] if there is
@@ -126,8 +93,6 @@ pub struct Store {
     claim: Option<Claim>,
     /// Epoch of the last meta record read or written.
     epoch: AtomicU64,
-    /// Offset of the changelog position now; -1 without one.
-    changelog_offset: AtomicI64,
 }
 
 impl Store {
@@ -135,7 +100,7 @@ impl Store {
     /// empty one takes its place.
     pub fn open(
         dir: &Path,
-        options: &Options,
+        options: &StoreOptions,
         identity: &Identity,
         stamp_ms: i64,
     ) -> Result<Opened> {
@@ -145,7 +110,7 @@ impl Store {
 
     fn open_or_set_aside(
         dir: &Path,
-        options: &Options,
+        options: &StoreOptions,
         identity: &Identity,
         stamp_ms: i64,
     ) -> Result<Opened> {
@@ -162,7 +127,7 @@ impl Store {
     }
 
     /// Opens the store and changes nothing: damage is an error, the directory stays.
-    pub fn open_as_found(dir: &Path, options: &Options, identity: &Identity) -> Result<Store> {
+    pub fn open_as_found(dir: &Path, options: &StoreOptions, identity: &Identity) -> Result<Store> {
         Store::open_as_it_is(dir, options, identity)
             .map_err(NotOpened::into_fault)
             .map_err(|fault| fault.about(format!("opens the store in {}", dir.display())))
@@ -184,13 +149,13 @@ impl Store {
 
     fn open_as_it_is(
         dir: &Path,
-        options: &Options,
+        options: &StoreOptions,
         identity: &Identity,
     ) -> std::result::Result<Store, NotOpened> {
         let records = SledRecords::open(dir, options)?;
         let existed = records.existed();
         let caches =
-            (UserCache::new(options.tails_max), MemoryCache::new(options.recalled_bytes_max));
+            (UserCache::new(options.user_cache_max), MemoryCache::new(options.recalled_bytes_max));
         Store::of(Box::new(records), existed, caches, identity)
     }
 
@@ -215,21 +180,20 @@ impl Store {
         let applied = damaged_if_unreadable(applied)?;
         let changelog = records
             .get(&keys::changelog())
-            .and_then(|bytes| bytes.map(|bytes| format::place(&bytes)).transpose());
-        let changelog =
-            damaged_if_unreadable(changelog)?.map(|(offset, at)| ChangelogPosition { offset, at });
+            .and_then(|bytes| bytes.map(|bytes| format::changelog_position(&bytes)).transpose());
+        let (changelog, read_at) = damaged_if_unreadable(changelog)?.unzip();
+        let checkpoint = Checkpoint { applied, changelog };
         let erased_since = records
             .get(&keys::erased())
             .and_then(|bytes| bytes.map_or(Ok(NEVER), |bytes| format::offset(&bytes)));
         let erased_since = AtomicI64::new(damaged_if_unreadable(erased_since)?);
         let ahead = damaged_if_unreadable(records.get(&keys::ahead()))?;
-        let changelog_offset = changelog.map_or(-1, |place| place.offset);
         let kept = damaged_if_unreadable(records.get(&keys::digest()))?;
         let kept = kept.as_deref().and_then(KeptDigest::of);
         // A digest of another checkpoint is not of these records; a restore that has not
         // ended has written records that the digest lacks.
         let kept_digest = kept.filter(|kept| {
-            ahead.is_none() && kept.applied == applied && kept.changelog == changelog_offset
+            ahead.is_none() && kept.applied == applied && kept.changelog == changelog.unwrap_or(-1)
         });
         Ok(Store {
             records,
@@ -237,8 +201,8 @@ impl Store {
             user_cache,
             memory_cache,
             live: LiveCounts::default(),
-            applied: AtomicI64::new(applied),
-            changelog: Mutex::new(changelog),
+            checkpoint: Mutex::new(checkpoint),
+            read_at: AtomicI64::new(read_at.map_or(0, |at: Time| at.0)),
             is_ahead: AtomicBool::new(ahead.is_some()),
             erased_since,
             erased_again: AtomicBool::new(false),
@@ -246,41 +210,54 @@ impl Store {
             scrub: Mutex::default(),
             claim: ahead.as_deref().map(Claim::of),
             epoch: AtomicU64::new(kept.map_or(0, |kept| kept.epoch)),
-            changelog_offset: AtomicI64::new(changelog_offset),
         })
+    }
+
+    pub fn checkpoint(&self) -> Checkpoint {
+        *self.checkpoint.lock()
     }
 
     /// The offset of the last event that the store has applied; -1 before the first.
     pub fn applied(&self) -> i64 {
-        self.applied.load(Ordering::Acquire)
+        self.checkpoint().applied
     }
 
     pub fn identity(&self) -> &Identity {
         &self.identity
     }
 
-    /// The changelog position of the checkpoint. `None` without a changelog, or before the first
-    /// record of one.
-    pub fn changelog(&self) -> Option<ChangelogPosition> {
-        *self.changelog.lock()
+    /// The changelog offset of the checkpoint.
+    pub fn changelog(&self) -> Option<i64> {
+        self.checkpoint().changelog
     }
 
-    /// Applies a finished batch. Invariant: records and checkpoint are one batch, so that they
-    /// agree after any crash.
-    pub fn apply(&self, batch: EncodedBatch, mark: Checkpoint) -> Result<()> {
+    /// When the store reached its changelog offset.
+    pub fn read_at(&self) -> Time {
+        Time(self.read_at.load(Ordering::Acquire))
+    }
+
+    /// Stored with the next batch.
+    pub fn note_read_at(&self, at: Time) {
+        self.read_at.store(at.0, Ordering::Release);
+    }
+
+    /// Writes a finished batch. Invariant: records and checkpoint are one batch, so that they
+    /// agree after any crash. A checkpoint without a changelog offset keeps the former one.
+    pub fn commit(&self, batch: EncodedBatch, checkpoint: Checkpoint) -> Result<()> {
         let EncodedBatch { mut changes, windows, gates, live, digest } = batch;
-        let Checkpoint { applied, changelog } = mark;
         let digest = match digest {
             Some(digest) => Some(digest),
             None => self.digest_after(&changes)?,
         };
-        changes.put(keys::applied(), format::offset_bytes(applied));
-        if let Some(ChangelogPosition { offset, at }) = changelog {
-            changes.put(keys::changelog(), format::place_bytes(offset, at));
-            self.changelog_offset.store(offset, Ordering::Release);
+        let changelog = checkpoint.changelog.or(self.changelog());
+        let checkpoint = Checkpoint { changelog, ..checkpoint };
+        changes.put(keys::applied(), format::offset_bytes(checkpoint.applied));
+        if let Some(offset) = changelog {
+            changes
+                .put(keys::changelog(), format::changelog_position_bytes(offset, self.read_at()));
         }
         if let Some(digest) = digest {
-            changes.put(keys::digest(), self.digest_record(applied, digest));
+            changes.put(keys::digest(), self.digest_record(checkpoint, digest));
         }
         let is_erasing = holds_erasure(&changes);
         if is_erasing {
@@ -290,17 +267,14 @@ impl Store {
         if let Some(scrub) = scrub.as_mut() {
             scrub.note(&changes, &*self.records)?;
         }
-        self.records.apply(&changes)?;
+        self.records.write_batch(&changes)?;
         *self.kept_digest.lock() = digest;
         drop(scrub);
         self.erased_again.fetch_or(is_erasing, Ordering::AcqRel);
         self.memory_cache.forget(changes.records.keys().map(Vec::as_slice));
-        self.user_cache.applied(changes.records.keys().map(Vec::as_slice), windows, gates);
-        self.live.applied(changes.records.keys().map(Vec::as_slice), live);
-        if changelog.is_some() {
-            *self.changelog.lock() = changelog;
-        }
-        self.applied.store(applied, Ordering::Release);
+        self.user_cache.note_batch(changes.records.keys().map(Vec::as_slice), windows, gates);
+        self.live.note_batch(changes.records.keys().map(Vec::as_slice), live);
+        *self.checkpoint.lock() = checkpoint;
         Ok(())
     }
 
@@ -314,8 +288,9 @@ impl Store {
         self.kept_digest().map(|digest| digest.after(changes, &*self.records)).transpose()
     }
 
-    fn digest_record(&self, applied: i64, digest: Digest) -> Vec<u8> {
-        let changelog = self.changelog_offset();
+    fn digest_record(&self, checkpoint: Checkpoint, digest: Digest) -> Vec<u8> {
+        let Checkpoint { applied, changelog } = checkpoint;
+        let changelog = changelog.unwrap_or(-1);
         KeptDigest { applied, changelog, epoch: self.epoch(), digest }.bytes()
     }
 
@@ -326,8 +301,8 @@ impl Store {
             return Ok(digest);
         }
         let digest = self.digest()?;
-        let record = self.digest_record(self.applied(), digest);
-        self.records.apply(&Changes::of(keys::digest(), Some(record)))?;
+        let record = self.digest_record(self.checkpoint(), digest);
+        self.records.write_batch(&Changes::of(keys::digest(), Some(record)))?;
         *self.kept_digest.lock() = Some(digest);
         Ok(digest)
     }
@@ -348,26 +323,21 @@ impl Store {
         self.epoch.store(epoch, Ordering::Release);
     }
 
-    /// The changelog position after the last batch; -1 without one.
-    pub fn changelog_offset(&self) -> i64 {
-        self.changelog_offset.load(Ordering::Acquire)
-    }
-
-    /// Applies restored records ahead of the checkpoint. Until `apply` moves the checkpoint, nobody
+    /// Writes restored records ahead of the checkpoint. Until `move_checkpoint` moves the checkpoint, nobody
     /// may read the store, and a crash leaves the old checkpoint, from which the restore runs
-    /// again. `is_ahead` stays true until `caught_up`. Several threads may apply different records.
-    pub fn apply_restored(&self, changes: &Changes) -> Result<()> {
+    /// again. `is_ahead` stays true until `caught_up`. Several threads may write different records.
+    pub fn write_ahead(&self, changes: &Changes) -> Result<()> {
         if !self.is_ahead() {
-            self.records.apply(&Changes::of(keys::ahead(), Some(Vec::new())))?;
+            self.records.write_batch(&Changes::of(keys::ahead(), Some(Vec::new())))?;
             self.is_ahead.store(true, Ordering::Release);
         }
         if holds_erasure(changes) {
             self.note_erased()?;
         }
         self.live.forget();
-        // Only the difference: another thread may apply other records meanwhile.
+        // Only the difference: another thread may write other records meanwhile.
         let mut running = self.kept_digest().map(|_| Running::default());
-        self.records.apply_each(changes, &mut |key, old| {
+        self.records.write_each(changes, &mut |key, old| {
             running.iter_mut().for_each(|running| running.remove(key, old));
         })?;
         if let Some(mut running) = running {
@@ -381,9 +351,9 @@ impl Store {
 
     /// Moves the checkpoint of a restore, with the digest that the store is still to be compared
     /// with.
-    pub fn apply_checkpoint(&self, mark: Checkpoint, claim: Claim) -> Result<()> {
+    pub fn move_checkpoint(&self, checkpoint: Checkpoint, claim: Claim) -> Result<()> {
         let changes = Changes::of(keys::ahead(), Some(claim.bytes()));
-        self.apply(EncodedBatch { changes, ..EncodedBatch::default() }, mark)
+        self.commit(EncodedBatch { changes, ..EncodedBatch::default() }, checkpoint)
     }
 
     /// Notes on disk that the files will hold bytes of something forgotten. Order matters: the note
@@ -406,7 +376,7 @@ impl Store {
 
     fn set_erased_since(&self, since: i64) -> Result<()> {
         let note = (since != NEVER).then(|| format::offset_bytes(since));
-        self.records.apply(&Changes::of(keys::erased(), note))?;
+        self.records.write_batch(&Changes::of(keys::erased(), note))?;
         self.erased_since.store(since, Ordering::Release);
         Ok(())
     }
@@ -432,7 +402,7 @@ impl Store {
 
     /// Ends a restore: the checkpoint has reached the last record that was applied ahead.
     pub fn caught_up(&self) -> Result<()> {
-        self.records.apply(&Changes::of(keys::ahead(), None))?;
+        self.records.write_batch(&Changes::of(keys::ahead(), None))?;
         self.is_ahead.store(false, Ordering::Release);
         Ok(())
     }
@@ -515,39 +485,8 @@ fn holds_erasure(changes: &Changes) -> bool {
 fn write_identity(records: &dyn Records, identity: &Identity) -> Result<()> {
     let mut changes = Changes::default();
     changes.put(keys::identity(), format::identity_bytes(identity));
-    records.apply(&changes)?;
+    records.write_batch(&changes)?;
     records.flush()
-}
-
-pub(crate) fn check_identity(theirs: &Identity, ours: &Identity) -> Result<()> {
-    let (name, difference) = if theirs.log() != ours.log() {
-        (
-            StopName::StoreOfAnotherLog,
-            format!("it is made from {}, not from {}", theirs.log(), ours.log()),
-        )
-    } else if theirs.partitions != ours.partitions {
-        (
-            StopName::PartitionsDiffer,
-            format!(
-                "it was made when the topic had {} partitions, now the topic has {}",
-                theirs.partitions, ours.partitions
-            ),
-        )
-    } else if theirs.encoder() != ours.encoder() {
-        (
-            StopName::ModelChanged,
-            format!("its vectors are from {}, not from {}", theirs.encoder(), ours.encoder()),
-        )
-    } else {
-        return Ok(());
-    };
-    Err(Fault::stop(
-        name,
-        format!(
-            "{difference}; move the directory away to have it rebuilt from the log, \
-             or undo the change"
-        ),
-    ))
 }
 
 /// While opening, unreadable bytes are damage to set aside; the format of another program is not.

@@ -249,8 +249,8 @@ impl Reads for Store {
     }
 
     fn forget_marks(&self, key: &UserKey) -> Result<Vec<ForgetMark>> {
-        let Some(bytes) = self.record(&keys::forget_marks(key))? else { return Ok(Vec::new()) };
-        format::forget_marks(&bytes)
+        let Some(bytes) = self.record(&keys::forget_records(key))? else { return Ok(Vec::new()) };
+        format::forget_records(&bytes)
             .map_err(|fault| fault.about(format!("reads the remembered forgets of {key}")))
     }
 }
@@ -270,7 +270,7 @@ impl Store {
 /// A context window from the numbered turns, which lie in a ring.
 fn window(mut turns: Vec<(u64, domain::ContextTurn)>) -> ContextWindow {
     turns.sort_by_key(|(number, _)| *number);
-    debug_assert!(turns.len() as u64 <= CONTEXT_TURNS, "a ring has six places");
+    debug_assert!(turns.len() as u64 <= CONTEXT_TURNS, "a ring has six records");
     let next = turns.last().map_or(0, |(number, _)| number + 1);
     ContextWindow { said: turns.into_iter().map(|(_, said)| said).collect(), next }
 }

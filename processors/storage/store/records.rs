@@ -27,11 +27,11 @@ pub trait Records: Send + Sync {
     fn next_after(&self, key: &[u8]) -> Result<Option<Vec<u8>>>;
 
     /// Applies a batch. Invariant: after a crash either all of a batch is there or nothing.
-    fn apply(&self, changes: &Changes) -> Result<()>;
+    fn write_batch(&self, changes: &Changes) -> Result<()>;
 
     /// Applies a batch record by record; several threads may do so at a time. A crash leaves a part
-    /// of the batch. Cheaper than `apply`, for records that are written again after a crash.
-    fn apply_each(&self, changes: &Changes, replaced: Replaced<'_>) -> Result<()>;
+    /// of the batch. Cheaper than `write_batch`, for records that are written again after a crash.
+    fn write_each(&self, changes: &Changes, replaced: Replaced<'_>) -> Result<()>;
 
     /// Returns when everything applied would survive a loss of power.
     fn flush(&self) -> Result<()>;
@@ -122,7 +122,7 @@ struct HeldRecords {
     /// The inverse of each batch since the last flush, the newest last.
     undo: Vec<Changes>,
     /// Batches that are still accepted, if the space is limited.
-    room: Option<usize>,
+    batches_left: Option<usize>,
 }
 
 /// Number of records that a scan copies at a time. A scan copies, because a visitor that reads
@@ -148,13 +148,13 @@ impl InMemory {
             held.change(&undo);
         }
         held.undo.clear();
-        held.room = None;
+        held.batches_left = None;
         InMemory { held: Arc::new(RwLock::new(held)), after_batch: self.after_batch.clone() }
     }
 
     /// Accepts so many batches more and refuses the next ones, as a full disk does.
     pub fn fill_up_after(&self, batches: usize) {
-        self.held.write().room = Some(batches);
+        self.held.write().batches_left = Some(batches);
     }
 
     fn some_from(&self, from: Bound<&[u8]>, prefix: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
@@ -195,11 +195,11 @@ impl Records for InMemory {
         Ok(next.map(|(key, _)| key.clone()))
     }
 
-    fn apply(&self, changes: &Changes) -> Result<()> {
+    fn write_batch(&self, changes: &Changes) -> Result<()> {
         let mut held = self.held.write();
-        match &mut held.room {
+        match &mut held.batches_left {
             Some(0) => return Err(Fault::stop(StopName::StoreUnwritable, "no space is left")),
-            Some(room) => *room -= 1,
+            Some(batches_left) => *batches_left -= 1,
             None => {}
         }
         let undo = held.change(changes);
@@ -211,10 +211,10 @@ impl Records for InMemory {
         Ok(())
     }
 
-    fn apply_each(&self, changes: &Changes, replaced: Replaced<'_>) -> Result<()> {
+    fn write_each(&self, changes: &Changes, replaced: Replaced<'_>) -> Result<()> {
         for (key, value) in &changes.records {
             let old = self.get(key)?;
-            self.apply(&Changes::of(key.clone(), value.clone()))?;
+            self.write_batch(&Changes::of(key.clone(), value.clone()))?;
             old.iter().for_each(|old| replaced(key, old));
         }
         Ok(())

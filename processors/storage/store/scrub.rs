@@ -1,7 +1,7 @@
 //! Reads all records of a store in use and compares their digest with the one that the batches keep
 //! up, so that records which the disk lost or changed are found before somebody needs them.
 //!
-//! Reads a page at a time. A batch in between changes records on both sides of the place reached:
+//! Reads a page at a time. A batch in between changes records on both sides of the key reached:
 //! those behind it are read later; for those before it, the digest of the scrub is changed as the
 //! kept one is. Both digests therefore belong to the same moment at the end, and no batch waits for
 //! longer than a page.
@@ -85,7 +85,7 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::tests::{identity, mark};
+    use crate::store::tests::{at_event, identity};
     use crate::store::{EncodedBatch, InMemory};
     use std::cell::Cell;
 
@@ -96,7 +96,7 @@ mod tests {
     fn put(store: &Store, keys: impl Iterator<Item = u32>, value: u8) {
         let mut changes = Changes::default();
         keys.for_each(|n| changes.put(key(n), vec![value; 20]));
-        store.apply(EncodedBatch { changes, ..EncodedBatch::default() }, mark(1)).unwrap();
+        store.commit(EncodedBatch { changes, ..EncodedBatch::default() }, at_event(1)).unwrap();
     }
 
     #[test]
@@ -107,13 +107,13 @@ mod tests {
         let pages = Cell::new(0u32);
         let scrubbed = store.scrub(&|| {
             pages.set(pages.get() + 1);
-            // Before, around and behind the place reached; changed, removed and new.
+            // Before, around and behind the key reached; changed, removed and new.
             put(&store, (0..300).step_by(7).map(|n| n + pages.get()), pages.get() as u8 + 1);
             let mut changes = Changes::default();
             changes.remove(key(pages.get() * 50));
             changes.put(key(400 + pages.get()), vec![9]);
             changes.put(format!("acme/a{}/g", pages.get()).into_bytes(), vec![9]);
-            store.apply(EncodedBatch { changes, ..EncodedBatch::default() }, mark(2)).unwrap();
+            store.commit(EncodedBatch { changes, ..EncodedBatch::default() }, at_event(2)).unwrap();
             true
         });
         let Scrubbed { kept, found } = scrubbed.unwrap().expect("it was not ended");
@@ -130,7 +130,7 @@ mod tests {
             store.establish_digest().unwrap();
             let equal = store.scrub(&|| true).unwrap().expect("it was not ended");
             assert_eq!(equal.kept, equal.found);
-            records.apply(&Changes::of(key(77), changed)).unwrap();
+            records.write_batch(&Changes::of(key(77), changed)).unwrap();
             let different = store.scrub(&|| true).unwrap().expect("it was not ended");
             assert_ne!(different.kept, different.found);
         }

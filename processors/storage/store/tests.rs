@@ -86,7 +86,7 @@ fn memory_of(key: &UserKey, offset: i64, content: &str) -> Memory {
     }
 }
 
-pub(super) fn mark(applied: i64) -> Checkpoint {
+pub(super) fn at_event(applied: i64) -> Checkpoint {
     Checkpoint { applied, changelog: None }
 }
 
@@ -102,7 +102,7 @@ pub(crate) fn identity() -> Identity {
 }
 
 fn open(dir: &Path) -> Result<Opened> {
-    Store::open(dir, &Options::default(), &identity(), 1234)
+    Store::open(dir, &StoreOptions::default(), &identity(), 1234)
 }
 
 /// Runs a story on a new store in memory and on a new one on disk.
@@ -117,7 +117,7 @@ fn write(store: &Store, applied: i64, story: impl FnOnce(&mut Staged<'_>)) {
     let mut staged = staged(store);
     story(&mut staged);
     let (batch, _) = store.encode(staged.into_changes()).unwrap();
-    store.apply(batch, mark(applied)).unwrap();
+    store.commit(batch, at_event(applied)).unwrap();
 }
 
 pub fn staged(store: &Store) -> Staged<'_> {
@@ -225,11 +225,11 @@ fn conform(records: &dyn Records, batches: &[SomeBatch]) {
     for (n, batch) in batches.iter().enumerate() {
         let changes = Changes { records: batch.clone() };
         if n % 2 == 0 {
-            records.apply(&changes).unwrap();
+            records.write_batch(&changes).unwrap();
         } else {
             let mut replaced = BTreeMap::new();
             records
-                .apply_each(&changes, &mut |key, old| {
+                .write_each(&changes, &mut |key, old| {
                     assert!(replaced.insert(key.to_vec(), old.to_vec()).is_none());
                 })
                 .unwrap();
@@ -335,7 +335,7 @@ fn some_batches() -> impl Strategy<Value = Vec<SomeBatch>> {
 }
 
 fn open_records(dir: &Path) -> SledRecords {
-    match SledRecords::open(dir, &Options::default()) {
+    match SledRecords::open(dir, &StoreOptions::default()) {
         Ok(records) => records,
         Err(not_opened) => panic!("the directory must open: {}", not_opened.into_fault()),
     }
@@ -355,7 +355,7 @@ proptest! {
         conform(&open_records(dir.path()), &batches);
         let on_disk = scanned(&open_records(dir.path()), b"", usize::MAX);
         let memory = InMemory::default();
-        batches.iter().for_each(|batch| memory.apply(&Changes { records: batch.clone() }).unwrap());
+        batches.iter().for_each(|batch| memory.write_batch(&Changes { records: batch.clone() }).unwrap());
         prop_assert_eq!(on_disk, scanned(&memory, b"", usize::MAX));
     }
 
@@ -372,7 +372,7 @@ proptest! {
             steps.iter().for_each(|step| take(&mut staged, &zoe, step));
             let expected = all_of(&staged, &zoe);
             let (batch_bytes, _) = store.encode(staged.into_changes()).unwrap();
-            store.apply(batch_bytes, mark(batch)).unwrap();
+            store.commit(batch_bytes, at_event(batch)).unwrap();
             prop_assert_eq!(all_of(&store, &zoe), expected);
             prop_assert_eq!(all_of(&store, &ada), untouched.clone());
         }
@@ -399,8 +399,8 @@ fn events_that_wait_are_found_by_place_and_by_offset() {
                 let expected = first.is_some_and(|first| first <= offset);
                 assert_eq!(reads.awaits(&zoe, offset).unwrap(), expected, "{offset} {waiting:?}");
             }
-            let places = [(0, 0), (0, 900), (3, 10), (3, 20), (3, 30), (1, 1)];
-            for (partition, offset) in places {
+            let positions = [(0, 0), (0, 900), (3, 10), (3, 20), (3, 30), (1, 1)];
+            for (partition, offset) in positions {
                 let found = reads.awaits_event(&zoe, &at(partition, offset)).unwrap();
                 assert_eq!(found, waiting.contains(&(partition, offset)), "{partition}:{offset}");
             }
@@ -447,7 +447,7 @@ fn the_time_to_look_at_what_waits_does_not_grow_with_the_number() {
 fn a_crash_loses_a_part_of_records_applied_one_by_one() {
     let records = InMemory::default();
     let changes = Changes { records: (0..5).map(|n| (vec![b'a', n], Some(vec![n]))).collect() };
-    records.apply_each(&changes, &mut |key, _| panic!("{key:?} is new")).unwrap();
+    records.write_each(&changes, &mut |key, _| panic!("{key:?} is new")).unwrap();
     for (lost, left) in [(0, 5), (2, 3), (9, 0)] {
         assert_eq!(
             scanned(&records.found_after_crash(lost), b"a", usize::MAX).len(),
@@ -464,7 +464,7 @@ fn a_crash_loses_whole_batches_and_none_that_was_flushed() {
         let mut changes = Changes::default();
         changes.put(b"a".to_vec(), vec![value]);
         changes.put(vec![b'b', value], vec![value]);
-        records.apply(&changes).unwrap();
+        records.write_batch(&changes).unwrap();
     }
     fn check(records: &InMemory, lost: usize, expected: u8) {
         let found = records.found_after_crash(lost);
@@ -496,7 +496,7 @@ fn a_large_value_replaced_by_a_small_one_leaves_no_pieces() {
         (None, 0),
     ] {
         let value = length.map(|length| vec![7; length]);
-        disk.apply(&Changes { records: [(b"k".to_vec(), value.clone())].into() }).unwrap();
+        disk.write_batch(&Changes { records: [(b"k".to_vec(), value.clone())].into() }).unwrap();
         assert_eq!(disk.get(b"k").unwrap(), value);
         assert_eq!(disk.raw_records(), pieces, "{length:?}");
     }
@@ -544,7 +544,7 @@ fn staged_records_and_the_store_read_the_same() {
         };
         check(&staged);
         assert_eq!(store.memory(&zoe, expected.id).unwrap(), None);
-        store.apply(store.encode(staged.into_changes()).unwrap().0, mark(7)).unwrap();
+        store.commit(store.encode(staged.into_changes()).unwrap().0, at_event(7)).unwrap();
         check(store);
         assert_eq!(store.applied(), 7);
     });
@@ -698,7 +698,7 @@ fn a_forgotten_user_keeps_only_the_ids_seen() {
             (touched.upserted.len(), touched.removed.len(), touched.vectors.len()),
             (0, 2, 0)
         );
-        store.apply(batch, mark(1)).unwrap();
+        store.commit(batch, at_event(1)).unwrap();
         assert_eq!(memories(store, &zoe), []);
         assert_eq!(store.scores(&zoe).unwrap(), [0.0; 0]);
         let mut kept = Vec::new();
@@ -736,7 +736,7 @@ fn a_removed_memory_loses_its_vector_and_its_slots() {
         staged.remove_memory(&zoe, memory_of(&zoe, 1, "").id).unwrap();
         let (batch, touched) = store.encode(staged.into_changes()).unwrap();
         assert_eq!(touched.removed, [(zoe.clone(), memory_of(&zoe, 1, "").id)]);
-        store.apply(batch, mark(1)).unwrap();
+        store.commit(batch, at_event(1)).unwrap();
         assert_eq!(memories(store, &zoe).len(), 1);
         assert_eq!(store.vectors(&zoe).unwrap().len(), 1);
         let names: Vec<_> = store.slots(&zoe).unwrap().into_iter().map(|(name, _)| name).collect();
@@ -840,7 +840,7 @@ fn a_store_of_another_identity_stops_by_name_and_stays() {
         (StopName::ModelChanged, Identity { model: "other".into(), ..ours.clone() }),
         (StopName::ModelChanged, Identity { dimensions: 768, ..ours.clone() }),
     ] {
-        let (stopped, what) = stop_of(Store::open(&shard, &Options::default(), &other, 1));
+        let (stopped, what) = stop_of(Store::open(&shard, &StoreOptions::default(), &other, 1));
         assert_eq!(stopped, name);
         assert!(what.contains("move the directory away"), "{what}");
     }
@@ -863,7 +863,7 @@ fn a_newer_or_older_store_stops_by_name_and_stays_as_it_was() {
         let store = open(&shard).unwrap().store;
         let mut changes = Changes::default();
         changes.put(keys::identity(), vec![version, 42]);
-        store.apply(EncodedBatch { changes, ..EncodedBatch::default() }, mark(8)).unwrap();
+        store.commit(EncodedBatch { changes, ..EncodedBatch::default() }, at_event(8)).unwrap();
         drop(store);
         let (stopped, what) = stop_of(open(&shard));
         assert_eq!(stopped, name);
@@ -885,7 +885,7 @@ fn a_store_open_elsewhere_stops_by_name() {
 }
 
 fn put_identity(dir: &Path, bytes: Option<Vec<u8>>) {
-    open_records(dir).apply(&Changes::of(keys::identity(), bytes)).unwrap();
+    open_records(dir).write_batch(&Changes::of(keys::identity(), bytes)).unwrap();
 }
 
 #[test]

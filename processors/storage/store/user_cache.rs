@@ -47,7 +47,7 @@ impl UserCache {
     }
 
     /// Replaces the records that a batch has changed.
-    pub fn applied<'k>(
+    pub fn note_batch<'k>(
         &self,
         changed: impl Iterator<Item = &'k [u8]>,
         windows: Vec<(Vec<u8>, Arc<ContextWindow>)>,

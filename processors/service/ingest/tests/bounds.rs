@@ -5,7 +5,6 @@ use super::*;
 use domain::{MemoryId, Now};
 use kernel::{LINKS_MAX, Session, Staged};
 use storage::shard::BatchChanges;
-use storage::store::Checkpoint;
 
 const DAY_MS: i64 = 86_400_000;
 
@@ -47,7 +46,7 @@ fn law_bounded_summary_of_a_session_with_25_000_memories() {
         &Session { turns: 25_000, first_at: at, last_at: at, summarised: 0 },
     );
     let changes = BatchChanges::encode(&shard.store, staged.into_changes()).expect("a disk");
-    shard.apply(changes, Checkpoint { applied: 0, changelog: None }).expect("a disk");
+    shard.apply_batch(changes, 0, None).expect("a disk");
 
     let mut worker = bench.compaction(&[]);
     let now = Time(NOON + DAY_MS);

@@ -137,7 +137,7 @@ fn files_named(dir: &std::path::Path, end: &str) -> usize {
 
 #[test]
 fn a_rebuilt_index_goes_to_disk_while_it_is_read() {
-    let mut bench = Bench::with_shards(&[], |shard| shard.index.tail_max = 6);
+    let mut bench = Bench::with_shards(&[], |shard| shard.index.mem_segment_max = 6);
     for n in 0..10 {
         bench.outcomes(&[remember(&format!("Pebble {n} lies in box {n}."))]);
     }
@@ -151,6 +151,6 @@ fn a_rebuilt_index_goes_to_disk_while_it_is_read() {
     assert_eq!(shard.index.text.documents(&key).expect("readable").0, 10);
     let segments = files_named(bench.dir.path(), ".term");
     assert!(segments > 1, "all documents were in memory before one was on disk");
-    let mark = shard.index.text.mark().map(|mark| mark.applied);
+    let mark = shard.index.text.checkpoint().map(|checkpoint| checkpoint.applied);
     assert_eq!(mark, Some(shard.applied()), "and the index is complete");
 }

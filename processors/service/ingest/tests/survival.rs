@@ -6,7 +6,7 @@ use crate::ownership::Changelog;
 use broker::{Broker, Producer, RebalanceListener};
 use simulated::Cluster;
 use storage::home::MemoryHome;
-use storage::restore;
+use storage::restore::RestoreOptions;
 
 const SECRET: &str = "My doctor is called Zanzibar.";
 pub(super) const MEMORIES: &str = "keepsake.memories";
@@ -26,16 +26,16 @@ pub(super) fn another_process(cluster: &Cluster) -> Bench {
     let (wanted, _) = crossbeam_channel::unbounded();
     let changelog = Changelog {
         log: cluster.connect("another").log(MEMORIES).expect("the topic exists"),
-        options: restore::Options {
+        options: RestoreOptions {
             batch_max: 100,
             away_ms_max: i64::MAX,
-            ..restore::Options::default()
+            ..RestoreOptions::default()
         },
         wanted,
     };
-    bench.ingest.shards = Arc::new(Shards::new(
+    bench.ingest.shards = Arc::new(ShardRegistry::new(
         place,
-        run::options::shard(&config, PARTITIONS),
+        crate::ownership::options::shard(&config, PARTITIONS),
         Some(changelog),
         Arc::new(ManualClock::at(Time(NOON))),
         Arc::new(Metrics::new()),

@@ -5,14 +5,14 @@ use std::sync::atomic::AtomicU64;
 use tempfile::TempDir;
 
 fn open(dir: &Path) -> SledRecords {
-    match SledRecords::open(dir, &Options::default()) {
+    match SledRecords::open(dir, &StoreOptions::default()) {
         Ok(records) => records,
         Err(fault) => panic!("{}", fault.into_fault()),
     }
 }
 
 fn put(records: &SledRecords, key: String, value: Option<Vec<u8>>) {
-    records.apply(&Changes::of(key.into_bytes(), value)).unwrap();
+    records.write_batch(&Changes::of(key.into_bytes(), value)).unwrap();
 }
 
 fn content(records: &SledRecords) -> Vec<(Vec<u8>, Vec<u8>)> {
@@ -114,12 +114,13 @@ fn batches_during_a_rewrite_are_neither_lost_nor_undone() {
 #[test]
 fn a_panic_of_sled_stops_by_name_and_the_next_start_sets_the_store_aside() {
     let dir = tempfile::tempdir().expect("a directory");
-    let store = SledRecords::open(dir.path(), &Options::default()).map_err(NotOpened::into_fault);
+    let store =
+        SledRecords::open(dir.path(), &StoreOptions::default()).map_err(NotOpened::into_fault);
     let store = store.expect("a new store");
     let fault = store.guarded(|| panic!("page 7 is gone")).expect_err("it panics");
     assert!(fault.to_string().contains("store-unreadable"), "{fault}");
     assert!(fault.to_string().contains("page 7 is gone"), "{fault}");
     drop(store);
-    let again = SledRecords::open(dir.path(), &Options::default());
+    let again = SledRecords::open(dir.path(), &StoreOptions::default());
     assert!(matches!(again, Err(NotOpened::Damaged(_))), "the next start trusts the store");
 }

@@ -1,28 +1,36 @@
-//! Starts another process of this program, with the options of the benchmark.
+//! Starts `keepsake` as a process of its own, with the options of the benchmark.
 
 use domain::fault::{Fault, Result};
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 /// Flags of the command line that every process gets as well.
-const SHARED_FLAGS: [&str; 3] = ["--config", "--set", "--brokers"];
+const SHARED_FLAGS: [&str; 2] = ["--set", "--brokers"];
 
 /// Starts a process that is killed when the returned value is dropped.
 pub fn start(own: &[String], command: &str) -> Result<Running> {
-    let program = std::env::current_exe().map_err(failed)?;
-    let child = Command::new(program)
+    let program = program()?;
+    let child = Command::new(&program)
         .args(shared_flags(std::env::args_os().skip(1)))
         .args(own.iter().flat_map(|option| ["--set", option]))
         .arg(command)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
-        .map_err(failed)?;
+        .map_err(|e| Fault::retry(format!("start {}: {e}", program.display())))?;
     Ok(Running(child))
 }
 
-fn failed(error: std::io::Error) -> Fault {
-    Fault::retry(format!("starts a process: {error}"))
+/// The program that cargo builds beside the folder of the examples.
+fn program() -> Result<PathBuf> {
+    let example = std::env::current_exe().unwrap_or_default();
+    let program = example.ancestors().nth(2).map(|target| target.join("keepsake"));
+    program.filter(|it| it.is_file()).ok_or_else(|| {
+        Fault::retry(
+            "the program is not built for this profile: run cargo build --release --locked",
+        )
+    })
 }
 
 pub struct Running(Child);
@@ -64,16 +72,4 @@ fn shared_flags(mut arguments: impl Iterator<Item = OsString>) -> Vec<OsString> 
         }
     }
     flags
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn processes_get_the_options_of_the_benchmark_and_nothing_else() {
-        let given = ["--json", "bench", "--brokers=a:1", "processes", "--set", "a.b=1", "--turns"];
-        let flags = shared_flags(given.iter().map(OsString::from));
-        assert_eq!(flags, ["--brokers=a:1", "--set", "a.b=1"].map(OsString::from));
-    }
 }

@@ -8,15 +8,11 @@
 //! The group of every meta record must be the own one: two groups on the same topics would each
 //! apply every event and write one changelog.
 
-use super::Options;
-use crate::changelog::Meta;
+use super::meta::Meta;
 use crate::store::Digest;
 use domain::fault::{Fault, Result, StopName};
 use std::fmt;
 use std::sync::Arc;
-
-#[cfg(test)]
-mod tests;
 
 /// Whose meta records a restore accepts.
 #[derive(Clone, Debug, Default)]
@@ -152,11 +148,10 @@ impl Evidence {
     }
 
     /// Compares the records read, whose digest is `found`, with their writer's. Stops where they
-    /// cannot be all of the shard, unless the options accept that.
-    pub fn judge(self, found: Digest, options: &Options) -> Result<Proof> {
-        let is_part = options.until.is_some();
+    /// cannot be all of the shard, unless `accept_incomplete`. `is_part`: see [`Evidence::proof`].
+    pub fn judge(self, found: Digest, is_part: bool, accept_incomplete: bool) -> Result<Proof> {
         let proof = self.proof(found, is_part);
-        if !options.accept_incomplete {
+        if !accept_incomplete {
             self.check_ended(is_part)?;
             self.check_unknown(found, is_part)?;
         }

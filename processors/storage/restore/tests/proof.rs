@@ -2,19 +2,15 @@
 
 use super::*;
 use crate::changelog::source::tests::Queued;
-use crate::changelog::{self, Destination, META, Source};
+use crate::changelog::{self, Destination, META, Meta};
 use crate::home::{Home, shard_dir};
-use crate::index::{self, VectorBlocks};
-use crate::restore::{Options, Progress, restore};
-use crate::shard::{self, Restoring, Shard};
+use crate::index::{IndexOptions, VectorBlocks};
+use crate::shard::{Shard, ShardOptions};
 use crate::store::tests::{a_memory, a_vector, identity, key, staged};
-use crate::store::{
-    self, ChangelogPosition, Changes, Checkpoint, EncodedBatch, InMemory, Store, TouchedMemories,
-    keys,
-};
+use crate::store::{Changes, Digest, InMemory, StoreOptions, TouchedMemories, keys};
 use broker::clock::{Clock, SystemClock};
 use broker::{Consumer, Log, Polled, Record};
-use domain::{Memory, Time};
+use domain::Memory;
 
 /// The records of the changelog of one shard, as a writer with a sound store makes them.
 struct Topic {
@@ -61,9 +57,9 @@ impl Topic {
     }
 
     fn write(&mut self, batch: EncodedBatch, touched: &TouchedMemories, applied: i64) {
-        let place = ChangelogPosition { offset: self.records.len() as i64, at: Time(0) };
+        let changelog = Some(self.records.len() as i64);
         let again = EncodedBatch { changes: batch.changes.clone(), ..EncodedBatch::default() };
-        self.writer.apply(again, Checkpoint { applied, changelog: Some(place) }).unwrap();
+        self.writer.commit(again, Checkpoint { applied, changelog }).unwrap();
         let meta = Meta {
             applied,
             group: Some(self.group.clone()),
@@ -85,32 +81,35 @@ impl Topic {
         self.writer.kept_digest().unwrap()
     }
 
-    /// The place of the last record of this user, or of the last meta record.
-    fn place_of(&self, name: &str) -> usize {
+    /// The index of the last record of this user, or of the last meta record.
+    fn index_of(&self, name: &str) -> usize {
         let prefix = if name == META { META.to_owned() } else { format!("{}/", key(name)) };
-        let place = self.records.iter().rposition(|record| {
+        let index = self.records.iter().rposition(|record| {
             record.key.as_ref().is_some_and(|key| key.starts_with(prefix.as_bytes()))
         });
-        place.unwrap()
+        index.unwrap()
     }
 
     fn lose(&mut self, name: &str) {
-        self.records.remove(self.place_of(name));
+        self.records.remove(self.index_of(name));
     }
 
     /// Removes from the last meta record all that a writer may leave out.
     fn strip_last_meta(&mut self) {
-        let place = self.place_of(META);
-        let value = self.records[place].value.as_ref().unwrap();
+        let index = self.index_of(META);
+        let value = self.records[index].value.as_ref().unwrap();
         let mut meta: serde_json::Value = serde_json::from_slice(value).unwrap();
         for field in ["group", "epoch", "records", "digest"] {
             meta.as_object_mut().unwrap().remove(field);
         }
-        self.records[place].value = Some(meta.to_string().into_bytes());
+        self.records[index].value = Some(meta.to_string().into_bytes());
     }
 
-    fn restore(&self, store: &Store, options: &Options) -> Result<Proof> {
-        let restored = restore(store, self, options, &Progress::default(), &SystemClock)?;
+    fn restore(&self, store: &Store, options: &RestoreOptions) -> Result<Proof> {
+        let restored = restore(
+            store,
+            &Restoring { log: self, options, progress: &Progress::default(), clock: &SystemClock },
+        )?;
         Ok(restored.proof)
     }
 }
@@ -142,9 +141,9 @@ impl Log for Topic {
     }
 }
 
-fn options() -> Options {
+fn options() -> RestoreOptions {
     let writers = Writers { group: Some("ours".into()), former_groups: [].into() };
-    Options { batch_max: 2, away_ms_max: i64::MAX, writers, ..Options::default() }
+    RestoreOptions { batch_max: 2, away_ms_max: i64::MAX, writers, ..RestoreOptions::default() }
 }
 
 fn opened(records: &InMemory) -> Store {
@@ -156,7 +155,7 @@ fn a_complete_restore_is_proven_from_wherever_it_begins() {
     let topic = Topic::of_three_batches();
     for half in 0..topic.records.len() as i64 {
         let records = InMemory::default();
-        let until = Options { until: Some(half), ..options() };
+        let until = RestoreOptions { until: Some(half), ..options() };
         let is_end_of_batch = topic.records[half as usize].key.as_deref() == Some(META.as_bytes());
         let part = topic.restore(&opened(&records), &until).unwrap();
         assert_eq!(part, if is_end_of_batch { Proof::Equal } else { Proof::None }, "{half}");
@@ -179,7 +178,7 @@ fn a_batch_that_is_long_enough_for_two_threads_is_whole() {
     let mut topic = Topic::new();
     topic.batch(&long(1));
     let records = InMemory::default();
-    let options = Options { batch_max: 4000, ..options() };
+    let options = RestoreOptions { batch_max: 4000, ..options() };
     assert_eq!(topic.restore(&opened(&records), &options).unwrap(), Proof::Equal);
     topic.batch(&long(2));
     topic.batch(&[("user 7", None)]);
@@ -232,7 +231,7 @@ fn a_record_of_somebody_else_is_left_out_where_the_digest_proves_the_rest() {
     let Err(Fault::Stop(stop)) = lacking else { panic!("it may be of a newer version") };
     assert_eq!(stop.name, StopName::StoreNewer);
     assert!(stop.what.contains("note to self"), "{}", stop.what);
-    let accepting = Options { accept_incomplete: true, ..options() };
+    let accepting = RestoreOptions { accept_incomplete: true, ..options() };
     let accepted = topic.restore(&opened(&InMemory::default()), &accepting).unwrap();
     assert!(matches!(accepted, Proof::Differs(_)));
 }
@@ -270,7 +269,7 @@ fn a_digest_that_is_not_of_the_checkpoint_is_not_believed() {
     let mut by_other = Changes::default();
     by_other.put(keys::gate(&key("zoe")), vec![4, 9]);
     by_other.put(keys::applied(), crate::store::format::offset_bytes(77));
-    crate::store::records::Records::apply(&records, &by_other).unwrap();
+    crate::store::records::Records::write_batch(&records, &by_other).unwrap();
     let store = opened(&records);
     assert_eq!(store.kept_digest(), None);
     topic.restore(&store, &options()).unwrap();
@@ -289,12 +288,13 @@ fn no_checkpoint_passes_a_record_of_another_group() {
     topic.batch(&[("cleo", Some(1))]);
     let records = InMemory::default();
     for _ in 0..2 {
-        let stopped = topic.restore(&opened(&records), &Options { batch_max: 1, ..options() });
+        let stopped =
+            topic.restore(&opened(&records), &RestoreOptions { batch_max: 1, ..options() });
         let Err(Fault::Stop(stop)) = stopped else { panic!("{stopped:?}") };
         assert_eq!(stop.name, StopName::ChangelogShared);
     }
     let writers = Writers { group: Some("ours".into()), former_groups: ["theirs".into()].into() };
-    let renamed = Options { writers, ..options() };
+    let renamed = RestoreOptions { writers, ..options() };
     assert_eq!(topic.restore(&opened(&records), &renamed).unwrap(), Proof::Equal);
 }
 
@@ -308,14 +308,18 @@ fn a_store_that_differs_is_set_aside_and_restored_from_the_beginning() {
     let open = |topic: &Topic, accept_incomplete: bool| {
         let from = Restoring {
             log: topic,
-            options: &Options { accept_incomplete, ..options() },
+            options: &RestoreOptions { accept_incomplete, ..options() },
             progress: &Progress::default(),
             clock: &SystemClock,
         };
-        let options = shard::Options {
-            store: store::Options::default(),
-            index: index::Options { writer_bytes: 0, tail_max: 100, documents_bytes_max: 1 << 20 },
-            room: VectorBlocks::new(0),
+        let options = ShardOptions {
+            store: StoreOptions::default(),
+            index: IndexOptions {
+                writer_bytes: 0,
+                mem_segment_max: 100,
+                documents_bytes_max: 1 << 20,
+            },
+            vector_blocks: VectorBlocks::new(0),
             replay_max: 100,
         };
         Shard::open(&home, &options, &identity(), SystemClock.wall(), Some(&from))
@@ -328,10 +332,7 @@ fn a_store_that_differs_is_set_aside_and_restored_from_the_beginning() {
     let mut changes = Changes::default();
     changes.put(keys::gate(&key("zoe")), vec![4, 9]);
     let batch = EncodedBatch { changes, ..EncodedBatch::default() };
-    let place =
-        ChangelogPosition { offset: shard.store.changelog_offset(), at: SystemClock.wall() };
-    let mark = Checkpoint { applied: shard.applied(), changelog: Some(place) };
-    shard.store.apply(batch, mark).unwrap();
+    shard.store.commit(batch, shard.store.checkpoint()).unwrap();
     drop(shard);
     topic.batch(&[("bob", Some(3))]);
     let (shard, found) = open(&topic, false).unwrap();
@@ -451,10 +452,14 @@ fn an_index_has_what_a_restore_wrote_while_no_event_was_applied() {
             progress: &Progress::default(),
             clock: &SystemClock,
         };
-        let options = shard::Options {
-            store: store::Options::default(),
-            index: index::Options { writer_bytes: 0, tail_max: 100, documents_bytes_max: 1 << 20 },
-            room: VectorBlocks::new(0),
+        let options = ShardOptions {
+            store: StoreOptions::default(),
+            index: IndexOptions {
+                writer_bytes: 0,
+                mem_segment_max: 100,
+                documents_bytes_max: 1 << 20,
+            },
+            vector_blocks: VectorBlocks::new(0),
             replay_max: 100,
         };
         Shard::open(&home, &options, &identity(), SystemClock.wall(), Some(&from)).unwrap()
@@ -508,10 +513,14 @@ fn a_fold_judges_a_changelog_as_a_restore_does() {
         let mut topic = Topic::of_three_batches();
         damage(&mut topic);
         for accept_incomplete in [false, true] {
-            let options = Options { accept_incomplete, ..options() };
+            let options = RestoreOptions { accept_incomplete, ..options() };
             let restored = topic.restore(&opened(&InMemory::default()), &options);
             let fold = Source::since(&topic, 0, None).unwrap().to_whole_batch().fold().unwrap();
-            let judged = fold.evidence.judge(fold.digest, &options);
+            let judged = fold.evidence.judge(
+                fold.digest,
+                options.until.is_some(),
+                options.accept_incomplete,
+            );
             assert_eq!(format!("{judged:?}"), format!("{restored:?}"), "{n} {accept_incomplete}");
         }
     }

@@ -11,14 +11,14 @@ const PAUSE: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
 /// Transactions in a row that did not commit.
-pub struct Stalls {
+pub struct Aborts {
     max: u32,
     in_a_row: u32,
 }
 
-impl Stalls {
-    pub fn new(max: u32) -> Stalls {
-        Stalls { max, in_a_row: 0 }
+impl Aborts {
+    pub fn new(max: u32) -> Aborts {
+        Aborts { max, in_a_row: 0 }
     }
 
     pub fn committed(&mut self) {
@@ -51,14 +51,14 @@ mod tests {
 
     #[test]
     fn transactions_that_never_commit_are_tried_more_and_more_slowly_and_then_stop() {
-        let mut stalls = Stalls::new(10);
-        stalls.failed("0:7", "no").expect("the first");
-        stalls.committed();
+        let mut aborts = Aborts::new(10);
+        aborts.failed("0:7", "no").expect("the first");
+        aborts.committed();
         let waited: Vec<u128> = (1..10)
-            .map(|_| stalls.failed("0:7", "no").expect("fewer than the limit").as_millis())
+            .map(|_| aborts.failed("0:7", "no").expect("fewer than the limit").as_millis())
             .collect();
         assert_eq!(waited, [0, 100, 200, 400, 800, 1600, 3200, 5000, 5000]);
-        let Err(Fault::Stop(stop)) = stalls.failed("0:7", "no") else { panic!("the tenth stops") };
+        let Err(Fault::Stop(stop)) = aborts.failed("0:7", "no") else { panic!("the tenth stops") };
         assert!(stop.name == StopName::NoProgress && stop.what.contains("0:7"), "{}", stop.what);
     }
 }

@@ -1,16 +1,16 @@
-//! `keepsake bench log`: compares the embedded log with the disk below it and with a Kafka: the time
+//! Compares the embedded log with the disk below it and with a Kafka: the time
 //! of a transaction, writing and reading in bulk, and the start of a log that holds something.
 
-use super::distribution::Distribution;
-use super::machine;
-use super::report::{BenchReport, RatioTarget, progress};
-use super::trial::wait_until;
 use broker::{Broker, Consumer, OutgoingRecord, Polled, RebalanceListener, Start, Transactor};
 use clap::Args;
 use domain::fault::{Fault, Result};
 use embedded::batch::Header;
 use embedded::{Embedded, Options};
 use kafka::{ChangelogWriter, Connection, TopicSpec};
+use lab::bench::distribution::Distribution;
+use lab::bench::machine;
+use lab::bench::report::{BenchReport, RatioTarget, progress};
+use lab::bench::trial::wait_until;
 use settings::Config;
 use std::fs::File;
 use std::io::{Result as IoResult, Write as _};

@@ -46,9 +46,9 @@ pub enum Operation {
     DescribeConfigs,
 }
 
-/// One right, as an entry of Kafka's access control lists.
+/// A right, as an entry of Kafka's access control lists.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Right {
+pub struct Acl {
     pub role: Role,
     pub resource: Resource,
     pub name: String,
@@ -61,22 +61,22 @@ pub struct Right {
 /// Kafka's name of the only resource of the kind `Cluster`.
 const CLUSTER: &str = "kafka-cluster";
 
-/// Returns the rights of all roles.
-pub fn rights(config: &Config) -> Vec<Right> {
+/// Returns the access control lists of all roles.
+pub fn acls(config: &Config) -> Vec<Acl> {
     let mut all = Vec::new();
-    service(config, &mut List { role: Role::Service, rights: &mut all });
-    publisher(config, &mut List { role: Role::Publisher, rights: &mut all });
-    asker(config, &mut List { role: Role::Asker, rights: &mut all });
-    gateway(config, &mut List { role: Role::Gateway, rights: &mut all });
-    operator(config, &mut List { role: Role::Operator, rights: &mut all });
-    backup(config, &mut List { role: Role::Backup, rights: &mut all });
-    mover(config, &mut List { role: Role::Mover, rights: &mut all });
+    service(config, &mut List { role: Role::Service, acls: &mut all });
+    publisher(config, &mut List { role: Role::Publisher, acls: &mut all });
+    asker(config, &mut List { role: Role::Asker, acls: &mut all });
+    gateway(config, &mut List { role: Role::Gateway, acls: &mut all });
+    operator(config, &mut List { role: Role::Operator, acls: &mut all });
+    backup(config, &mut List { role: Role::Backup, acls: &mut all });
+    mover(config, &mut List { role: Role::Mover, acls: &mut all });
     all
 }
 
 struct List<'a> {
     role: Role,
-    rights: &'a mut Vec<Right>,
+    acls: &'a mut Vec<Acl>,
 }
 
 impl List<'_> {
@@ -84,7 +84,7 @@ impl List<'_> {
         let role = self.role;
         let is_prefix = name.ends_with('*');
         let name = name.trim_end_matches('*').to_owned();
-        self.rights.push(Right { role, resource, name, is_prefix, operation, why });
+        self.acls.push(Acl { role, resource, name, is_prefix, operation, why });
     }
 
     fn topic(&mut self, name: String, operation: Operation, why: &'static str) {
@@ -262,12 +262,12 @@ mod tests {
     use super::*;
     use settings::Layers;
 
-    fn of(options: &[(&str, &str)]) -> Vec<Right> {
+    fn of(options: &[(&str, &str)]) -> Vec<Acl> {
         let mut layers = Layers::defaults();
         for (option, value) in options {
             layers.set(option, value, "test").expect("a valid option");
         }
-        rights(&layers.checked().expect("valid options"))
+        acls(&layers.checked().expect("valid options"))
     }
 
     #[test]
@@ -282,8 +282,8 @@ mod tests {
     fn deletion_is_a_right_only_where_old_events_are_deleted() {
         let kafka = ("kafka.bootstrap_servers", "b:1");
         let of_service =
-            |right: &&Right| right.role == Role::Service && right.operation == Operation::Delete;
-        let deletes = |rights: &[Right]| rights.iter().any(|right| of_service(&right));
+            |acl: &&Acl| acl.role == Role::Service && acl.operation == Operation::Delete;
+        let deletes = |acls: &[Acl]| acls.iter().any(|acl| of_service(&acl));
         assert!(!deletes(&of(&[kafka])));
         assert!(deletes(&of(&[kafka, ("events.keep_ms", "86400000")])));
     }
@@ -294,17 +294,17 @@ mod tests {
         let of_backup = all.iter().filter(|right| right.role == Role::Backup);
         let changes = of_backup
             .filter(|right| !matches!(right.operation, Operation::Read | Operation::Describe));
-        assert_eq!(changes.collect::<Vec<_>>(), Vec::<&Right>::new());
+        assert_eq!(changes.collect::<Vec<_>>(), Vec::<&Acl>::new());
     }
 
     #[test]
     fn a_later_generation_waits_and_its_operators_search_the_one_before() {
-        let has = |rights: &[Right], name: &str| rights.iter().any(|right| right.name == name);
+        let has = |acls: &[Acl], name: &str| acls.iter().any(|acl| acl.name == name);
         let kafka = ("kafka.bootstrap_servers", "b:1");
         let (first, second) = (of(&[kafka]), of(&[kafka, ("kafka.generation", "2")]));
-        let waiting = |rights: &[Right], role: Role| {
-            let of_role = |right: &&Right| right.role == role;
-            rights.iter().filter(of_role).any(|right| right.name == "keepsake.g2-waiting")
+        let waiting = |acls: &[Acl], role: Role| {
+            let of_role = |acl: &&Acl| acl.role == role;
+            acls.iter().filter(of_role).any(|acl| acl.name == "keepsake.g2-waiting")
         };
         assert!(!waiting(&first, Role::Service) && waiting(&second, Role::Service));
         assert!(waiting(&first, Role::Mover) && !waiting(&second, Role::Mover));
@@ -314,7 +314,7 @@ mod tests {
     #[test]
     fn a_pattern_of_reply_topics_becomes_a_prefix() {
         let all = of(&[("topics.reply_allowed", "chat.*")]);
-        let found = all.iter().find(|right| right.name == "chat.").expect("listed");
+        let found = all.iter().find(|acl| acl.name == "chat.").expect("listed");
         assert!(found.is_prefix && found.operation == Operation::Write, "{found:?}");
     }
 }

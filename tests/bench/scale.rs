@@ -1,28 +1,28 @@
-//! `keepsake bench scale`: measures whether the time of a recall depends on how many memories
+//! Measures whether the time of a recall depends on how many memories
 //! others have, how long a shard takes to open, and the memory and disk that one memory takes.
 //!
 //! Runs only the ingest and recall processors on one shard on disk, in process. A broker or a model
 //! would hide the difference.
 
-use super::distribution::Distribution;
-use super::machine;
-use super::messages::{self, remember};
-use super::report::{BenchReport, RatioTarget, progress};
-use super::speech::ChatGenerator;
 use broker::Record;
 use broker::clock::{Clock, SystemClock};
 use clap::Args;
 use domain::Now;
 use domain::fault::{Fault, Result};
+use lab::bench::distribution::Distribution;
+use lab::bench::machine;
+use lab::bench::messages::{self, remember};
+use lab::bench::report::{BenchReport, RatioTarget, progress};
+use lab::bench::speech::ChatGenerator;
 use models::embedder::{Embedder, pool};
 use serde_json::Value;
 use service::assembly::Assembly;
 use service::ingest::Ingest;
 use service::metrics::Metrics;
-use service::ownership::{Deployment, Shards};
+use service::ownership::options;
+use service::ownership::{Deployment, ShardRegistry};
 use service::profile::Profiles;
 use service::recall;
-use service::run::options;
 use settings::Config;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -117,7 +117,7 @@ fn neighbour(n: usize) -> String {
 struct LoneShard {
     ingest: Ingest,
     recall: recall::Recall,
-    shards: Arc<Shards>,
+    shards: Arc<ShardRegistry>,
     topic: String,
     speech: ChatGenerator,
     /// Events published so far, which is the next offset; likewise for requests.
@@ -136,7 +136,7 @@ impl LoneShard {
             model: Noise.name().to_owned(),
             dimensions: DIMENSIONS as u32,
         };
-        let shards = Arc::new(Shards::new(
+        let shards = Arc::new(ShardRegistry::new(
             place,
             options::shard(config, 1),
             None,
@@ -175,11 +175,11 @@ impl LoneShard {
                 let shard = write.shard.clone();
                 write.carry_out(None)?;
                 if shard.index.text.is_flush_due() {
-                    shard.settle()?;
+                    shard.flush()?;
                 }
             }
         }
-        self.shards.all().iter().try_for_each(|shard| shard.settle().map(drop))
+        self.shards.all().iter().try_for_each(|shard| shard.flush().map(drop))
     }
 
     /// Times the first count of a tenant's memories, which `quota.memories_per_partition` needs.

@@ -2,7 +2,7 @@
 //! of the data, the shards and the model, and how long events stay. `config show` prints the
 //! result.
 
-use super::layers::{find, put};
+use super::tables::{find, put};
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
@@ -13,7 +13,7 @@ const EMBEDDED_KEEP_MS: i64 = 30 * 86_400_000;
 
 /// Returns the options with every default filled in. Values of a wrong type stay as they are and
 /// become an error where the table is read.
-pub fn settled(merged: &Table) -> Table {
+pub fn derived(merged: &Table) -> Table {
     let mut table = merged.clone();
     let given = |path| match find(merged, path) {
         Some(Value::String(text)) if text.is_empty() => None,
@@ -33,7 +33,8 @@ pub fn settled(merged: &Table) -> Table {
         put(&mut table, "store.dir", text(&store));
     }
     if given("embedder.model").is_none()
-        && let Some(found) = model_places(&data).into_iter().find(|place| has_model(place))
+        && let Some(found) =
+            model_directories(&data).into_iter().find(|directory| has_model(directory))
     {
         put(&mut table, "embedder.model", text(&found));
     }
@@ -47,7 +48,7 @@ pub fn settled(merged: &Table) -> Table {
 /// The directories in which an encoder is looked for, unless `embedder.model` names one: beside the
 /// program, among the installed files, in the data directory, and where `deploy/model/setup.sh`
 /// puts an encoder in a checkout.
-pub fn model_places(data: &Path) -> Vec<PathBuf> {
+pub fn model_directories(data: &Path) -> Vec<PathBuf> {
     // A link in a directory of programs leads to where the program was unpacked.
     let program = std::env::current_exe().and_then(std::fs::canonicalize).ok();
     let folder = program.as_deref().and_then(Path::parent);
@@ -84,7 +85,7 @@ fn data_dir_of(xdg: Option<PathBuf>, home: Option<PathBuf>, is_root: bool) -> Pa
     }
 }
 
-/// Makes a path absolute, so that errors name a place that can be found from anywhere.
+/// Makes a path absolute, so that errors name a directory that can be found from anywhere.
 fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
@@ -147,13 +148,16 @@ mod tests {
     fn a_model_is_found_in_the_data_directory_unless_the_option_names_one() {
         let data = tempfile::tempdir().expect("a temporary directory");
         let model = data.path().join("model");
-        let places = model_places(data.path());
-        assert!(places.contains(&model) && places.iter().all(|place| place.is_absolute()));
+        let directories = model_directories(data.path());
+        assert!(
+            directories.contains(&model)
+                && directories.iter().all(|directory| directory.is_absolute())
+        );
         std::fs::create_dir(&model).expect("creates a directory");
         std::fs::write(model.join("model.onnx"), "").expect("writes a file");
         let dir = ("data.dir", data.path().to_str().expect("a name in UTF-8"));
         let found = shown(&[dir], "embedder.model");
-        assert!(places.iter().any(|place| found == format!("{:?}", place)), "{found}");
+        assert!(directories.iter().any(|directory| found == format!("{:?}", directory)), "{found}");
         assert_eq!(shown(&[dir, ("embedder.model", "hash")], "embedder.model"), "\"hash\"");
     }
 }

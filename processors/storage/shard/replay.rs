@@ -5,27 +5,26 @@
 //! 2. Read from behind the store's checkpoint to that end, and collect the records in memory.
 //! 3. Compare the digest that the shard would have with the one in the last meta record. If they
 //!    differ, or if another process has written, the shard is left to a restore.
-//! 4. Apply them as one batch ([`Shard::apply`]): until then, readers get the former state.
+//! 4. Apply them as one batch ([`Shard::apply_batch`]): until then, readers get the former state.
 //!
 //! Invariant: records and checkpoint change together, so a crash or a cancelled replay leaves a
 //! consistent store without the `ahead` marker.
 //!
 //! Limit: the caller ensures that no other thread writes the shard meanwhile.
 
-use super::{BatchChanges, Restoring, Shard};
+use super::{BatchChanges, Shard};
 use crate::changelog::Source;
-use crate::restore::{self, Pending, Proof};
-use crate::store::{
-    ChangelogPosition, Changes, Checkpoint, EncodedBatch, TouchedMemories, Upserted, format, keys,
-};
+use crate::restore::{self, Pending, Proof, Restoring};
+use crate::store::{Changes, EncodedBatch, TouchedMemories, Upserted, format, keys};
+use domain::Time;
 use domain::fault::Result;
 use kernel::Reads;
 
 /// The outcome of a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tail {
+pub enum Replay {
     /// The shard is at the end of the changelog, after this number of records.
-    Read(u64),
+    Applied(u64),
     /// The shard is unchanged.
     Cancelled,
     /// The shard is unchanged, and must be closed and restored, for this reason.
@@ -33,63 +32,69 @@ pub enum Tail {
 }
 
 impl Shard {
-    /// Brings the shard to the present end of the changelog, unless the tail spans more than
+    /// Brings the shard to the present end of the changelog, unless that is more than
     /// `offsets_max` offsets.
-    pub fn replay_tail(&self, from: &Restoring<'_>, offsets_max: usize) -> Result<Tail> {
+    pub fn replay(&self, from: &Restoring<'_>, offsets_max: usize) -> Result<Replay> {
         let &Restoring { log, options, progress, clock } = from;
         let now = clock.wall();
         if let Some(why) = restore::outdated(&self.store, log, now.0, options)? {
-            return Ok(Tail::NotReplayable(why));
+            return Ok(Replay::NotReplayable(why));
         }
         let source = Source::behind(&self.store, log, options.until)?;
         let Source { from: begin, end, .. } = source;
         if begin > end {
-            return Ok(Tail::NotReplayable("the changelog ends before the checkpoint"));
+            return Ok(Replay::NotReplayable("the changelog ends before the checkpoint"));
         }
         if end - begin > offsets_max as i64 {
-            return Ok(Tail::NotReplayable("the tail is longer than store.replay_max"));
+            return Ok(Replay::NotReplayable("the tail is longer than store.replay_max"));
         }
         let digest = self.store.kept_digest();
-        let mut tail = Pending::new(&self.store, begin, digest, &options.writers);
+        let mut read = Pending::new(&self.store, begin, digest, &options.writers);
         let mut is_foreign = false;
         source.each_until(progress, &mut |record| {
-            let meta = tail.take(record)?;
+            let meta = read.take(record)?;
             is_foreign |= meta.is_some_and(|meta| meta.epoch != Some(self.epoch));
-            tail.evidence.check_known()
+            read.evidence.check_known()
         })?;
-        let Pending { changes, evidence, applied, next, count, .. } = tail;
+        let Pending { changes, evidence, applied, next, count, .. } = read;
         if progress.is_cancelled() {
-            return Ok(Tail::Cancelled);
+            return Ok(Replay::Cancelled);
         }
         if is_foreign {
-            return Ok(Tail::NotReplayable("another process has written to it"));
+            return Ok(Replay::NotReplayable("another process has written to it"));
         }
         if count == 0 {
-            return Ok(Tail::Read(0));
+            return Ok(Replay::Applied(0));
         }
         let digest = self.store.digest_after(&changes)?;
         let is_part = options.until.is_some();
         let proof = digest.map_or(Proof::None, |digest| evidence.proof(digest, is_part));
         if matches!(proof, Proof::Differs(_)) {
             // The restore names or repairs the fault.
-            return Ok(Tail::NotReplayable("the shard would differ from the digest of its writer"));
+            return Ok(Replay::NotReplayable(
+                "the shard would differ from the digest of its writer",
+            ));
         }
-        let changelog = Some(ChangelogPosition { offset: next - 1, at: now });
         let batch = EncodedBatch { changes, digest, ..EncodedBatch::default() };
-        self.apply_tail(batch, Checkpoint { applied, changelog })?;
-        Ok(Tail::Read(count))
+        self.apply_replayed(batch, applied, (next - 1, now))?;
+        Ok(Replay::Applied(count))
     }
 
-    fn apply_tail(&self, batch: EncodedBatch, checkpoint: Checkpoint) -> Result<()> {
+    fn apply_replayed(
+        &self,
+        batch: EncodedBatch,
+        applied: i64,
+        changelog: (i64, Time),
+    ) -> Result<()> {
         let touched = self.touched_by(&batch.changes)?;
         // Which decisions a `forget` in the tail covers is not in the changelog. As after a
         // restart, `explain` finds none of before.
         self.forget_decisions(|_| true);
-        let is_forgetting = batch.changes.records.keys().any(|key| keys::is_forget_marks(key));
+        let is_forgetting = batch.changes.records.keys().any(|key| keys::is_forget_records(key));
         if is_forgetting {
             self.store.note_erased()?;
         }
-        self.apply(BatchChanges { batch, touched }, checkpoint)?;
+        self.apply_batch(BatchChanges { batch, touched }, applied, Some(changelog))?;
         if is_forgetting {
             self.store.note_erased()?;
         }

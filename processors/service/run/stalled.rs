@@ -7,21 +7,21 @@
 //! ([#5593](https://github.com/confluentinc/librdkafka/pull/5593)). The events then wait until the
 //! process restarts. A seek cures the first, only a new client the second.
 //!
-//! A silence is counted from the notes of the lag thread, which asks the leader by a separate
+//! The time of a stall is counted from the notes of the lag thread, which asks the leader by a separate
 //! client and finds an event that is not applied. A leader that does not answer leaves no note, so
-//! an outage is no silence.
+//! an outage is no stall.
 
 use std::collections::BTreeMap;
 use storage::shard::Unread;
 
-/// Silence after which the partition is read again. A healthy client delivers within half a second,
+/// Time after which the partition is read again. A healthy client delivers within half a second,
 /// and follows a change of the leader within a few.
-const SILENT_MS: i64 = 10_000;
+const STALLED_MS: i64 = 10_000;
 /// Each further remedy waits twice as long, up to this time: a client that is only slow, because
 /// the broker throttles, must get an answer in between.
 const DOUBLINGS_MAX: u32 = 5;
 /// Longest time that one note adds. Two notes are needed, so that at least one poll lies between.
-const NOTE_MS_MAX: i64 = SILENT_MS / 2;
+const NOTE_MS_MAX: i64 = STALLED_MS / 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remedy {
@@ -42,7 +42,7 @@ impl Remedy {
 }
 
 #[derive(Default)]
-struct Silence {
+struct Stall {
     /// Offset of the first event that waits, or of the gap before.
     next: i64,
     ms: i64,
@@ -50,18 +50,18 @@ struct Silence {
     tries: u32,
 }
 
-/// The partitions that are silent.
+/// The partitions that are stalled.
 #[derive(Default)]
-pub struct Silences(BTreeMap<i32, Silence>);
+pub struct StalledPartitions(BTreeMap<i32, Stall>);
 
-impl Silences {
+impl StalledPartitions {
     /// Notes that an event waits in the log.
     pub fn note(&mut self, partition: i32, unread: Unread) {
-        let silence = self.0.entry(partition).or_default();
-        if silence.next != unread.next {
-            *silence = Silence { next: unread.next, ms: 0, tries: silence.tries };
+        let stall = self.0.entry(partition).or_default();
+        if stall.next != unread.next {
+            *stall = Stall { next: unread.next, ms: 0, tries: stall.tries };
         }
-        silence.ms += unread.ms.min(NOTE_MS_MAX);
+        stall.ms += unread.ms.min(NOTE_MS_MAX);
     }
 
     /// Notes that the client delivers records of this partition.
@@ -72,13 +72,13 @@ impl Silences {
     /// Takes the remedies that are due.
     pub fn due(&mut self) -> Vec<(i32, Remedy)> {
         let mut due = Vec::new();
-        for (partition, silence) in &mut self.0 {
-            if silence.ms < SILENT_MS << silence.tries.min(DOUBLINGS_MAX) {
+        for (partition, stall) in &mut self.0 {
+            if stall.ms < STALLED_MS << stall.tries.min(DOUBLINGS_MAX) {
                 continue;
             }
-            silence.ms = 0;
-            silence.tries += 1;
-            let remedy = if silence.tries == 1 { Remedy::ReadAgain } else { Remedy::JoinAgain };
+            stall.ms = 0;
+            stall.tries += 1;
+            let remedy = if stall.tries == 1 { Remedy::ReadAgain } else { Remedy::JoinAgain };
             due.push((*partition, remedy));
         }
         due
@@ -90,10 +90,10 @@ mod tests {
     use super::*;
 
     /// Notes until a remedy is due, each five seconds after the one before.
-    fn notes_until(silences: &mut Silences, expected: Remedy) -> u32 {
+    fn notes_until(stalled: &mut StalledPartitions, expected: Remedy) -> u32 {
         for notes in 1..1000 {
-            silences.note(3, Unread { next: 7, ms: 5000 });
-            match silences.due().as_slice() {
+            stalled.note(3, Unread { next: 7, ms: 5000 });
+            match stalled.due().as_slice() {
                 [] => {}
                 [(3, found)] if *found == expected => return notes,
                 other => panic!("{other:?} after {notes} notes"),
@@ -104,31 +104,31 @@ mod tests {
 
     #[test]
     fn a_silent_partition_is_read_again_and_then_by_a_new_client_ever_more_rarely() {
-        let mut silences = Silences::default();
-        assert_eq!(notes_until(&mut silences, Remedy::ReadAgain), 2);
-        let joins = [0; 6].map(|_| notes_until(&mut silences, Remedy::JoinAgain));
+        let mut stalled = StalledPartitions::default();
+        assert_eq!(notes_until(&mut stalled, Remedy::ReadAgain), 2);
+        let joins = [0; 6].map(|_| notes_until(&mut stalled, Remedy::JoinAgain));
         assert_eq!(joins, [4, 8, 16, 32, 64, 64], "in notes of five seconds");
-        silences.heard(3);
-        assert_eq!(notes_until(&mut silences, Remedy::ReadAgain), 2, "from the beginning");
+        stalled.heard(3);
+        assert_eq!(notes_until(&mut stalled, Remedy::ReadAgain), 2, "from the beginning");
     }
 
     #[test]
     fn a_partition_that_is_heard_or_goes_on_is_not_silent() {
-        let mut silences = Silences::default();
+        let mut stalled = StalledPartitions::default();
         for next in 0..100 {
-            silences.note(0, Unread { next, ms: 5000 });
-            silences.note(1, Unread { next: 7, ms: 5000 });
-            silences.heard(1);
-            assert_eq!(silences.due(), []);
+            stalled.note(0, Unread { next, ms: 5000 });
+            stalled.note(1, Unread { next: 7, ms: 5000 });
+            stalled.heard(1);
+            assert_eq!(stalled.due(), []);
         }
     }
 
     #[test]
     fn one_note_is_not_enough_however_long_it_lasts() {
-        let mut silences = Silences::default();
-        silences.note(0, Unread { next: 7, ms: 600_000 });
-        assert_eq!(silences.due(), []);
-        silences.note(0, Unread { next: 7, ms: 600_000 });
-        assert_eq!(silences.due(), [(0, Remedy::ReadAgain)]);
+        let mut stalled = StalledPartitions::default();
+        stalled.note(0, Unread { next: 7, ms: 600_000 });
+        assert_eq!(stalled.due(), []);
+        stalled.note(0, Unread { next: 7, ms: 600_000 });
+        assert_eq!(stalled.due(), [(0, Remedy::ReadAgain)]);
     }
 }

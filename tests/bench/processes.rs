@@ -1,13 +1,13 @@
-//! `keepsake bench processes`: counts the turns and the recalls per second that several processes
+//! Counts the turns and the recalls per second that several processes
 //! of one consumer group carry together.
 
 use super::child::{self, Running};
-use super::messages::{recall, turn, user};
-use super::report::{BenchReport, progress};
-use super::speech::ChatGenerator;
-use super::trial::{Trial, publish_all, wait_until};
 use clap::Args;
 use domain::fault::{Fault, Result};
+use lab::bench::messages::{recall, turn, user};
+use lab::bench::report::{BenchReport, progress};
+use lab::bench::speech::ChatGenerator;
+use lab::bench::trial::{Trial, publish_all, wait_until};
 use settings::Config;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -1,12 +1,13 @@
 //! Tests questions to a language model: redaction, limits, budgets and faults of the endpoint.
 
 use super::*;
+use crate::language::asker::Asker;
 use crate::profile::Profiles;
 use broker::clock::ManualClock;
 use domain::{Kind, MemoryId, Metadata, NeighbourTurns, Position, Role, Scope, Time};
 use llm::Scripted;
 
-const LIMITS: Options = Options {
+const LIMITS: LanguageLimits = LanguageLimits {
     calls_per_day: 3,
     question_bytes_max: 10_000,
     breaker_failures: 2,
@@ -74,21 +75,21 @@ fn question(user: &str, memories: &[&Memory]) -> Question {
     Question::about(&key(user), profiles.of(&key(user)), &task(), memories)
 }
 
-struct Asked {
+struct Endpoint {
     language: Language,
     clock: ManualClock,
     sent: Arc<Mutex<Vec<String>>>,
 }
 
-fn asked(model: Scripted) -> Asked {
+fn asked(model: Scripted) -> Endpoint {
     let clock = ManualClock::at(Time(0));
     let sent = model.sent();
     let metrics = Arc::new(Metrics::new());
     let language = Language::new(Box::new(model), LIMITS, Arc::new(clock.clone()), metrics);
-    Asked { language, clock, sent }
+    Endpoint { language, clock, sent }
 }
 
-impl Asked {
+impl Endpoint {
     fn ask(&self, user: &str) -> Result<Value, Refusal> {
         self.language.ask(&question(user, &[]))
     }
@@ -170,7 +171,7 @@ fn an_asker_takes_no_more_questions_than_its_limit_and_never_waits() {
         let _ = held.recv();
         Ok("{}".into())
     });
-    let Asked { language, .. } = asked(model);
+    let Endpoint { language, .. } = asked(model);
     let mut asker = Asker::with_threads(Arc::new(language), 1, 2).expect("a thread");
     assert!(asker.ask(1, question("ada", &[])) && asker.ask(2, question("ada", &[])));
     assert!(!asker.has_room() && !asker.ask(3, question("ada", &[])));
@@ -187,7 +188,7 @@ fn an_asker_takes_no_more_questions_than_its_limit_and_never_waits() {
 
 #[test]
 fn a_panic_of_the_model_is_an_answer_that_is_not_available() {
-    let Asked { language, .. } = asked(Scripted::by(|_| panic!("a planned panic")));
+    let Endpoint { language, .. } = asked(Scripted::by(|_| panic!("a planned panic")));
     let mut asker = Asker::with_threads(Arc::new(language), 1, 1).expect("a thread");
     assert!(asker.ask((), question("ada", &[])));
     let answer = std::iter::repeat_with(|| asker.answer()).flatten().next();

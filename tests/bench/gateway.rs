@@ -1,16 +1,16 @@
-//! `keepsake bench gateway`: compares calls through the gateway with the same calls over Kafka, and
+//! Compares calls through the gateway with the same calls over Kafka, and
 //! counts the answers and refusals of a thousand callers.
 
 use super::child::{self, Running};
-use super::distribution::Distribution;
-use super::machine;
-use super::messages::{recall, remember};
-use super::report::{BenchReport, RatioTarget, progress};
-use super::speech::ChatGenerator;
-use super::trial::{Trial, publish_all, wait_until, wait_until_applied};
 use clap::Args;
 use client::Client;
 use domain::fault::{Fault, Result};
+use lab::bench::distribution::Distribution;
+use lab::bench::machine;
+use lab::bench::messages::{recall, remember};
+use lab::bench::report::{BenchReport, RatioTarget, progress};
+use lab::bench::speech::ChatGenerator;
+use lab::bench::trial::{Trial, publish_all, wait_until, wait_until_applied};
 use serde_json::{Value, json};
 use settings::Config;
 use std::collections::BTreeMap;

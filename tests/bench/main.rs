@@ -1,0 +1,143 @@
+//! Benchmarks that only developers need, of the log, of very many memories, of several processes and of
+//! the gateway: `cargo run --release --example bench -- scale`. Those that `keepsake bench` has are in
+//! `processors/lab/bench.rs`.
+
+mod child;
+mod gateway;
+mod log;
+mod processes;
+mod scale;
+
+use clap::{Parser, Subcommand};
+use client::show::Output;
+use domain::fault::Result;
+use lab::bench::machine;
+use lab::bench::report::{BenchReport, progress};
+use settings::{Config, Layers};
+use std::process::ExitCode;
+
+/// The allocator of the program.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+const SCALE_EXAMPLES: &str = "\
+Method:
+  Runs ingest and recall on one shard on disk, in this process, without a broker and with vectors \
+that cost nothing to compute. A user with 1,000 memories is asked among 10,000 memories of a \
+thousand others, and again among many more. Then one user has very many memories.
+
+Examples:
+  bench scale
+  bench scale --memories 1000000 --one 100000 --json    the full benchmark";
+
+const LOG_EXAMPLES: &str = "\
+Method:
+  On an embedded log in a temporary directory under the data directory. A transaction writes one \
+record and an input offset; its bare part is an append of 600 bytes to a file that is synced each \
+time. Then one idempotent producer writes records of 1 KB to one partition and a consumer reads \
+them, in rounds; with a Kafka in turn there. At last a log with events and memories is compacted, \
+stopped and started, and started as a killed process leaves it. Its files are in the page cache.
+  A Kafka as it comes acknowledges what it has not synced. One that syncs as the embedded log does: \
+deploy/kafka/kafka.sh start DIR --set log.flush.interval.messages=1
+
+Examples:
+  bench log
+  bench log --brokers localhost:9092 --events 0 --json    compared with a Kafka";
+
+const PROCESSES_EXAMPLES: &str = "\
+Method:
+  For each number of processes: that many `keepsake serve` are started as one consumer group with \
+topics of their own, turns are published and timed until the last one is applied, then eight \
+clients ask one question after the other. With the stand-in `hash`, because an encoder would only \
+count the cores. Broker, clients and processes share this machine: on more than one, start the \
+processes there and the figures are higher. The figure in percent is what each process carries, \
+compared with the first number.
+  Needs a real Kafka: an embedded broker serves one process.
+
+Examples:
+  bench processes --brokers localhost:9092
+  bench processes --brokers localhost:9092 --processes 1,3 --turns 100000 --json";
+
+const GATEWAY_EXAMPLES: &str = "\
+Method:
+  A gateway is started in a process of its own. The same recalls and the same texts to remember go \
+over Kafka and over one connection to the gateway, in alternating blocks; the overhead is the \
+difference of the percentiles in ms. Then a thousand connections are open, and calls go over all of \
+them in turn, at each of the rates: counted are answers, refusals as `overloaded`, and failures.
+
+Examples:
+  bench gateway --brokers localhost:9092
+  bench gateway --brokers localhost:9092 --connections 0 --json    the overhead only";
+
+/// Measures what only developers need, as ratios to bare parts or to another Kafka.
+#[derive(Parser)]
+#[command(name = "bench", max_term_width = 110)]
+struct CommandLine {
+    /// Brokers, host:port,… or "embedded" [kafka.bootstrap_servers]
+    #[arg(long, global = true, value_name = "SERVERS")]
+    brokers: Option<String>,
+    /// Set any option, as in --set store.dir=/tmp/x; may be repeated, behind the name of the benchmark
+    #[arg(long, global = true, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// Print JSON for `record.py`
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    bench: Bench,
+}
+
+#[derive(Subcommand)]
+enum Bench {
+    /// Time recalls among few and among very many memories, and measure the size of a memory
+    #[command(after_help = SCALE_EXAMPLES)]
+    Scale(scale::ScaleBench),
+    /// Time the embedded log against bare fsyncs, and against a Kafka given with `--brokers`
+    #[command(after_help = LOG_EXAMPLES)]
+    Log(log::LogBench),
+    /// Count the turns and recalls per second that 1, 2 and 4 processes carry together
+    #[command(after_help = PROCESSES_EXAMPLES)]
+    Processes(processes::ProcessesBench),
+    /// Time calls through the gateway against the same calls over Kafka, and count a thousand callers
+    #[command(after_help = GATEWAY_EXAMPLES)]
+    Gateway(gateway::GatewayBench),
+}
+
+fn main() -> ExitCode {
+    measure(&CommandLine::parse()).map_or_else(
+        |fault| {
+            eprintln!("error: {fault}");
+            ExitCode::from(fault.exit_code())
+        },
+        |()| ExitCode::SUCCESS,
+    )
+}
+
+fn measure(typed: &CommandLine) -> Result<()> {
+    if cfg!(debug_assertions) {
+        progress("this is a debug build: its figures mean nothing; use a release build");
+    }
+    let config = typed.config()?;
+    let mut report = BenchReport::new(machine::description(&config));
+    match &typed.bench {
+        Bench::Scale(bench) => bench.measure(&config, &mut report)?,
+        Bench::Log(bench) => bench.measure(&config, &mut report)?,
+        Bench::Processes(bench) => bench.measure(&config, &mut report)?,
+        Bench::Gateway(bench) => bench.measure(&config, &mut report)?,
+    }
+    report.print(if typed.json { Output::Json } else { Output::Person });
+    Ok(())
+}
+
+impl CommandLine {
+    fn config(&self) -> Result<Config> {
+        let mut layers = Layers::load(None, std::env::vars())?;
+        if let Some(brokers) = &self.brokers {
+            layers.set("kafka.bootstrap_servers", brokers, "--brokers")?;
+        }
+        for pair in &self.set {
+            let (path, value) = pair.split_once('=').unwrap_or((pair, ""));
+            layers.set(path.trim(), value, "--set")?;
+        }
+        layers.checked()
+    }
+}
