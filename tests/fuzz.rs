@@ -9,7 +9,7 @@ mod targets;
 use crate::support::{self, entries};
 use crate::worst::{LONG, TEXTS};
 use broker::Record;
-use contract::decode;
+use contract::decode::{self, DecodeOptions};
 use domain::{Action, ContextTurn, CosineScale, Role, UserKey, UserWordCounts, Vector};
 use policies::score::{self, ScoredText, ScoringContext};
 use proptest::prelude::*;
@@ -23,7 +23,7 @@ use text::Rarity;
 use text::split::{self, Candidate, EarlierText};
 
 struct Setting {
-    decode: decode::Options,
+    decode: DecodeOptions,
     split: split::Options,
     weights: score::SurpriseWeights,
     gate: score::GateOptions,

@@ -6,7 +6,7 @@ use crate::show::{self, printable};
 use broker::{Headers, OutgoingRecord, Record, header};
 use contract::reply::TRUNCATED;
 use domain::fault::RejectCode;
-use domain::{MARK, REDRIVEN, SignedParts, TENANT_SIGNATURE, TenantKeys};
+use domain::{REDRIVEN, SIGNATURE, SignedParts, TENANT_SIGNATURE, TenantKeys};
 use serde_json::{Value, json};
 use settings::Config;
 use std::borrow::Cow;
@@ -19,7 +19,7 @@ const SPRING: &str = "kafka_dlt-";
 /// Headers of a forwarded record. They are removed when a dead letter is sent again, because a
 /// shard skips a forwarded record that was applied before.
 const FORWARDED: [&str; 5] =
-    ["keepsake-origin", "keepsake-via", "keepsake-hops", "keepsake-own", MARK];
+    ["keepsake-origin", "keepsake-via", "keepsake-hops", "keepsake-own", SIGNATURE];
 /// Header of a change of a tenant's memories on the way between partitions.
 const TENANT: &str = "keepsake-tenant";
 

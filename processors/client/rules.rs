@@ -4,14 +4,14 @@
 use crate::sign;
 use broker::clock::{Clock, SystemClock};
 use broker::{OutgoingRecord, Record};
-use contract::decode;
+use contract::decode::{self, DecodeOptions};
 use domain::fault::Reject;
 use settings::Config;
 
 #[derive(Clone, Debug)]
 pub struct Rules {
     events: String,
-    decode: decode::Options,
+    decode: DecodeOptions,
 }
 
 impl Rules {

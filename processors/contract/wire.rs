@@ -161,7 +161,7 @@ pub struct Forget {
 
 /// The rest of a forget, which Keepsake writes to itself.
 #[derive(Debug, Deserialize)]
-pub struct Rest {
+pub struct ForgetContinuation {
     pub memories: Option<Vec<Id>>,
     pub left: Option<usize>,
     pub continues: Option<Position>,

@@ -74,9 +74,9 @@ impl Salt {
 
     /// Derives the salt of a `forget` from the service's key and the place of the sender's event,
     /// so that a repeated `forget` has the same receipt, and all parts of a `forget` have one salt.
-    pub fn of_forget(marks: &SigningKey, topic: &str, partition: i32, offset: i64) -> Salt {
+    pub fn of_forget(signing_key: &SigningKey, topic: &str, partition: i32, offset: i64) -> Salt {
         let place = [partition.to_string(), offset.to_string()];
-        Salt::of(marks.secret_digest(&["salt", topic, &place[0], &place[1]]))
+        Salt::of(signing_key.secret_digest(&["salt", topic, &place[0], &place[1]]))
     }
 
     /// HMAC-SHA256 of the text under the salt.

@@ -102,7 +102,7 @@ pub enum Action<V = (), S = ()> {
         /// The kind of a summary that stands for the covered memories from now on.
         compresses_as: Option<Kind>,
         /// `None` in a profile whose summaries only the rules write.
-        made: Option<Made>,
+        made: Option<Authorship>,
     },
     Revise(Revise),
     Extracted(Extracted<V>),
@@ -178,7 +178,7 @@ impl<V, S> Action<V, S> {
                 Forget::Memory(memory) => Forget::Memory(memory),
                 Forget::Session(session) => Forget::Session(session),
                 Forget::Everything => Forget::Everything,
-                Forget::Rest(rest) => Forget::Rest(rest),
+                Forget::ForgetContinuation(rest) => Forget::ForgetContinuation(rest),
             }),
             Action::Feedback { memories, signal } => Action::Feedback { memories, signal },
             Action::Tick => Action::Tick,
@@ -219,26 +219,26 @@ pub struct IdleSession {
 
 /// The writer of a proposal's text where a language model was asked for, and why not the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Made {
-    pub by: Maker,
+pub struct Authorship {
+    pub by: Author,
     /// The model's name, or why the rules wrote the text. Quotes no memory.
     pub reason: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, EnumString, VariantNames)]
 #[strum(serialize_all = "lowercase")]
-pub enum Maker {
+pub enum Author {
     Model,
     Rules,
 }
 
-impl Maker {
+impl Author {
     pub fn as_str(self) -> &'static str {
         self.into()
     }
 }
 
-impl fmt::Display for Made {
+impl fmt::Display for Authorship {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "by the {}: {}", self.by.as_str(), self.reason)
     }
@@ -261,7 +261,7 @@ pub struct Extracted<V = ()> {
     /// Their memories, with the versions that the worker read.
     pub seen: Vec<MemoryVersion>,
     pub facts: Vec<Fact<V>>,
-    pub made: Made,
+    pub made: Authorship,
 }
 
 #[derive(Clone, Debug)]
@@ -354,13 +354,13 @@ pub enum Forget<V = ()> {
     Session(String),
     Query(Content<V>),
     Everything,
-    Rest(Rest),
+    ForgetContinuation(ForgetContinuation),
 }
 
 /// Memories that an earlier `forget` means and had no room for. Written by Keepsake itself: a
 /// `forget` with a query erases a limited number of memories in its own event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rest {
+pub struct ForgetContinuation {
     /// The event of that `forget`.
     pub continues: Position,
     pub memories: Vec<MemoryId>,

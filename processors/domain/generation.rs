@@ -1,7 +1,7 @@
 //! The marks on the events topic by which one generation of shards hands over to the next, and the
 //! state that a shard keeps of them.
 //!
-//! | mark | partitions | effect |
+//! | hand_over | partitions | effect |
 //! |---|---|---|
 //! | `close` | each of the old generation | the old shard applies no event behind it |
 //! | `open` | each of the new generation | none; it is applied once the new shard is open |
@@ -9,7 +9,7 @@
 
 use std::fmt;
 
-/// The header that holds the mark.
+/// The header that holds the hand_over.
 pub const GENERATION: &str = "keepsake-generation";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,26 +31,26 @@ impl HandOverStep {
 
 /// A step of the hand-over to a generation, with the number of that generation's partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GenerationMark {
+pub struct HandOver {
     pub step: HandOverStep,
     pub generation: u32,
     pub partitions: i32,
 }
 
-impl GenerationMark {
-    /// Reads a mark in the form of [`fmt::Display`].
-    pub fn parsed(text: &str) -> Option<GenerationMark> {
+impl HandOver {
+    /// Reads a hand_over in the form of [`fmt::Display`].
+    pub fn parsed(text: &str) -> Option<HandOver> {
         let mut parts = text.split(':');
         let name = parts.next()?;
         let steps = [HandOverStep::Close, HandOverStep::Open, HandOverStep::Retire];
         let step = steps.into_iter().find(|step| step.as_str() == name)?;
         let generation = parts.next()?.parse().ok()?;
         let partitions = parts.next()?.parse().ok().filter(|partitions| *partitions > 0)?;
-        parts.next().is_none().then_some(GenerationMark { step, generation, partitions })
+        parts.next().is_none().then_some(HandOver { step, generation, partitions })
     }
 }
 
-impl fmt::Display for GenerationMark {
+impl fmt::Display for HandOver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}:{}", self.step.as_str(), self.generation, self.partitions)
     }
@@ -62,7 +62,7 @@ pub struct Closed {
     pub generation: u32,
     /// Number of partitions of that generation.
     pub partitions: i32,
-    /// Offset of the mark, the last event that the shard has applied.
+    /// Offset of the hand_over, the last event that the shard has applied.
     pub offset: i64,
 }
 
@@ -73,11 +73,11 @@ mod tests {
     #[test]
     fn a_mark_is_read_as_it_was_written_and_nothing_else_is() {
         for step in [HandOverStep::Close, HandOverStep::Open, HandOverStep::Retire] {
-            let mark = GenerationMark { step, generation: 2, partitions: 24 };
-            assert_eq!(GenerationMark::parsed(&mark.to_string()), Some(mark));
+            let hand_over = HandOver { step, generation: 2, partitions: 24 };
+            assert_eq!(HandOver::parsed(&hand_over.to_string()), Some(hand_over));
         }
         for text in ["", "close", "close:2", "close:2:0", "close:-1:3", "end:2:3", "close:2:3:4"] {
-            assert_eq!(GenerationMark::parsed(text), None, "{text}");
+            assert_eq!(HandOver::parsed(text), None, "{text}");
         }
     }
 }

@@ -29,12 +29,12 @@ pub use cosine_scale::CosineScale;
 pub use decision::{Decision, Outcome, Surprise};
 pub use erasure::{ErasedText, Erasure, Salt, Target};
 pub use event::{
-    Action, Category, Content, Event, Extracted, Fact, Forget, ForwardReason, IdleSession, Made,
-    Maker, MemoryVersion, Position, Remember, Rest, Revise, Role, SENDER_LIMITS, SenderLimits,
-    Signal, Step, Turn, Update,
+    Action, Author, Authorship, Category, Content, Event, Extracted, Fact, Forget,
+    ForgetContinuation, ForwardReason, IdleSession, MemoryVersion, Position, Remember, Revise,
+    Role, SENDER_LIMITS, SenderLimits, Signal, Step, Turn, Update,
 };
 pub use filter::{Bound, Comparison, Condition, Filter, Test};
-pub use generation::{Closed, GENERATION, GenerationMark, HandOverStep};
+pub use generation::{Closed, GENERATION, HandOver, HandOverStep};
 pub use key::{InvalidName, NAME_BYTES_MAX, UserKey};
 pub use memory::{
     ContextTurn, Kind, Memory, MemoryId, Metadata, NeighbourTurn, NeighbourTurns, Revision, Scope,
@@ -45,7 +45,7 @@ pub use request::{
     Assembly, Cursor, Duplicates, Explain, Format, Levels, List, Match, Purpose, Recall, ReplyTo,
     Request, RequestKind, UnsetFields,
 };
-pub use signature::{KEY_BYTES_MIN, MARK, SignedParts, SigningKey};
+pub use signature::{KEY_BYTES_MIN, SIGNATURE, SignedParts, SigningKey};
 pub use tenant_signature::{AGE_MS_MAX, REDRIVEN, SIGNED_HEADERS, TENANT_SIGNATURE, TenantKeys};
 pub use time::{Now, Time};
 pub use vector::{Vector, dot, for_this_processor, product};

@@ -11,7 +11,7 @@ use sha2::Sha256;
 use std::fmt;
 use std::sync::Arc;
 
-pub const MARK: &str = "keepsake-mark";
+pub const SIGNATURE: &str = "keepsake-mark";
 
 /// Minimum length of the key. A shorter key could be guessed.
 pub const KEY_BYTES_MIN: usize = 32;
@@ -32,7 +32,7 @@ pub struct SignedParts<'a> {
     pub partition: i32,
     pub key: Option<&'a [u8]>,
     pub value: Option<&'a [u8]>,
-    /// All headers in their order. The signature's own header [`MARK`] is skipped.
+    /// All headers in their order. The signature's own header [`SIGNATURE`] is skipped.
     pub headers: &'a [(String, Vec<u8>)],
 }
 
@@ -91,7 +91,7 @@ impl SigningKey {
         for part in [Some(marked.topic.as_bytes()), marked.key, marked.value] {
             add(&mut digest, part);
         }
-        for (name, value) in marked.headers.iter().filter(|(name, _)| name != MARK) {
+        for (name, value) in marked.headers.iter().filter(|(name, _)| name != SIGNATURE) {
             add(&mut digest, Some(name.as_bytes()));
             add(&mut digest, Some(value));
         }
@@ -135,7 +135,7 @@ mod tests {
         };
         let mark = ours.sign(&record);
         assert_eq!(mark.len(), 64);
-        let with_mark = [via.clone(), headers(&[(MARK, "whatever")])].concat();
+        let with_mark = [via.clone(), headers(&[(SIGNATURE, "whatever")])].concat();
         assert!(
             ours.fits(&mark, &record)
                 && ours.fits(&mark, &SignedParts { headers: &with_mark, ..record })

@@ -57,7 +57,7 @@ pub struct Settings<'a> {
     /// Live memories that the tenant may have on this shard, if they are limited.
     pub memories_max: Option<u64>,
     /// Key of the digests by which a `forget` is remembered.
-    pub marks: &'a SigningKey,
+    pub signing_key: &'a SigningKey,
     /// Milliseconds by which the time of an event may be after that of its record.
     pub at_ahead_ms_max: i64,
 }

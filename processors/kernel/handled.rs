@@ -3,8 +3,8 @@
 
 use domain::fault::Reject;
 use domain::{
-    Content, CosineScale, Decision, Erasure, ForwardReason, MemoryId, Outcome, Position, Rest,
-    Time, UserKey, Vector,
+    Content, CosineScale, Decision, Erasure, ForgetContinuation, ForwardReason, MemoryId, Outcome,
+    Position, Time, UserKey, Vector,
 };
 use std::collections::{BTreeSet, HashSet};
 use text::{Language, Words};
@@ -32,7 +32,7 @@ pub struct Handled {
     /// The receipt of a `forget`.
     pub erasure: Option<Erasure>,
     /// Parts of a `forget` that follow in events of their own.
-    pub rest: Vec<Rest>,
+    pub rest: Vec<ForgetContinuation>,
     /// A tick asks the compaction worker for a round at this time.
     pub compact_at: Option<Time>,
 }

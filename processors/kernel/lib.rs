@@ -43,7 +43,7 @@ use events::{extracted, feedback, forget, prune, remember, revise, summary, turn
 
 /// The profiles under which an event is judged.
 #[derive(Clone, Copy)]
-pub struct Judges<'a> {
+pub struct ActiveRules<'a> {
     pub rules: &'a Rules,
     pub shadow: Option<&'a Rules>,
 }
@@ -51,7 +51,7 @@ pub struct Judges<'a> {
 /// Applies an event: looks up the id, handles the event, and remembers the id.
 pub fn apply(
     settings: Settings<'_>,
-    judges: Judges<'_>,
+    judges: ActiveRules<'_>,
     staged: &mut Staged<'_>,
     prepared: &Prepared,
 ) -> Result<Handled> {
@@ -193,7 +193,7 @@ fn duplicate(cx: &Context<'_>, staged: &mut Staged<'_>) -> Result<Option<Decisio
     }
     let reason = format!("the same id came with {place}");
     let forgets_at = match &cx.event.action {
-        Action::Forget(Forget::Rest(rest)) => Some(&rest.continues),
+        Action::Forget(Forget::ForgetContinuation(rest)) => Some(&rest.continues),
         Action::Forget(_) => Some(source),
         _ => None,
     };

@@ -31,7 +31,7 @@ pub struct SeenBefore {
 
 /// A `forget` as a user's shard keeps it, without a word of the forgotten text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ForgetMark {
+pub struct ForgetRecord {
     /// When the `forget` was sent.
     pub at: Time,
     pub forgot: Forgot,
@@ -181,7 +181,7 @@ pub trait Reads {
     fn awaited_from(&self, key: &UserKey, from: (i32, i64)) -> Result<Option<Awaited>>;
 
     /// The recent `forget`s of this user, oldest first.
-    fn forget_marks(&self, key: &UserKey) -> Result<Vec<ForgetMark>>;
+    fn forget_records(&self, key: &UserKey) -> Result<Vec<ForgetRecord>>;
 
     /// True if an event that was read at or before this offset waits.
     ///

@@ -21,7 +21,7 @@ pub fn tag(action: &Action) -> u32 {
             Forget::Session(session) => (5, session.clone().into_bytes()),
             Forget::Query(query) => (6, query.text.clone().into_bytes()),
             Forget::Everything => (7, Vec::new()),
-            Forget::Rest(_) => (8, Vec::new()),
+            Forget::ForgetContinuation(_) => (8, Vec::new()),
         },
         Action::Feedback { memories, .. } => (9, bytes(memories)),
         // Keepsake's own, whose ids name their targets.

@@ -7,7 +7,7 @@
 //!   commit  the store turns the map into bytes once (`storage/store/encode.rs`)
 
 use super::reads::{
-    Awaited, ContextWindow, ForgetMark, GateState, Neighbours, Reads, SEEN_IDS, SEEN_IDS_SWEPT,
+    Awaited, ContextWindow, ForgetRecord, GateState, Neighbours, Reads, SEEN_IDS, SEEN_IDS_SWEPT,
     SeenBefore, Session, SlotHolder, Slots, Spoken, StagedVectors,
 };
 use crate::live::{LiveCount, is_live};
@@ -65,7 +65,7 @@ pub struct UserChanges {
     pub seen: BTreeMap<String, Option<(u64, SeenBefore)>>,
     pub slots: BTreeMap<String, Option<SlotHolder>>,
     pub awaited: BTreeMap<(i32, i64), Option<i64>>,
-    pub forget_marks: Option<Vec<ForgetMark>>,
+    pub forget_records: Option<Vec<ForgetRecord>>,
 }
 
 /// A context window that the batch has changed.
@@ -303,8 +303,8 @@ impl<'a> Staged<'a> {
         Ok(())
     }
 
-    pub fn put_forget_marks(&mut self, key: &UserKey, marks: Vec<ForgetMark>) {
-        self.user(key).forget_marks = Some(marks);
+    pub fn put_forget_records(&mut self, key: &UserKey, records: Vec<ForgetRecord>) {
+        self.user(key).forget_records = Some(records);
     }
 
     pub fn set_via(&mut self, source_partition: i32, offset: i64) {
@@ -344,7 +344,7 @@ impl<'a> Staged<'a> {
 
     /// Removes everything of a user but the ids of events and the latest time of signing, which
     /// keep a replay from bringing the rest back, the positions of events that wait for their turn,
-    /// the marks of `forget`s, and the memories and sessions that later events erase.
+    /// the records of `forget`s, and the memories and sessions that later events erase.
     pub fn forget_user(&mut self, key: &UserKey, later: &Later) -> Result<()> {
         let GateState { ids, signed, .. } = *self.gate(key)?;
         let mut memories: BTreeSet<MemoryId> = self.below.memory_ids(key)?.into_iter().collect();
@@ -570,10 +570,10 @@ impl Reads for Staged<'_> {
         Ok(put.into_iter().chain(below).min_by_key(|(event, _)| *event))
     }
 
-    fn forget_marks(&self, key: &UserKey) -> Result<Vec<ForgetMark>> {
-        match self.staged(key).and_then(|user| user.forget_marks.as_ref()) {
-            Some(marks) => Ok(marks.clone()),
-            None => self.below.forget_marks(key),
+    fn forget_records(&self, key: &UserKey) -> Result<Vec<ForgetRecord>> {
+        match self.staged(key).and_then(|user| user.forget_records.as_ref()) {
+            Some(records) => Ok(records.clone()),
+            None => self.below.forget_records(key),
         }
     }
 }

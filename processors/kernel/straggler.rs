@@ -14,7 +14,7 @@
 
 use super::context::Context;
 use super::prepared::Sent;
-use super::reads::{ForgetMark, Forgot, Reads};
+use super::reads::{ForgetRecord, Forgot, Reads};
 use super::staged::Staged;
 use domain::fault::Result;
 use domain::{Forget, Memory, SigningKey, Time, Vector};
@@ -27,14 +27,14 @@ const QUERY_STEMS_MAX: usize = 64;
 
 pub const REASON: &str = "was said before a forget that covers it, and came after it: forgotten";
 
-/// Remembers a `forget`, and removes marks that are too old or too many.
+/// Remembers a `forget`, and removes records that are too old or too many.
 pub fn remember(
     cx: &Context<'_>,
     staged: &mut Staged<'_>,
     forget: &Forget<Vector>,
     erased: &[Memory],
 ) -> Result<()> {
-    let key = cx.settings.marks;
+    let key = cx.settings.signing_key;
     // The time of the record, as for late events: an `at` that lies further back would let
     // everything in between return.
     let at = cx.sent.earliest();
@@ -45,28 +45,28 @@ pub fn remember(
             query_stems(key, &query.text).map(Forgot::Query).into_iter().collect()
         }
         // The event that this one continues is remembered already.
-        Forget::Rest(_) => return Ok(()),
+        Forget::ForgetContinuation(_) => return Ok(()),
         Forget::Memory(_) => {
             erased.iter().map(|memory| Forgot::Text(text_digest(key, &memory.content))).collect()
         }
     };
-    let mut marks = staged.forget_marks(cx.key())?;
-    let newest = marks.iter().map(|mark| mark.at).fold(at, Time::max);
+    let mut records = staged.forget_records(cx.key())?;
+    let newest = records.iter().map(|record| record.at).fold(at, Time::max);
     let oldest = newest.plus_ms(-cx.settings.limits.remember_ms);
     let is_everything = matches!(forget, Forget::Everything);
-    marks.retain(|mark| {
-        mark.at >= oldest
-            && !(is_everything && mark.at <= at)
-            && !(mark.at <= at && forgot.contains(&mark.forgot))
+    records.retain(|record| {
+        record.at >= oldest
+            && !(is_everything && record.at <= at)
+            && !(record.at <= at && forgot.contains(&record.forgot))
     });
-    marks.extend(forgot.into_iter().map(|forgot| ForgetMark { at, forgot }));
-    marks.sort_by_key(|mark| mark.at);
-    // The mark of everything is the last to go: it covers the most.
-    while marks.len() > cx.settings.limits.remembered_max {
-        let first = marks.iter().position(|mark| mark.forgot != Forgot::Everything);
-        marks.remove(first.unwrap_or(0));
+    records.extend(forgot.into_iter().map(|forgot| ForgetRecord { at, forgot }));
+    records.sort_by_key(|record| record.at);
+    // The record of everything is the last to go: it covers the most.
+    while records.len() > cx.settings.limits.remembered_max {
+        let first = records.iter().position(|record| record.forgot != Forgot::Everything);
+        records.remove(first.unwrap_or(0));
     }
-    staged.put_forget_marks(cx.key(), marks);
+    staged.put_forget_records(cx.key(), records);
     Ok(())
 }
 
@@ -74,7 +74,7 @@ pub fn remember(
 /// straggler.
 #[derive(Default)]
 pub struct Newer {
-    marks: Vec<ForgetMark>,
+    records: Vec<ForgetRecord>,
     key: Option<SigningKey>,
     is_covered: bool,
 }
@@ -90,14 +90,14 @@ pub fn newer_forgets(cx: &Context<'_>, staged: &Staged<'_>) -> Result<Newer> {
 
 /// The `forget`s that were sent after this time.
 pub fn forgets_after(cx: &Context<'_>, staged: &Staged<'_>, at: Time) -> Result<Newer> {
-    let key = cx.settings.marks;
-    let mut marks = staged.forget_marks(cx.key())?;
-    marks.retain(|mark| at < mark.at);
+    let key = cx.settings.signing_key;
+    let mut records = staged.forget_records(cx.key())?;
+    records.retain(|record| at < record.at);
     let session = cx.session().map(|session| Forgot::Session(short(key, &["session", session])));
-    let is_covered = marks
-        .iter()
-        .any(|mark| mark.forgot == Forgot::Everything || session.as_ref() == Some(&mark.forgot));
-    Ok(Newer { marks, key: Some(key.clone()), is_covered })
+    let is_covered = records.iter().any(|record| {
+        record.forgot == Forgot::Everything || session.as_ref() == Some(&record.forgot)
+    });
+    Ok(Newer { records, key: Some(key.clone()), is_covered })
 }
 
 impl Newer {
@@ -111,13 +111,15 @@ impl Newer {
         if self.is_covered {
             return true;
         }
-        let Some(key) = self.key.as_ref().filter(|_| !self.marks.is_empty()) else { return false };
+        let Some(key) = self.key.as_ref().filter(|_| !self.records.is_empty()) else {
+            return false;
+        };
         let text = text_digest(key, content);
         let words = Words::of(content);
         let language = words.language().unwrap_or(Language::ENGLISH);
         let stems: BTreeSet<u64> =
             words.stems_in(language).iter().map(|stem| stem_digest(key, language, stem)).collect();
-        self.marks.iter().any(|mark| match &mark.forgot {
+        self.records.iter().any(|record| match &record.forgot {
             Forgot::Everything | Forgot::Session(_) => false,
             Forgot::Text(erased) => *erased == text,
             Forgot::Query(by_language) => {

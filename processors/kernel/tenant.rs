@@ -87,7 +87,7 @@ pub fn meant_of_tenant(
         return Ok(staged.memory(&everyone, *id)?.into_iter().collect());
     }
     let mut meant = Vec::new();
-    if matches!(forget, Forget::Rest(_)) {
+    if matches!(forget, Forget::ForgetContinuation(_)) {
         return Ok(meant); // names memories of the user only
     }
     staged.memories(&everyone, &mut |memory| {
@@ -97,7 +97,7 @@ pub fn meant_of_tenant(
         true
     })?;
     match forget {
-        Forget::Memory(_) | Forget::Everything | Forget::Rest(_) => {}
+        Forget::Memory(_) | Forget::Everything | Forget::ForgetContinuation(_) => {}
         Forget::Session(session) => meant.retain(|memory| memory.session.as_ref() == Some(session)),
         Forget::Query(query) => {
             let meaning = Meaning::of(query, cx.settings.spread);
@@ -118,6 +118,6 @@ pub fn meant_of_tenant(
 /// True if a memory that the user asked to share with the tenant is on its way, so that a `forget`
 /// has to follow that memory.
 pub fn is_on_its_way(staged: &Staged<'_>, key: &UserKey, forget: &Forget<Vector>) -> Result<bool> {
-    let is_by_id = matches!(forget, Forget::Memory(_) | Forget::Rest(_));
+    let is_by_id = matches!(forget, Forget::Memory(_) | Forget::ForgetContinuation(_));
     Ok(!is_by_id && staged.awaits(key, i64::MAX)?)
 }

@@ -57,7 +57,7 @@ pub struct CompactOptions {
     /// Longest event that is read.
     pub message_bytes_max: usize,
     /// Signs proposals, so that ingest can refuse forged ones.
-    pub marks: SigningKey,
+    pub signing_key: SigningKey,
     /// Proposals published in one round, after which no further user is looked at.
     pub proposals_max: usize,
     /// Time of one round, after which no further user is looked at.
@@ -71,7 +71,7 @@ impl CompactOptions {
         CompactOptions {
             events: config.topics.events(),
             message_bytes_max: config.limits.message_bytes_max,
-            marks: config.signing_key(),
+            signing_key: config.signing_key(),
             proposals_max: PROPOSALS_MAX,
             budget: BUDGET,
             retain: config.retain.rules().expect("the configuration was checked"),
@@ -396,8 +396,8 @@ impl Compact {
         id: &'a str,
         now: Now,
     ) -> Proposal<'a> {
-        let CompactOptions { events, marks, .. } = &self.options;
-        Proposal { topic: events, partition, key, id, at: now.events, marks }
+        let CompactOptions { events, signing_key, .. } = &self.options;
+        Proposal { topic: events, partition, key, id, at: now.events, signing_key }
     }
 }
 

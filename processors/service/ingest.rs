@@ -27,16 +27,16 @@ use crate::profile::Profiles;
 use batch::{Batch, Count};
 use breaker::DeadLetterBreaker;
 use broker::{OutgoingRecord, Record};
-use contract::decode;
+use contract::decode::{self, DecodeOptions};
 use contract::reply::{self, DeadLetters, Freshness, Proposal};
 use domain::fault::{Fault, Reject, Result, StopName};
 use domain::panics::{Panic, caught};
 use domain::{
-    CosineScale, Decision, Erasure, ForwardReason, GenerationMark, HandOverStep, Position, Rest,
-    Time, Vector,
+    CosineScale, Decision, Erasure, ForgetContinuation, ForwardReason, HandOver, HandOverStep,
+    Position, Time, Vector,
 };
 use event_rate::EventRate;
-use kernel::{Action, Event, Forgotten, Judges, Settings};
+use kernel::{Action, ActiveRules, Event, Forgotten, Settings};
 use models::embedder::TokenCounter;
 use models::embedder::pool::{Pending, Pool};
 use prepare::{Drafted, Route, TextVector};
@@ -78,7 +78,7 @@ pub struct Options {
     /// The generation of the shards. Ends at the mark of a later one.
     pub generation: u32,
     pub dead_letters: DeadLetters,
-    pub decode: decode::Options,
+    pub decode: DecodeOptions,
     pub with_text: bool,
     pub candidates_max: usize,
     pub copied_bytes_max: usize,
@@ -403,9 +403,9 @@ impl Ingest {
     }
 
     /// The mark by which a later generation takes the further events of this partition.
-    fn closing_mark(&self, record: &Record, prepared: &kernel::Prepared) -> Option<GenerationMark> {
+    fn closing_mark(&self, record: &Record, prepared: &kernel::Prepared) -> Option<HandOver> {
         let mark = matches!(prepared.event.action, Action::Tick)
-            .then(|| decode::generation_mark(record, &self.options.decode))??;
+            .then(|| decode::hand_over(record, &self.options.decode))??;
         let is_ours = mark.step == HandOverStep::Close;
         (is_ours && mark.generation > self.options.generation).then_some(mark)
     }
@@ -420,7 +420,7 @@ impl Ingest {
     ) -> Result<Option<Reject>> {
         let event: &Event = &prepared.event;
         batch.newest = batch.newest.max(Some(event.at));
-        let judges = Judges {
+        let judges = ActiveRules {
             rules: &self.profiles.of(&event.key).rules,
             shadow: self.profiles.shadow_of(&event.key).map(|shadow| &shadow.rules),
         };
@@ -471,7 +471,7 @@ impl Ingest {
         event: &Event,
         partition: i32,
         n: usize,
-        rest: &Rest,
+        rest: &ForgetContinuation,
     ) -> OutgoingRecord {
         let Position { topic, partition: first, offset } = &rest.continues;
         let name = format!("{topic}/{first}/{offset}/{n}");
@@ -482,9 +482,9 @@ impl Ingest {
             key: &event.key,
             id: &id,
             at: event.at,
-            marks: &self.options.decode.marks,
+            signing_key: &self.options.decode.signing_key,
         };
-        reply::forget_rest(&proposal, rest)
+        reply::forget_continuation(&proposal, rest)
     }
 
     fn settings(&self, tenant: &str) -> Settings<'_> {
@@ -496,7 +496,7 @@ impl Ingest {
             // Beside it, the record of the memory holds its text twice.
             history_bytes_max: self.options.decode.message_bytes_max / 2,
             memories_max: self.options.memories_max.of(tenant).map(|max| max as u64),
-            marks: &self.options.decode.marks,
+            signing_key: &self.options.decode.signing_key,
             at_ahead_ms_max: self.options.decode.at_ahead_ms_max,
         }
     }

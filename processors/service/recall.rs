@@ -34,7 +34,7 @@ use crate::quota::Rate;
 use crate::run::topics::dead_letters;
 use broker::clock::{Clock, SystemClock};
 use broker::{OutgoingRecord, Record};
-use contract::decode::{self, Hop};
+use contract::decode::{self, DecodeOptions, Hop};
 use contract::reply::{self, Answer, DeadLetters, Freshness};
 use domain::fault::{Reject, RejectCode};
 use domain::panics::{Panic, caught};
@@ -71,7 +71,7 @@ pub struct RecallOptions {
     pub topics: settings::Topics,
     pub settings: settings::Recall,
     pub dead_letters: DeadLetters,
-    pub decode: decode::Options,
+    pub decode: DecodeOptions,
     /// Time of comparing for one answer to `duplicates`.
     pub duplicates_ms: u64,
     /// Requests of a tenant in a second.

@@ -2,7 +2,7 @@
 //! a record and a client refuses one before sending.
 
 use super::config::Config;
-use contract::decode;
+use contract::decode::{self, DecodeOptions};
 use domain::{KEY_BYTES_MIN, SigningKey};
 use std::sync::LazyLock;
 
@@ -21,8 +21,8 @@ impl Config {
     }
 
     /// The limits and keys by which records are decoded.
-    pub fn decoding(&self) -> decode::Options {
-        decode::Options {
+    pub fn decoding(&self) -> DecodeOptions {
+        DecodeOptions {
             message_bytes_max: self.limits.message_bytes_max,
             content_bytes_max: self.limits.content_bytes_max,
             reply_allowed: decode::AllowedTopics::of(
@@ -32,7 +32,7 @@ impl Config {
             replies_topic: self.topics.replies(),
             default_deadline_ms: self.recall.deadline_ms,
             trust_proposals: self.topics.trust_proposals,
-            marks: self.signing_key(),
+            signing_key: self.signing_key(),
             tenants: self.auth.keys().expect("the keys were checked at start"),
             recall_limit: self.recall.limit,
             limit_max: self.recall.limit_max,

@@ -5,7 +5,7 @@
 
 use crate::support::in_process::{InProcess, hash_model};
 use broker::Record;
-use contract::decode;
+use contract::decode::{self, DecodeOptions};
 use domain::{MemoryId, Time, UserKey};
 use kernel::Reads;
 use policies::rank::Template;
@@ -34,7 +34,7 @@ pub const TARGETS: [Target; 7] = [
 
 static CONFIG: LazyLock<Config> =
     LazyLock::new(|| Layers::defaults().checked().expect("the defaults are valid"));
-static DECODE: LazyLock<decode::Options> = LazyLock::new(|| CONFIG.decoding());
+static DECODE: LazyLock<DecodeOptions> = LazyLock::new(|| CONFIG.decoding());
 
 /// Text before and behind the first empty line.
 fn parted(data: &[u8]) -> (&[u8], &[u8]) {
@@ -244,7 +244,7 @@ pub fn store(data: &[u8]) {
         store.slots(&user).map(drop),
         store.via(1).map(drop),
         store.awaited_from(&user, (0, 0)).map(drop),
-        store.forget_marks(&user).map(drop),
+        store.forget_records(&user).map(drop),
         store.digest().map(drop),
     ];
     for refused in read.into_iter().filter_map(Result::err) {

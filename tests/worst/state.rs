@@ -10,8 +10,8 @@ use crate::support::number_from_env;
 use broker::OutgoingRecord;
 use contract::reply::{self, NewSummary, Proposal};
 use domain::{
-    ContextTurn, Extracted, Fact, IdleSession, Kind, Made, Maker, Memory, MemoryId, MemoryVersion,
-    Position, Revise, Role, Time, UserKey, Vector,
+    Author, Authorship, ContextTurn, Extracted, Fact, IdleSession, Kind, Memory, MemoryId,
+    MemoryVersion, Position, Revise, Role, Time, UserKey, Vector,
 };
 use kernel::reads::{Session, SlotHolder};
 use kernel::staged::Staged;
@@ -129,9 +129,9 @@ impl Crowded {
     /// Applies a proposal of the compaction worker.
     fn own(&mut self, id: &str, build: impl FnOnce(&Proposal<'_>) -> OutgoingRecord) {
         let options = self.service.compaction(None).options;
-        let (topic, marks) = (options.events.as_str(), &options.marks);
+        let (topic, signing_key) = (options.events.as_str(), &options.signing_key);
         let key = &self.key;
-        let record = build(&Proposal { topic, partition: 0, key, id, at: Time(0), marks });
+        let record = build(&Proposal { topic, partition: 0, key, id, at: Time(0), signing_key });
         self.service.outcome_of_own_record(&record);
     }
 }
@@ -181,7 +181,7 @@ const WORK: &[Work] = &[
                 kind: Kind::new("fact"),
                 turns: vec![0],
             }],
-            made: Made { by: Maker::Model, reason: "test".into() },
+            made: Authorship { by: Author::Model, reason: "test".into() },
         };
         let session = format!("s{n}");
         it.own(&format!("x{n}"), |own| reply::proposal_extracted(own, &session, &facts));

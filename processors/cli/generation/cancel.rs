@@ -7,7 +7,7 @@
 use super::progress::{Generations, Progress};
 use broker::{Broker, Record};
 use domain::fault::Result;
-use domain::{GENERATION, GenerationMark, HandOverStep};
+use domain::{GENERATION, HandOver, HandOverStep};
 use storage::changelog::{Owner, Source, owner};
 
 /// Refuses a cut-over that has begun.
@@ -53,7 +53,7 @@ fn first_begun(generations: &Generations, progress: &Progress) -> Result<Option<
 
 fn is_mark(record: &Record, generation: u32) -> bool {
     let mark = record.header(GENERATION).and_then(|text| std::str::from_utf8(text).ok());
-    mark.and_then(GenerationMark::parsed)
+    mark.and_then(HandOver::parsed)
         .is_some_and(|mark| mark.step == HandOverStep::Close && mark.generation == generation)
 }
 

@@ -25,7 +25,7 @@ use broker::clock::{Clock, SystemClock};
 use client::Client;
 use contract::reply;
 use domain::fault::{Fault, Result};
-use domain::{GenerationMark, HandOverStep, SigningKey, UserKey};
+use domain::{HandOver, HandOverStep, SigningKey, UserKey};
 use serde_json::json;
 use settings::Config;
 use std::collections::BTreeMap;
@@ -250,10 +250,10 @@ impl CutOver<'_> {
         let Generations { new, connection, .. } = self.generations;
         let topic = new.topics.events();
         let to = self.generations.rekeying()?.to;
-        let mark = GenerationMark { step, generation: self.generations.number(), partitions: to };
+        let mark = HandOver { step, generation: self.generations.number(), partitions: to };
         let mut writer = connection.bulk_writer("keepsake-generation", &topic)?;
         for partition in partitions {
-            writer.send(&reply::generation_mark(mark, &topic, *partition, &self.marks))?;
+            writer.send(&reply::hand_over(mark, &topic, *partition, &self.marks))?;
         }
         writer.flush()
     }

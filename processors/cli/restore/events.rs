@@ -3,7 +3,7 @@
 use super::forgotten;
 use super::target::{PROGRESS_EVERY, Restore};
 use broker::{OutgoingRecord, Record};
-use domain::MARK;
+use domain::SIGNATURE;
 use domain::TENANT_SIGNATURE;
 use domain::fault::{Fault, Result, StopName};
 use kafka::BulkWriter;
@@ -102,7 +102,7 @@ impl Restore<'_> {
         let mut is_signed = false;
         for shard in &self.manifest.shards {
             self.each_waiting(shard, &mut |record| {
-                is_signed |= record.header(MARK).or(record.header(TENANT_SIGNATURE)).is_some();
+                is_signed |= record.header(SIGNATURE).or(record.header(TENANT_SIGNATURE)).is_some();
                 Ok(())
             })?;
         }

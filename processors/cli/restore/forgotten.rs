@@ -162,7 +162,7 @@ impl Restore<'_> {
             // The same at every attempt: an interrupted restore compares the events already
             // published.
             at: Time(0),
-            marks: &marks,
+            signing_key: &marks,
         };
         Ok(Some(reply::proposal_erase(&proposal, &[], &idle, "forgotten before the restore")))
     }

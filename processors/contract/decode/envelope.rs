@@ -8,7 +8,7 @@
 //! attributes are headers (`ce_type`, `ce_id`, `ce_time`). The fields of each type are read
 //! elsewhere.
 
-use super::Options;
+use super::DecodeOptions;
 use super::fields::brief;
 use crate::wire::Moment;
 use base64::Engine;
@@ -37,7 +37,7 @@ pub struct Envelope {
 /// Unwraps the value of a record.
 ///
 /// Order matters: the size is checked before the bytes are parsed, and the form before the type.
-pub fn open(record: &Record, options: &Options) -> Result<Envelope, Reject> {
+pub fn open(record: &Record, options: &DecodeOptions) -> Result<Envelope, Reject> {
     let value = record
         .value
         .as_deref()
@@ -74,7 +74,7 @@ struct Attributes {
 
 /// Reads the value, behind the Confluent prefix if there is one: a zero byte and the id of a
 /// schema. A whole JSON object needs no schema, so such senders do not depend on the registry.
-fn body(value: &[u8], options: &Options) -> Result<Value, Reject> {
+fn body(value: &[u8], options: &DecodeOptions) -> Result<Value, Reject> {
     if value.first() != Some(&0) {
         return parse(value);
     }

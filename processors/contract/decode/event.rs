@@ -9,14 +9,14 @@ use super::fields::{
     self, check_count, checked_metadata, content, kind, not_a_name, required, share, time,
     unknown_type, variant, word,
 };
-use super::{FEEDBACK_MAX, Hop, Options, headers};
+use super::{DecodeOptions, FEEDBACK_MAX, Hop, headers};
 use crate::wire::{self, Moment};
 use broker::Record;
 use domain::fault::{Reject, RejectCode};
 use domain::{
-    Action, Content, Event, Extracted, Fact, Forget, IdleSession, Made, MemoryId, MemoryVersion,
-    Position, Remember, Rest, Revise, SENDER_LIMITS, Scope, SenderLimits, Signal, Target, Time,
-    Turn, Update, UserKey,
+    Action, Authorship, Content, Event, Extracted, Fact, Forget, ForgetContinuation, IdleSession,
+    MemoryId, MemoryVersion, Position, Remember, Revise, SENDER_LIMITS, Scope, SenderLimits,
+    Signal, Target, Time, Turn, Update, UserKey,
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -25,7 +25,7 @@ use std::collections::HashSet;
 
 /// Decodes an event. The id is that of the body or else of the envelope, and the time that of the
 /// body, the envelope or else the record.
-pub fn read(record: &Record, hop: Option<&Hop>, options: &Options) -> Result<Event, Reject> {
+pub fn read(record: &Record, hop: Option<&Hop>, options: &DecodeOptions) -> Result<Event, Reject> {
     let Envelope { name, id, at, body } = envelope::open(record, options)?;
     let action = action_named(&name)?;
     let is_own = options.trust_proposals || headers::is_own(record, options);
@@ -74,7 +74,7 @@ struct EventBody<'a> {
     session: Option<String>,
     /// Written by Keepsake itself.
     is_own: bool,
-    options: &'a Options,
+    options: &'a DecodeOptions,
     /// Names of the fields that were last read.
     known: Cell<&'static [&'static str]>,
 }
@@ -89,7 +89,11 @@ impl EventBody<'_> {
 /// Returns the time of the event. A time too far after the record's own would close every later
 /// statement of the same fact, and outlive every retention: the record's time counts instead, with
 /// a warning. A record without a time of its own has nothing to compare with.
-fn time_of(given: Option<Moment>, record: &Record, options: &Options) -> (Time, Option<String>) {
+fn time_of(
+    given: Option<Moment>,
+    record: &Record,
+    options: &DecodeOptions,
+) -> (Time, Option<String>) {
     let recorded = Time(record.timestamp_ms);
     let Some(given) = given.map(time) else { return (recorded, None) };
     if recorded.0 <= 0 || given.ms_since(recorded) <= options.at_ahead_ms_max {
@@ -224,7 +228,7 @@ fn forget(message: &EventBody<'_>) -> Result<Action, Reject> {
     if message.is_own
         && let Some(rest) = rest(message)?
     {
-        return Ok(Action::Forget(Forget::Rest(rest)));
+        return Ok(Action::Forget(Forget::ForgetContinuation(rest)));
     }
     let forget: wire::Forget = message.fields()?;
     let query = match forget.query.filter(|query| !query.is_empty()) {
@@ -251,10 +255,11 @@ fn forget(message: &EventBody<'_>) -> Result<Action, Reject> {
 }
 
 /// Decodes the rest of a forget. From others, `memories` is an unknown field.
-fn rest(message: &EventBody<'_>) -> Result<Option<Rest>, Reject> {
-    let wire::Rest { memories, left, continues, part_of, sessions } = message.fields()?;
+fn rest(message: &EventBody<'_>) -> Result<Option<ForgetContinuation>, Reject> {
+    let wire::ForgetContinuation { memories, left, continues, part_of, sessions } =
+        message.fields()?;
     let (Some(memories), Some(first)) = (memories, continues) else { return Ok(None) };
-    Ok(Some(Rest {
+    Ok(Some(ForgetContinuation {
         continues: Position {
             topic: first.topic.into(),
             partition: first.partition,
@@ -312,7 +317,7 @@ fn summary(message: &EventBody<'_>) -> Result<Action, Reject> {
     required("session", message.session.as_ref())?;
     let text = content("content", required("content", summary.content)?, message.options)?;
     let made = match variant("by", summary.by)? {
-        Some(by) => Some(Made { by, reason: required("reason", summary.reason)? }),
+        Some(by) => Some(Authorship { by, reason: required("reason", summary.reason)? }),
         None => None,
     };
     Ok(Action::Summary {
@@ -360,7 +365,7 @@ fn extracted(message: &EventBody<'_>) -> Result<Action, Reject> {
         turns: turns.collect(),
         seen: extracted.seen.unwrap_or_default().into_iter().map(version).collect(),
         facts: read,
-        made: Made { by, reason: required("reason", extracted.reason)? },
+        made: Authorship { by, reason: required("reason", extracted.reason)? },
     }))
 }
 

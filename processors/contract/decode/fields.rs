@@ -1,6 +1,6 @@
 //! Checks of fields that several messages have. Every [`Reject`] from here names its field.
 
-use super::{KINDS_MAX, METADATA_BYTES_MAX, Options};
+use super::{DecodeOptions, KINDS_MAX, METADATA_BYTES_MAX};
 use crate::wire::Moment;
 use domain::fault::{Reject, RejectCode};
 use domain::{InvalidName, Kind, Metadata, Time};
@@ -156,7 +156,7 @@ pub fn kinds(list: Option<Vec<String>>) -> Result<Vec<Kind>, Reject> {
         .collect()
 }
 
-pub fn content(field: &str, text: String, options: &Options) -> Result<String, Reject> {
+pub fn content(field: &str, text: String, options: &DecodeOptions) -> Result<String, Reject> {
     check_bytes(field, text.len(), options.content_bytes_max)?;
     Ok(text)
 }

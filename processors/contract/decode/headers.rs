@@ -16,12 +16,12 @@
 //! genuine forwarded records look like repetitions. The signature of a hop proves who forwarded the
 //! record; `keepsake-own` shows who wrote the original.
 
-use super::{DEADLINE_MS_MAX, HEADERS_BYTES_MAX, Hop, Options};
+use super::{DEADLINE_MS_MAX, DecodeOptions, HEADERS_BYTES_MAX, Hop};
 use crate::wire::ECHOED;
 use broker::{OutgoingRecord, Record, headers_bytes};
 use domain::fault::{Reject, RejectCode};
 use domain::{
-    ForwardReason, GENERATION, GenerationMark, MARK, Position, REDRIVEN, ReplyTo, SignedParts,
+    ForwardReason, GENERATION, HandOver, Position, REDRIVEN, ReplyTo, SIGNATURE, SignedParts,
     TENANT_SIGNATURE, Time,
 };
 use regex::{RegexSet, RegexSetBuilder};
@@ -35,7 +35,7 @@ const TENANT: &str = "keepsake-tenant";
 const HOPS: &str = "keepsake-hops";
 const OWN: &str = "keepsake-own";
 /// The headers of a hop, which are replaced when a record is forwarded again.
-const HOP_HEADERS: [&str; 6] = [ORIGIN, VIA, TENANT, HOPS, OWN, MARK];
+const HOP_HEADERS: [&str; 6] = [ORIGIN, VIA, TENANT, HOPS, OWN, SIGNATURE];
 /// Times a record may be forwarded: to the partition of its user, to that of its tenant, and from
 /// there to all.
 const HOPS_MAX: usize = 3;
@@ -93,7 +93,7 @@ impl Problem {
 }
 
 /// Reads the reply address. A record that names no allowed topic is answered on the default topic.
-pub fn address(record: &Record, options: &Options) -> Address {
+pub fn address(record: &Record, options: &DecodeOptions) -> Address {
     let asked = REPLY_TOPICS.iter().find_map(|name| record.header(name));
     let allowed = asked.map(|topic| allowed_topic(topic, options));
     let (topic, partition, problem) = match allowed {
@@ -116,7 +116,7 @@ pub fn address(record: &Record, options: &Options) -> Address {
 
 /// Returns the deadline that the sender set, at most [`DEADLINE_MS_MAX`] after the record's
 /// timestamp, or the default deadline.
-pub fn deadline(record: &Record, options: &Options) -> Result<Time, Reject> {
+pub fn deadline(record: &Record, options: &DecodeOptions) -> Result<Time, Reject> {
     let sent = Time(record.timestamp_ms);
     Ok(match number(record, "keepsake-deadline")? {
         Some(deadline) => Time(deadline).min(sent.plus_ms(DEADLINE_MS_MAX)),
@@ -129,27 +129,27 @@ pub fn min_offset(record: &Record) -> Result<Option<i64>, Reject> {
 }
 
 /// Returns true if Keepsake wrote or forwarded this record to this topic and partition.
-pub fn is_signed(record: &Record, options: &Options) -> bool {
-    let signature = record.header(MARK);
-    signature.is_some_and(|signature| options.marks.fits(signature, &signed_parts(record)))
+pub fn is_signed(record: &Record, options: &DecodeOptions) -> bool {
+    let signature = record.header(SIGNATURE);
+    signature.is_some_and(|signature| options.signing_key.fits(signature, &signed_parts(record)))
 }
 
 /// Returns true if Keepsake wrote this record, and perhaps forwarded it since.
-pub fn is_own(record: &Record, options: &Options) -> bool {
+pub fn is_own(record: &Record, options: &DecodeOptions) -> bool {
     let is_of_a_sender = record.header(VIA).is_some() && record.header(OWN).is_none();
     !is_of_a_sender && is_signed(record, options)
 }
 
 /// Returns the mark of a hand-over between generations. `None` for a mark that Keepsake has not
 /// signed for this topic and partition.
-pub fn generation_mark(record: &Record, options: &Options) -> Option<GenerationMark> {
+pub fn hand_over(record: &Record, options: &DecodeOptions) -> Option<HandOver> {
     let text = from_utf8(record.header(GENERATION)?).ok()?;
-    GenerationMark::parsed(text).filter(|_| is_own(record, options))
+    HandOver::parsed(text).filter(|_| is_own(record, options))
 }
 
 /// Rejects a record that needs the signature of its tenant and has no valid one. Records that
 /// Keepsake wrote have a signature of their own, and forwarded records were checked before.
-pub fn from_tenant(tenant: &str, record: &Record, options: &Options) -> Result<(), Reject> {
+pub fn from_tenant(tenant: &str, record: &Record, options: &DecodeOptions) -> Result<(), Reject> {
     let keys = &options.tenants;
     if !keys.judge(tenant) || is_signed(record, options) {
         return Ok(());
@@ -160,7 +160,7 @@ pub fn from_tenant(tenant: &str, record: &Record, options: &Options) -> Result<(
 
 /// Returns when the tenant signed the record. A forwarded record still has that signature. `None`
 /// for a record that Keepsake wrote, and for a tenant without a key.
-pub fn signed_at(tenant: &str, record: &Record, options: &Options) -> Option<Time> {
+pub fn signed_at(tenant: &str, record: &Record, options: &DecodeOptions) -> Option<Time> {
     let signature = record.header(TENANT_SIGNATURE)?;
     let parts = signed_parts(record);
     options.tenants.verify(tenant, &parts, Some(signature), record.timestamp_ms).ok()?
@@ -179,7 +179,7 @@ fn signed_parts(record: &Record) -> SignedParts<'_> {
 
 /// Reads the hop of a forwarded record, or the reason why the hop is malformed. A record without a
 /// valid signature has no hop, whatever the headers contain.
-pub fn hop(record: &Record, options: &Options) -> (Option<Hop>, Option<Reject>) {
+pub fn hop(record: &Record, options: &DecodeOptions) -> (Option<Hop>, Option<Reject>) {
     if (record.header(ORIGIN).is_none() && record.header(VIA).is_none())
         || !is_signed(record, options)
     {
@@ -245,7 +245,7 @@ pub fn forwarded(
     record: &Record,
     to_partition: i32,
     way: ForwardReason,
-    options: &Options,
+    options: &DecodeOptions,
 ) -> OutgoingRecord {
     let origin = format!("{}:{}:{}", record.topic, record.partition, record.offset);
     let known = record.header(ORIGIN).filter(|_| is_signed(record, options));
@@ -270,20 +270,20 @@ pub fn forwarded(
 }
 
 /// Signs a record that Keepsake forwards, anew if its headers have changed since it was signed.
-pub fn signed(mut record: OutgoingRecord, options: &Options) -> OutgoingRecord {
-    record.headers.retain(|(name, _)| name != MARK);
-    let signature = options.marks.sign(&SignedParts {
+pub fn signed(mut record: OutgoingRecord, options: &DecodeOptions) -> OutgoingRecord {
+    record.headers.retain(|(name, _)| name != SIGNATURE);
+    let signature = options.signing_key.sign(&SignedParts {
         topic: &record.topic,
         partition: record.partition.unwrap_or_default(),
         key: record.key.as_deref(),
         value: record.value.as_deref(),
         headers: &record.headers,
     });
-    record.headers.push((MARK.to_owned(), signature));
+    record.headers.push((SIGNATURE.to_owned(), signature));
     record
 }
 
-fn allowed_topic<'a>(name: &'a [u8], options: &Options) -> Result<&'a str, Reject> {
+fn allowed_topic<'a>(name: &'a [u8], options: &DecodeOptions) -> Result<&'a str, Reject> {
     let readable = from_utf8(name).ok().filter(|name| is_topic_name(name));
     if let Some(name) = readable
         .filter(|name| *name == options.replies_topic || options.reply_allowed.contain(name))

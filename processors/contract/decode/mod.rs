@@ -5,7 +5,7 @@
 //! 2. `envelope` unwraps the body: plain JSON, behind the Confluent prefix, or CloudEvents.
 //! 3. `event` and `request` read the fields of each type, checked by the functions of `fields`.
 //!
-//! Invariant: the same record with the same [`Options`] always decodes to the same value, or is
+//! Invariant: the same record with the same [`DecodeOptions`] always decodes to the same value, or is
 //! rejected because its schema cannot be had now. Shards, profiles and memories are not consulted
 //! here.
 
@@ -19,8 +19,8 @@ mod request;
 pub use envelope::Schemas;
 pub use fields::{names, plain, unknown_fields};
 pub use headers::{
-    AllowedTopics, REPLY_PARTITION, VIA, forwarded, generation_mark, is_repetition,
-    may_be_forwarded, signed, signed_at,
+    AllowedTopics, REPLY_PARTITION, VIA, forwarded, hand_over, is_repetition, may_be_forwarded,
+    signed, signed_at,
 };
 
 use broker::Record;
@@ -58,7 +58,7 @@ const HISTORY_TURNS_MAX: usize = 10;
 
 /// Limits, and defaults for the fields that a message leaves out.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct DecodeOptions {
     pub message_bytes_max: usize,
     pub content_bytes_max: usize,
     /// Topics that a sender may name for replies.
@@ -70,7 +70,7 @@ pub struct Options {
     /// worker.
     pub trust_proposals: bool,
     /// Key that signs the records Keepsake writes to itself.
-    pub marks: SigningKey,
+    pub signing_key: SigningKey,
     /// Keys of the tenants whose senders must sign.
     pub tenants: TenantKeys,
     pub recall_limit: usize,
@@ -107,7 +107,7 @@ pub struct Hop {
 
 /// Returns the address of the reply that the sender of an event asked for, without a look at the
 /// body.
-pub fn reply_to(record: &Record, options: &Options) -> Option<ReplyTo> {
+pub fn reply_to(record: &Record, options: &DecodeOptions) -> Option<ReplyTo> {
     let Address { to, asked, .. } = headers::address(record, options);
     asked.then_some(to)
 }
@@ -115,7 +115,7 @@ pub fn reply_to(record: &Record, options: &Options) -> Option<ReplyTo> {
 /// Decodes a record of the events topic. An event is answered only if its sender named a reply
 /// topic. A forbidden reply topic only moves the reply to the default topic, and a malformed reply
 /// partition is ignored: a change must not be lost over the receipt.
-pub fn event(record: &Record, options: &Options) -> Decoded<Event> {
+pub fn event(record: &Record, options: &DecodeOptions) -> Decoded<Event> {
     let Address { to, asked, .. } = headers::address(record, options);
     let (hop, hop_problem) = headers::hop(record, options);
     let outcome = headers::are_short(record, hop.as_ref())
@@ -126,7 +126,7 @@ pub fn event(record: &Record, options: &Options) -> Decoded<Event> {
 
 /// Decodes a record of the recalls topic. Every request is answered, on the default topic if the
 /// request names no reply topic or a forbidden one.
-pub fn request(record: &Record, options: &Options) -> Decoded<Request> {
+pub fn request(record: &Record, options: &DecodeOptions) -> Decoded<Request> {
     let Address { to, problem, .. } = headers::address(record, options);
     let (hop, hop_problem) = headers::hop(record, options);
     let problem = problem.map(Problem::into_reject).or(hop_problem);

@@ -1,7 +1,7 @@
 //! Decodes a record of the recalls topic: recall, list, get, explain, stats and duplicates.
 //!
 //! Each type has a function from its body to an [`RequestKind`], named in `ask_named`. Fields that
-//! a request leaves out take their defaults from [`Options`].
+//! a request leaves out take their defaults from [`DecodeOptions`].
 
 use super::envelope::{self, Envelope};
 use super::fields::{
@@ -9,7 +9,7 @@ use super::fields::{
     variant, word,
 };
 use super::filter::filter;
-use super::{HISTORY_TURNS_MAX, LIST_LIMIT, Options, QUERIES_MAX, headers};
+use super::{DecodeOptions, HISTORY_TURNS_MAX, LIST_LIMIT, QUERIES_MAX, headers};
 use crate::wire;
 use broker::Record;
 use domain::fault::Reject;
@@ -21,7 +21,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::cell::Cell;
 
-pub fn read(record: &Record, options: &Options) -> Result<Request, Reject> {
+pub fn read(record: &Record, options: &DecodeOptions) -> Result<Request, Reject> {
     let deadline = headers::deadline(record, options)?;
     let min_offset = headers::min_offset(record)?;
     let Envelope { name, body, .. } = envelope::open(record, options)?;
@@ -42,7 +42,7 @@ pub fn read(record: &Record, options: &Options) -> Result<Request, Reject> {
 struct RequestBody<'a> {
     body: &'a Value,
     session: Option<String>,
-    options: &'a Options,
+    options: &'a DecodeOptions,
     /// Names of the fields of the request's type.
     known: Cell<&'static [&'static str]>,
 }
@@ -109,7 +109,7 @@ fn recall(message: &RequestBody<'_>) -> Result<RequestKind, Reject> {
 fn queries(
     query: Option<String>,
     several: Option<Vec<String>>,
-    options: &Options,
+    options: &DecodeOptions,
 ) -> Result<Vec<String>, Reject> {
     let queries: Vec<String> = query.into_iter().chain(several.unwrap_or_default()).collect();
     if queries.is_empty() {
@@ -119,7 +119,7 @@ fn queries(
     queries.into_iter().map(|query| content("query", query, options)).collect()
 }
 
-fn history(turns: Vec<wire::Said>, options: &Options) -> Result<Vec<String>, Reject> {
+fn history(turns: Vec<wire::Said>, options: &DecodeOptions) -> Result<Vec<String>, Reject> {
     for (place, turn) in turns.iter().enumerate() {
         variant::<Role>(&format!("history[{place}].role"), turn.role.clone())?;
     }

@@ -4,8 +4,8 @@ use super::*;
 use broker::{Headers, OutgoingRecord, header};
 use domain::fault::RejectCode;
 use domain::{
-    Action, Explain, Forget, Format, ForwardReason, MARK, MemoryId, RequestKind, Scope, Signal,
-    SignedParts, SigningKey, TenantKeys, Time,
+    Action, Explain, Forget, Format, ForwardReason, MemoryId, RequestKind, SIGNATURE, Scope,
+    Signal, SignedParts, SigningKey, TenantKeys, Time,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -15,9 +15,9 @@ use std::path::Path;
 const MEMORY: &str = "063641d5-324e-57cb-a8f7-48a6f5edd173";
 const KEY: &str = "a key of at least thirty-two bytes";
 
-impl Options {
-    pub fn for_tests() -> Options {
-        Options {
+impl DecodeOptions {
+    pub fn for_tests() -> DecodeOptions {
+        DecodeOptions {
             message_bytes_max: 1 << 20,
             tenants: TenantKeys { by_tenant: BTreeMap::new(), others: true },
             content_bytes_max: 65_536,
@@ -28,7 +28,7 @@ impl Options {
             replies_topic: "keepsake.replies".into(),
             default_deadline_ms: 5_000,
             trust_proposals: false,
-            marks: SigningKey::of(KEY),
+            signing_key: SigningKey::of(KEY),
             recall_limit: 5,
             limit_max: 100,
             token_budget: 2_000,
@@ -61,16 +61,18 @@ fn marked(mut record: Record) -> Record {
         headers,
     };
     let signature = SigningKey::of(KEY).sign(&marked);
-    record.headers.push((MARK.to_owned(), signature));
+    record.headers.push((SIGNATURE.to_owned(), signature));
     record
 }
 
 fn event_of(value: &Value, headers: &[(&str, &[u8])]) -> Event {
-    event(&record(value.to_string(), headers), &Options::for_tests()).outcome.expect("a good event")
+    event(&record(value.to_string(), headers), &DecodeOptions::for_tests())
+        .outcome
+        .expect("a good event")
 }
 
 fn request_of(value: &Value, headers: &[(&str, &[u8])]) -> Request {
-    request(&record(value.to_string(), headers), &Options::for_tests())
+    request(&record(value.to_string(), headers), &DecodeOptions::for_tests())
         .outcome
         .expect("a good request")
 }
@@ -84,14 +86,15 @@ type Wrong<'a> = (RejectCode, Option<&'a str>);
 
 #[track_caller]
 fn check_event(value: impl Into<Vec<u8>>, headers: &[(&str, &[u8])], expected: Wrong<'_>) {
-    let reject =
-        event(&record(value, headers), &Options::for_tests()).outcome.expect_err("a bad event");
+    let reject = event(&record(value, headers), &DecodeOptions::for_tests())
+        .outcome
+        .expect_err("a bad event");
     assert_eq!((reject.code, reject.field.as_deref()), expected, "{reject}");
 }
 
 #[track_caller]
 fn check_request(value: Value, headers: &[(&str, &[u8])], expected: Wrong<'_>) {
-    let reject = request(&record(value.to_string(), headers), &Options::for_tests())
+    let reject = request(&record(value.to_string(), headers), &DecodeOptions::for_tests())
         .outcome
         .expect_err("a bad request");
     assert_eq!((reject.code, reject.field.as_deref()), expected, "{reject}");
@@ -203,7 +206,7 @@ fn every_event_becomes_its_action() {
             Forget::Session(_) => "session",
             Forget::Query(_) => "query",
             Forget::Everything => "everything",
-            Forget::Rest(_) => "only in Keepsake's own events",
+            Forget::ForgetContinuation(_) => "only in Keepsake's own events",
         };
         assert_eq!(name, expected);
     }
@@ -279,7 +282,7 @@ fn a_bad_event_is_rejected_with_code_and_field() {
 #[test]
 fn a_record_without_a_value_is_refused() {
     let record = Record { value: None, ..record("", &[("kafka_replyTopic", b"web.replies")]) };
-    let decoded = event(&record, &Options::for_tests());
+    let decoded = event(&record, &DecodeOptions::for_tests());
     assert_eq!(decoded.outcome.expect_err("nothing to read").code, RejectCode::NotJson);
     assert_eq!(decoded.reply.expect("asked for").topic, "web.replies");
 }
@@ -290,7 +293,7 @@ fn a_reason_is_short_even_if_it_quotes_a_long_text() {
         json!({"type": "x".repeat(500_000)}),
         json!({"type": "turn", "user": "zoe", "content": "x", "role": "y".repeat(500_000)}),
     ] {
-        let reject = event(&record(value.to_string(), &[]), &Options::for_tests())
+        let reject = event(&record(value.to_string(), &[]), &DecodeOptions::for_tests())
             .outcome
             .expect_err("a bad event");
         assert!(reject.to_string().len() < 900, "{}", reject.to_string().len());
@@ -301,7 +304,7 @@ fn a_reason_is_short_even_if_it_quotes_a_long_text() {
 fn keepsakes_own_records_need_no_signature_of_the_tenant() {
     let by_tenant = BTreeMap::from([("acme".to_owned(), SigningKey::of(KEY))]);
     let tenants = TenantKeys { by_tenant, others: true };
-    let options = Options { tenants, ..Options::for_tests() };
+    let options = DecodeOptions { tenants, ..DecodeOptions::for_tests() };
     let returned = json!({
         "type": "feedback", "tenant": "acme", "user": "zoe", "memory": MEMORY, "signal": "returned",
     });
@@ -321,7 +324,7 @@ fn the_rest_of_a_forget_is_read_only_from_keepsakes_own_records() {
     let theirs = decoded(&unsigned).expect("a good event").action;
     assert!(matches!(theirs, Action::Forget(Forget::Query(_))), "unknown fields: {theirs:?}");
     match decoded(&marked(unsigned)).expect("a good event").action {
-        Action::Forget(Forget::Rest(rest)) => assert_eq!(
+        Action::Forget(Forget::ForgetContinuation(rest)) => assert_eq!(
             (rest.memories.len(), rest.left, rest.continues.partition, rest.continues.offset),
             (1, 3, 2, 7)
         ),
@@ -347,7 +350,7 @@ fn proposals_need_keepsakes_signature() {
     );
     let untrusted = (RejectCode::Untrusted, None);
     check_event(prune.to_string(), &[], untrusted);
-    check_event(prune.to_string(), &[(MARK, b"guess")], untrusted);
+    check_event(prune.to_string(), &[(SIGNATURE, b"guess")], untrusted);
     let other_value = prune.to_string().replace('4', "5").into_bytes();
     for stolen in
         [Record { partition: 4, ..own.clone() }, Record { value: Some(other_value), ..own.clone() }]
@@ -358,7 +361,7 @@ fn proposals_need_keepsakes_signature() {
             "the signature is of another record"
         );
     }
-    let trusting = Options { trust_proposals: true, ..Options::for_tests() };
+    let trusting = DecodeOptions { trust_proposals: true, ..DecodeOptions::for_tests() };
     let trusted = event(&record(prune.to_string(), &[]), &trusting).outcome.expect("trusted");
     assert!(matches!(trusted.action, Action::Prune { .. }), "{:?}", trusted.action);
     let seen = json!({"id": MEMORY, "version": 4});
@@ -415,7 +418,7 @@ fn extracted_facts_are_taken_only_from_keepsake_itself_and_in_their_form() {
 }
 
 fn decoded(record: &Record) -> Result<Event, Reject> {
-    event(record, &Options::for_tests()).outcome
+    event(record, &DecodeOptions::for_tests()).outcome
 }
 
 #[test]
@@ -598,7 +601,7 @@ fn headers_set_the_deadline_and_the_minimum_offset() {
         let ours =
             marked(record(stats.to_string(), &wrong.map(|(name, value)| (name, value.as_bytes()))));
         assert_eq!(
-            request(&ours, &Options::for_tests()).outcome.expect_err("torn").field.as_deref(),
+            request(&ours, &DecodeOptions::for_tests()).outcome.expect_err("torn").field.as_deref(),
             Some(at)
         );
     }
@@ -615,7 +618,7 @@ fn an_event_is_not_lost_over_a_malformed_reply_partition() {
     for partition in [&b"3"[..], b"", &[255, 255, 255, 255], &[0, 0, 0, 0, 1]] {
         let headers =
             [("kafka_replyTopic", &b"a.replies"[..]), ("kafka_replyPartition", partition)];
-        let decoded = event(&record(turn.clone(), &headers), &Options::for_tests());
+        let decoded = event(&record(turn.clone(), &headers), &DecodeOptions::for_tests());
         assert!(decoded.outcome.is_ok(), "{partition:?}: {:?}", decoded.outcome);
         let reply = decoded.reply.expect("asked for");
         assert_eq!((reply.topic.as_str(), reply.partition), ("a.replies", None));
@@ -640,7 +643,7 @@ fn errors_are_in_words_of_json() {
         (String::new(), "the record is empty"),
         (" \n".to_owned(), "the record is empty"),
     ] {
-        let outcome = request(&record(value, &[]), &Options::for_tests()).outcome;
+        let outcome = request(&record(value, &[]), &DecodeOptions::for_tests()).outcome;
         assert_eq!(outcome.expect_err("a bad request").to_string(), expected);
     }
 }
@@ -666,7 +669,7 @@ fn the_echo_is_exact() {
         ("traceparent", b"00-0af7-b7ad-01"),
     ];
     let reply =
-        request(&record("not json", &headers), &Options::for_tests()).reply.expect("always");
+        request(&record("not json", &headers), &DecodeOptions::for_tests()).reply.expect("always");
     assert_eq!(
         (reply.topic.as_str(), reply.partition, reply.key.as_deref()),
         ("web.replies", Some(258), Some(&b"acme/zoe"[..]))
@@ -682,7 +685,7 @@ fn the_echo_is_exact() {
 #[test]
 fn replies_go_only_to_allowed_topics() {
     let stats = json!({"type": "stats", "user": "zoe"}).to_string();
-    let options = Options::for_tests();
+    let options = DecodeOptions::for_tests();
     for topic in
         [&b"audit.log"[..], b"keepsake.events", b"\xff.replies", "é.replies".as_bytes(), b""]
     {
@@ -705,7 +708,7 @@ fn replies_go_only_to_allowed_topics() {
 #[test]
 fn an_event_is_answered_only_on_demand_and_never_lost_over_its_receipt() {
     let turn = json!({"type": "turn", "user": "zoe", "content": "x"}).to_string();
-    let options = Options::for_tests();
+    let options = DecodeOptions::for_tests();
     assert!(
         event(&record(turn.clone(), &[("kafka_correlationId", b"1")]), &options).reply.is_none()
     );
@@ -785,7 +788,7 @@ fn envelope(name: &str, data: Value) -> Value {
 fn the_confluent_prefix_is_skipped() {
     let mut value = vec![0, 0, 0, 1, 7];
     value.extend_from_slice(br#"{"type":"tick"}"#);
-    let tick = event(&record(value, &[]), &Options::for_tests()).outcome.expect("a tick");
+    let tick = event(&record(value, &[]), &DecodeOptions::for_tests()).outcome.expect("a tick");
     assert!(matches!(tick.action, Action::Tick), "{:?}", tick.action);
     check_event(vec![0, 0, 0], &[], (RejectCode::NotJson, None));
 }
@@ -795,7 +798,7 @@ fn a_forwarded_record_keeps_its_origin() {
     let mut first =
         record(r#"{"type":"turn","user":"zoe","content":"x"}"#, &[("a", b"1"), ("a", b"2")]);
     first.key = None;
-    let sent = forwarded(&first, 5, ForwardReason::ToUser, &Options::for_tests());
+    let sent = forwarded(&first, 5, ForwardReason::ToUser, &DecodeOptions::for_tests());
     assert_eq!(
         (sent.topic.as_str(), sent.partition, sent.timestamp_ms),
         ("keepsake.events", Some(5), Some(1_000_000))
@@ -805,7 +808,7 @@ fn a_forwarded_record_keeps_its_origin() {
         (&None, &first.value, &first.headers[..])
     );
     let arrived = Record { partition: 5, offset: 900, headers: sent.headers, ..first.clone() };
-    let decoded = event(&arrived, &Options::for_tests());
+    let decoded = event(&arrived, &DecodeOptions::for_tests());
     let origin = Position { topic: "keepsake.events".into(), partition: 3, offset: 42 };
     let hop = Hop {
         origin: origin.clone(),
@@ -819,11 +822,12 @@ fn a_forwarded_record_keeps_its_origin() {
     let again = Record {
         partition: 7,
         offset: 1,
-        headers: forwarded(&arrived, 7, ForwardReason::InOrder, &Options::for_tests()).headers,
+        headers: forwarded(&arrived, 7, ForwardReason::InOrder, &DecodeOptions::for_tests())
+            .headers,
         ..first
     };
     assert_eq!(
-        event(&again, &Options::for_tests()).hop,
+        event(&again, &DecodeOptions::for_tests()).hop,
         Some(Hop { via_partition: 5, via_offset: 900, way: ForwardReason::InOrder, ..hop })
     );
     assert_eq!(again.headers.len(), 7, "the hop headers are replaced, not accumulated");
@@ -836,7 +840,7 @@ fn a_strangers_record_is_no_own_one_after_keepsake_forwarded_it() {
         "continues": continues});
     let returned = json!({"type": "feedback", "user": "zoe", "memories": [MEMORY, MEMORY],
         "signal": "returned"});
-    let options = Options::for_tests();
+    let options = DecodeOptions::for_tests();
     let twice_forwarded = |mut record: Record| {
         for partition in [5, 6] {
             let OutgoingRecord { headers, .. } =
@@ -862,7 +866,7 @@ fn a_strangers_record_is_no_own_one_after_keepsake_forwarded_it() {
         assert!(decoded.hop.is_some());
         decoded.outcome.expect("our own").action
     };
-    assert!(matches!(own(&rest), Action::Forget(Forget::Rest(_))));
+    assert!(matches!(own(&rest), Action::Forget(Forget::ForgetContinuation(_))));
     let Action::Feedback { memories, .. } = own(&returned) else { panic!("feedback") };
     assert_eq!(memories.len(), 2, "one for each recall");
 }
@@ -871,10 +875,10 @@ fn a_strangers_record_is_no_own_one_after_keepsake_forwarded_it() {
 fn a_proposal_that_an_older_version_forwarded_is_believed() {
     let value = json!({"type": "prune", "user": "zoe", "id": "p-1", "reason": "faded",
         "at": "2026-11-27T10:00:00Z", "memories": [{"id": MEMORY, "version": 1}]});
-    let options = Options::for_tests();
+    let options = DecodeOptions::for_tests();
     let first = marked(record(value.to_string(), &[]));
     let OutgoingRecord { headers, .. } = forwarded(&first, 5, ForwardReason::ToUser, &options);
-    let is_older = |(name, _): &(String, Vec<u8>)| name != "keepsake-own" && name != MARK;
+    let is_older = |(name, _): &(String, Vec<u8>)| name != "keepsake-own" && name != SIGNATURE;
     let headers: Headers = headers.into_iter().filter(is_older).collect();
     let arrived = Record { partition: 5, headers, ..first };
     let refused = event(&arrived, &options).outcome.expect_err("nobody signed it");
@@ -887,7 +891,7 @@ fn a_proposal_that_an_older_version_forwarded_is_believed() {
 
 #[test]
 fn a_record_with_a_long_key_or_long_headers_is_too_large_and_answered_without_them() {
-    let options = Options::for_tests();
+    let options = DecodeOptions::for_tests();
     let value = r#"{"type":"turn","user":"zoe","content":"x"}"#;
     let plain = record(value, &[("reply-topic", b"keepsake.replies")]);
     let long = vec![b'x'; HEADERS_BYTES_MAX + 100];
@@ -920,7 +924,7 @@ fn a_record_with_a_long_key_or_long_headers_is_too_large_and_answered_without_th
 
 #[test]
 fn the_longest_record_that_is_accepted_is_accepted_on_each_partition_to_which_it_is_forwarded() {
-    let options = Options::for_tests();
+    let options = DecodeOptions::for_tests();
     let padding = HEADERS_BYTES_MAX - "acme/zoe".len() - 1 - 10;
     let mut sent = record(r#"{"type":"turn","user":"zoe","content":"x"}"#, &[("h", b"")]);
     sent.headers[0].1 = vec![b'x'; padding];
@@ -943,17 +947,17 @@ fn a_hop_without_a_valid_signature_is_ignored() {
         [("keepsake-origin", b"keepsake.events:0:1"), ("keepsake-via", b"0:9223372036854775807")];
     let of_stranger = record(r#"{"type":"turn","user":"zoe","content":"x"}"#, &forged);
     let guessed = Record {
-        headers: [&of_stranger.headers[..], &[(MARK.into(), vec![b'0'; 64])]].concat(),
+        headers: [&of_stranger.headers[..], &[(SIGNATURE.into(), vec![b'0'; 64])]].concat(),
         ..of_stranger.clone()
     };
     // A valid signature from the log on a record whose headers were changed.
     let mut stolen = marked(of_stranger.clone());
     stolen.headers[1].1 = b"0:77".to_vec();
     for forged in [of_stranger, guessed, stolen] {
-        let decoded = event(&forged, &Options::for_tests());
+        let decoded = event(&forged, &DecodeOptions::for_tests());
         assert_eq!(decoded.hop, None);
         assert_eq!(decoded.outcome.expect("a good event").source.offset, 42);
-        let forwarded = forwarded(&forged, 7, ForwardReason::ToUser, &Options::for_tests());
+        let forwarded = forwarded(&forged, 7, ForwardReason::ToUser, &DecodeOptions::for_tests());
         assert_eq!(
             header(&forwarded.headers, "keepsake-origin"),
             Some(&b"keepsake.events:3:42"[..]),
@@ -964,7 +968,7 @@ fn a_hop_without_a_valid_signature_is_ignored() {
 
 #[test]
 fn every_good_sample_is_accepted_and_every_bad_one_rejected() {
-    let options = Options { trust_proposals: true, ..Options::for_tests() };
+    let options = DecodeOptions { trust_proposals: true, ..DecodeOptions::for_tests() };
     let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schemas/samples");
     let (mut seen, mut wrong) = (0, Vec::new());
     for (folder, is_good) in [("good", true), ("bad", false)] {
@@ -1006,8 +1010,8 @@ fn every_good_sample_is_accepted_and_every_bad_one_rejected() {
 #[test]
 fn unknown_fields_are_named_few_and_short() {
     fn check(value: Value, expected: &[&str]) {
-        let as_event = event(&record(value.to_string(), &[]), &Options::for_tests());
-        let as_request = request(&record(value.to_string(), &[]), &Options::for_tests());
+        let as_event = event(&record(value.to_string(), &[]), &DecodeOptions::for_tests());
+        let as_request = request(&record(value.to_string(), &[]), &DecodeOptions::for_tests());
         let warnings = as_event.outcome.map(|event| event.warnings);
         let warnings = warnings.or_else(|_| as_request.outcome.map(|request| request.warnings));
         assert_eq!(warnings.expect("unknown fields are ignored"), expected);
@@ -1049,7 +1053,8 @@ fn unknown_fields_are_named_few_and_short() {
 fn a_record_without_a_time_of_its_own_leaves_the_time_of_its_event() {
     let body = json!({"type": "turn", "user": "zoe", "content": "x", "at": "2090-01-01T00:00:00Z"});
     let mut sent = record(body.to_string(), &[]);
-    let read = |sent: &Record| event(sent, &Options::for_tests()).outcome.expect("a good event");
+    let read =
+        |sent: &Record| event(sent, &DecodeOptions::for_tests()).outcome.expect("a good event");
     assert_eq!((read(&sent).at, read(&sent).warnings.len()), (Time(1_000_000), 1));
     sent.timestamp_ms = -1;
     assert_eq!(read(&sent).at, Time(3_786_912_000_000));
@@ -1066,7 +1071,7 @@ fn any_header() -> impl Strategy<Value = (String, Vec<u8>)> {
         "keepsake-origin",
         "keepsake-via",
         "keepsake-tenant",
-        MARK,
+        SIGNATURE,
         "content-type",
         "ce_type",
         "ce_id",
@@ -1146,7 +1151,7 @@ proptest! {
         timestamp_ms in any::<i64>(),
     ) {
         let record = Record { headers, timestamp_ms, ..record(value, &[]) };
-        let options = Options::for_tests();
+        let options = DecodeOptions::for_tests();
         let _ = event(&record, &options);
         let sent = forwarded(&record, 1, ForwardReason::InOrder, &options);
         prop_assert!(request(&record, &options).reply.is_some(), "every request is answered");

@@ -3,27 +3,27 @@
 
 use super::JSON;
 use broker::OutgoingRecord;
-use domain::{GENERATION, GenerationMark, MARK, SignedParts, SigningKey};
+use domain::{GENERATION, HandOver, SIGNATURE, SignedParts, SigningKey};
 
-pub fn generation_mark(
-    mark: GenerationMark,
+pub fn hand_over(
+    hand_over: HandOver,
     topic: &str,
     partition: i32,
-    marks: &SigningKey,
+    signing_key: &SigningKey,
 ) -> OutgoingRecord {
     let value = br#"{"type":"tick"}"#.to_vec();
     let mut headers = vec![
         ("content-type".to_owned(), JSON.into()),
-        (GENERATION.to_owned(), mark.to_string().into_bytes()),
+        (GENERATION.to_owned(), hand_over.to_string().into_bytes()),
     ];
-    let signature = marks.sign(&SignedParts {
+    let signature = signing_key.sign(&SignedParts {
         topic,
         partition,
         key: None,
         value: Some(&value),
         headers: &headers,
     });
-    headers.push((MARK.to_owned(), signature));
+    headers.push((SIGNATURE.to_owned(), signature));
     OutgoingRecord {
         topic: topic.to_owned(),
         partition: Some(partition),

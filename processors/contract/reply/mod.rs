@@ -10,10 +10,10 @@ mod proposal;
 mod record;
 mod view;
 
-pub use generation::generation_mark;
+pub use generation::hand_over;
 pub use proposal::{
-    NewSummary, Proposal, feedback_returned, forget_rest, proposal_erase, proposal_extracted,
-    proposal_prune, proposal_revise, proposal_summary,
+    NewSummary, Proposal, feedback_returned, forget_continuation, proposal_erase,
+    proposal_extracted, proposal_prune, proposal_revise, proposal_summary,
 };
 pub use record::{
     DeadLetters, RECEIPT_LISTED_MAX, REQUEST_HEAD, TRUNCATED, dead_letter, dead_request, decision,

@@ -8,8 +8,8 @@ use super::{JSON, json, view};
 use crate::wire;
 use broker::OutgoingRecord;
 use domain::{
-    Extracted, IdleSession, MARK, Made, MemoryId, MemoryVersion, Rest, Revise, Signal, SignedParts,
-    SigningKey, Target, Time, UserKey,
+    Authorship, Extracted, ForgetContinuation, IdleSession, MemoryId, MemoryVersion, Revise,
+    SIGNATURE, Signal, SignedParts, SigningKey, Target, Time, UserKey,
 };
 
 /// The common fields of these events. The id is derived from the content, so that an equal second
@@ -22,7 +22,7 @@ pub struct Proposal<'a> {
     pub id: &'a str,
     pub at: Time,
     /// Key of the signature, by which `contract/decode` accepts the event.
-    pub marks: &'a SigningKey,
+    pub signing_key: &'a SigningKey,
 }
 
 pub fn proposal_prune(
@@ -69,7 +69,7 @@ pub struct NewSummary<'a> {
     /// The kind of a summary that stands for the covered memories from now on.
     pub compresses_as: Option<&'a str>,
     /// Set where the profile asks the language model.
-    pub made: Option<&'a Made>,
+    pub made: Option<&'a Authorship>,
 }
 
 pub fn proposal_summary(proposal: &Proposal<'_>, summary: &NewSummary<'_>) -> OutgoingRecord {
@@ -119,7 +119,7 @@ pub fn proposal_extracted(
 }
 
 /// A part of the rest of a `forget`. The id is that of the part.
-pub fn forget_rest(proposal: &Proposal<'_>, rest: &Rest) -> OutgoingRecord {
+pub fn forget_continuation(proposal: &Proposal<'_>, rest: &ForgetContinuation) -> OutgoingRecord {
     let event = wire::OwnEvent {
         memories: Some(wire::Listing::Ids(view::ids(&rest.memories))),
         left: Some(rest.left),
@@ -152,18 +152,18 @@ fn common<'a>(name: &'static str, proposal: &Proposal<'a>) -> wire::OwnEvent<'a>
 }
 
 fn published(proposal: &Proposal<'_>, event: &wire::OwnEvent<'_>) -> OutgoingRecord {
-    let Proposal { topic, partition, key, marks, .. } = *proposal;
+    let Proposal { topic, partition, key, signing_key, .. } = *proposal;
     let key = key.as_str().as_bytes();
     let value = json(event);
     let mut headers = vec![("content-type".to_owned(), JSON.into())];
-    let mark = marks.sign(&SignedParts {
+    let signature = signing_key.sign(&SignedParts {
         topic,
         partition,
         key: Some(key),
         value: Some(&value),
         headers: &headers,
     });
-    headers.push((MARK.to_owned(), mark));
+    headers.push((SIGNATURE.to_owned(), signature));
     OutgoingRecord {
         topic: topic.to_owned(),
         partition: Some(partition),

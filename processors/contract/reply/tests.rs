@@ -4,9 +4,9 @@ use super::*;
 use broker::{Record, header};
 use domain::fault::RejectCode;
 use domain::{
-    Extracted, Fact, Kind, Levels, MARK, Made, Maker, MemoryId, MemoryVersion, Metadata,
-    NeighbourTurns, Outcome, Position, Revise, Revision, Role, Scope, SignedParts, SigningKey,
-    Surprise, UserKey,
+    Author, Authorship, Extracted, Fact, Kind, Levels, MemoryId, MemoryVersion, Metadata,
+    NeighbourTurns, Outcome, Position, Revise, Revision, Role, SIGNATURE, Scope, SignedParts,
+    SigningKey, Surprise, UserKey,
 };
 use serde_json::{Value, json};
 
@@ -475,18 +475,18 @@ fn a_memory_on_its_topic_has_its_owner_and_no_score() {
 #[test]
 fn proposals_carry_a_valid_signature_and_their_id() {
     let key = key().tenant_key();
-    let marks = SigningKey::of("ours");
+    let signing_key = SigningKey::of("ours");
     let proposal = Proposal {
         topic: "keepsake.events",
         partition: 2,
         key: &key,
         id: "p-1",
         at: Time(1_000),
-        marks: &marks,
+        signing_key: &signing_key,
     };
     let seen = [MemoryVersion { id: memory_id(0), version: 4 }];
     let id = memory_id(0).to_string();
-    let made = Made { by: Maker::Model, reason: "small-7b".into() };
+    let made = Authorship { by: Author::Model, reason: "small-7b".into() };
     let summary = NewSummary {
         session: "s-17",
         content: "Moved.",
@@ -572,7 +572,7 @@ fn proposals_carry_a_valid_signature_and_their_id() {
             headers: &sent.headers,
         };
         assert_eq!((key, sent.partition), (Some(&b"acme/"[..]), Some(2)));
-        assert!(marks.fits(text(&sent, MARK).unwrap_or_default().as_bytes(), &marked));
+        assert!(signing_key.fits(text(&sent, SIGNATURE).unwrap_or_default().as_bytes(), &marked));
         let mut expected = expected;
         let common =
             json!({"tenant": "acme", "user": "", "id": "p-1", "at": "1970-01-01T00:00:01Z"});

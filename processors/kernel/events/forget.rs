@@ -13,8 +13,8 @@ use crate::staged::{Later, Staged};
 use crate::{straggler, tenant};
 use domain::fault::Result;
 use domain::{
-    Content, ContextTurn, Decision, ErasedText, Erasure, Forget, Memory, MemoryId, Outcome,
-    Position, Rest, Salt, Target, Vector,
+    Content, ContextTurn, Decision, ErasedText, Erasure, Forget, ForgetContinuation, Memory,
+    MemoryId, Outcome, Position, Salt, Target, Vector,
 };
 use std::collections::BTreeSet;
 
@@ -57,13 +57,13 @@ pub fn forget(
         doomed(cx, staged, &mut handled, forget)?;
     handled.rest = in_parts(cx.source(), forget, (&rest, &later_sessions), together);
     let (first, left) = match forget {
-        Forget::Rest(part) => (Some(&part.continues), part.left),
+        Forget::ForgetContinuation(part) => (Some(&part.continues), part.left),
         _ => (None, rest.len()),
     };
     let mut erased = match forget {
         // Nothing to unlink: `forget_user` and later events remove all other memories.
         Forget::Everything => memories,
-        Forget::Rest(part) if part.is_of_everything => {
+        Forget::ForgetContinuation(part) if part.is_of_everything => {
             part_of_everything(cx, staged, &mut handled, part, memories)?
         }
         _ => erase(cx, staged, &mut handled, key, memories)?,
@@ -80,7 +80,7 @@ pub fn forget(
     let target = match forget {
         Forget::Memory(_) => Target::Memory,
         Forget::Session(_) => Target::Session,
-        Forget::Query(_) | Forget::Rest(_) => Target::Query,
+        Forget::Query(_) | Forget::ForgetContinuation(_) => Target::Query,
         Forget::Everything => Target::Everything,
     };
     let erasure = receipt(cx, target, &salt, &erased);
@@ -140,7 +140,7 @@ fn doomed(
             names.extend(staged.sessions(key)?.into_iter().map(|(name, _)| name));
             doomed.later_sessions = names.into_iter().skip(max).collect();
         }
-        Forget::Rest(part) => {
+        Forget::ForgetContinuation(part) => {
             for id in &part.memories {
                 doomed.memories.extend(staged.memory(key, *id)?);
             }
@@ -170,7 +170,7 @@ fn part_of_everything(
     cx: &Context<'_>,
     staged: &mut Staged<'_>,
     handled: &mut Handled,
-    part: &Rest,
+    part: &ForgetContinuation,
     doomed: Vec<Memory>,
 ) -> Result<Vec<Memory>> {
     let key = cx.key();
@@ -191,12 +191,12 @@ fn in_parts(
     forget: &Forget<Vector>,
     (memories, sessions): (&[MemoryId], &[String]),
     together: usize,
-) -> Vec<Rest> {
+) -> Vec<ForgetContinuation> {
     let step = together.min(SESSIONS_TOGETHER);
     let count = memories.len().div_ceil(together).max(sessions.len().div_ceil(step));
     let parts = (0..count).map(|n| {
         let (from, to) = (n * together, (n + 1) * together);
-        Rest {
+        ForgetContinuation {
             continues: continues.clone(),
             memories: memories.iter().take(to).skip(from).copied().collect(),
             left: memories.len().saturating_sub(to),
@@ -209,7 +209,7 @@ fn in_parts(
 
 /// Returns the salt of the receipt.
 pub fn salt(cx: &Context<'_>, source: &Position) -> Salt {
-    Salt::of_forget(cx.settings.marks, &source.topic, source.partition, source.offset)
+    Salt::of_forget(cx.settings.signing_key, &source.topic, source.partition, source.offset)
 }
 
 /// The receipt of an erasure that left no match for later events.

@@ -9,7 +9,7 @@ use crate::reads::Reads;
 use crate::staged::Staged;
 use crate::summaries::SUMMARY;
 use domain::fault::Result;
-use domain::{Content, Decision, Kind, Made, Memory, MemoryVersion, Outcome, Vector};
+use domain::{Authorship, Content, Decision, Kind, Memory, MemoryVersion, Outcome, Vector};
 use std::collections::BTreeSet;
 
 /// A proposed summary with the vector.
@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 pub struct Proposed<'a> {
     pub content: &'a Content<Vector>,
     pub covers: &'a [MemoryVersion],
-    pub made: Option<&'a Made>,
+    pub made: Option<&'a Authorship>,
 }
 
 impl Proposed<'_> {

@@ -3,7 +3,7 @@
 use super::world::{story, wish};
 use crate::handled::Handled;
 use crate::prepared::Sent;
-use domain::{Action, Forget, Outcome, Remember, Rest, Role, Target, Time};
+use domain::{Action, Forget, ForgetContinuation, Outcome, Remember, Role, Target, Time};
 
 fn count(handled: &Handled) -> usize {
     handled.decisions[0].related.len()
@@ -75,7 +75,7 @@ fn a_query_takes_a_few_at_once_and_names_the_rest() {
         assert_eq!(gone.decisions[0].left, Some(3));
         assert_eq!(gone.rest.iter().map(|rest| rest.memories.len()).sum::<usize>(), 3);
         for rest in gone.rest {
-            world.forget("ada", Forget::Rest(rest));
+            world.forget("ada", Forget::ForgetContinuation(rest));
         }
         assert_eq!(world.contents("ada"), ["We sail on Friday."]);
     });
@@ -90,7 +90,7 @@ fn what_is_said_after_a_forget_is_not_of_its_rest() {
         let gone = world.forget("ada", Forget::Query("boat paint".into()));
         world.say("ada", "The boat number 9 needs paint.");
         for rest in gone.rest {
-            world.forget("ada", Forget::Rest(rest));
+            world.forget("ada", Forget::ForgetContinuation(rest));
         }
         assert_eq!(world.contents("ada"), ["The boat number 9 needs paint."]);
     });
@@ -105,10 +105,10 @@ fn everything_of_many_is_erased_in_parts_and_ends_whole() {
         }
         let gone = world.forget("ada", Forget::Everything);
         assert_eq!((count(&gone), gone.decisions[0].left), (3, Some(5)));
-        let parts: Vec<Rest> = gone.rest;
+        let parts: Vec<ForgetContinuation> = gone.rest;
         assert_eq!(parts.iter().map(|rest| rest.memories.len()).collect::<Vec<_>>(), [3, 2]);
         for rest in parts {
-            world.forget("ada", Forget::Rest(rest));
+            world.forget("ada", Forget::ForgetContinuation(rest));
         }
         assert_eq!(world.contents("ada"), [""; 0]);
     });

@@ -2,8 +2,8 @@
 
 use super::world::{World, story, wish};
 use domain::{
-    Action, Decision, Extracted, Fact, Forget, IdleSession, Kind, Made, Maker, MemoryVersion,
-    Outcome, Revise, Role, Time, Update,
+    Action, Author, Authorship, Decision, Extracted, Fact, Forget, IdleSession, Kind,
+    MemoryVersion, Outcome, Revise, Role, Time, Update,
 };
 
 fn prune(world: &mut World, seen: MemoryVersion, erases: bool) -> Decision {
@@ -201,7 +201,7 @@ fn extract(world: &mut World, of: &Decision, content: &str, kind: &str) -> Decis
         turns: vec![memory.source.clone()],
         seen: vec![MemoryVersion { id: memory.id, version: memory.version }],
         facts: vec![Fact { content: content.into(), kind: Kind::new(kind), turns: vec![0] }],
-        made: Made { by: Maker::Model, reason: "model x".into() },
+        made: Authorship { by: Author::Model, reason: "model x".into() },
     };
     world.decide("ada", Action::Extracted(extracted))
 }
@@ -252,7 +252,7 @@ fn a_fact_of_a_turn_that_is_gone_is_refused() {
                 kind: Kind::new("fact"),
                 turns: vec![0],
             }],
-            made: Made { by: Maker::Model, reason: "model x".into() },
+            made: Authorship { by: Author::Model, reason: "model x".into() },
         };
         let refused = world.decide("ada", Action::Extracted(extracted));
         assert_eq!(refused.outcome, Outcome::Refused);

@@ -2,7 +2,7 @@
 
 use crate::live::is_live;
 use crate::reads::{
-    Awaited, ContextWindow, ForgetMark, GateState, Neighbours, Reads, SeenBefore, Session,
+    Awaited, ContextWindow, ForgetRecord, GateState, Neighbours, Reads, SeenBefore, Session,
     SlotHolder, Slots, Spoken, StagedVectors,
 };
 use crate::staged::{StagedChanges, UserChanges};
@@ -21,7 +21,7 @@ pub struct User {
     seen: BTreeMap<String, (u64, SeenBefore)>,
     pub slots: BTreeMap<String, SlotHolder>,
     awaited: BTreeMap<(i32, i64), i64>,
-    forget_marks: Vec<ForgetMark>,
+    forget_records: Vec<ForgetRecord>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -59,7 +59,8 @@ impl User {
         change(&mut self.seen, changes.seen);
         change(&mut self.slots, changes.slots);
         change(&mut self.awaited, changes.awaited);
-        self.forget_marks = changes.forget_marks.unwrap_or(std::mem::take(&mut self.forget_marks));
+        self.forget_records =
+            changes.forget_records.unwrap_or(std::mem::take(&mut self.forget_records));
     }
 }
 
@@ -160,8 +161,8 @@ impl Reads for Shard {
         Ok(self.user(key).awaited.range(from..).next().map(|(place, at)| (*place, *at)))
     }
 
-    fn forget_marks(&self, key: &UserKey) -> Result<Vec<ForgetMark>> {
-        Ok(self.user(key).forget_marks)
+    fn forget_records(&self, key: &UserKey) -> Result<Vec<ForgetRecord>> {
+        Ok(self.user(key).forget_records)
     }
 }
 

@@ -12,7 +12,7 @@ use crate::prepared::{Part, Prepared, Sent, Statements};
 use crate::ranking::{Hit, Question, RankedHits};
 use crate::rules::TenantWriters;
 use crate::staged::Staged;
-use crate::{Context, Judges, Rules, withheld};
+use crate::{ActiveRules, Context, Rules, withheld};
 use domain::fault::Result;
 use domain::{
     Action, Category, Content, CosineScale, Decision, Event, Forget, Kind, Memory, MemoryId,
@@ -214,7 +214,8 @@ impl World {
             sent: self.sent.unwrap_or(Sent { at, is_late: false, signed: None }),
         };
         self.next += 1;
-        let (rarity, marks) = (Rarity::flat(), SigningKey::of("a key of these tests, 32 long ..."));
+        let (rarity, signing_key) =
+            (Rarity::flat(), SigningKey::of("a key of these tests, 32 long ..."));
         let settings = Settings {
             rarity: &rarity,
             spread: CosineScale::STANDARD,
@@ -227,12 +228,12 @@ impl World {
             },
             history_bytes_max: 1_000,
             memories_max: self.memories_max,
-            marks: &marks,
+            signing_key: &signing_key,
             at_ahead_ms_max: 86_400_000,
         };
         let shard = self.shard;
         let staged = self.staged.get_or_insert_with(|| Staged::over(shard, shard));
-        let judges = Judges { rules: &self.rules, shadow: None };
+        let judges = ActiveRules { rules: &self.rules, shadow: None };
         let handled = crate::apply(settings, judges, staged, &prepared).expect("memory reads");
         if self.commits_each {
             self.commit();

@@ -50,7 +50,7 @@ pub struct Message<'a> {
     pub hint: Option<&'a Kind>,
     /// False for a message that has been extracted: no second memory is made of its words.
     pub is_open: bool,
-    /// Said since the last extraction.
+    /// CandidateInput since the last extraction.
     pub is_new: bool,
 }
 

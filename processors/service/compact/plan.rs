@@ -8,8 +8,8 @@
 
 use crate::profile::{Profile, PruneAction, SummaryTrigger};
 use domain::{
-    Extracted, IdleSession, Made, Maker, Memory, MemoryId, MemoryVersion, Revise, Scope, Time,
-    UserKey, Vector,
+    Author, Authorship, Extracted, IdleSession, Memory, MemoryId, MemoryVersion, Revise, Scope,
+    Time, UserKey, Vector,
 };
 use kernel::Session;
 use policies::rank;
@@ -65,7 +65,7 @@ pub struct PlannedSummary {
     /// Memories of the session for which the summary has no room.
     pub left_out: usize,
     /// Set where the profile asks the language model.
-    pub made: Option<Made>,
+    pub made: Option<Authorship>,
 }
 
 /// The outcome of a question to the language model.
@@ -76,7 +76,7 @@ pub enum Answered {
 
 /// The summary of the rules, with the reason why the model did not write it.
 pub fn quoting(summary: PlannedSummary, why: &str) -> PlannedSummary {
-    let made = Made { by: Maker::Rules, reason: why.to_owned() };
+    let made = Authorship { by: Author::Rules, reason: why.to_owned() };
     PlannedSummary { made: Some(made), ..summary }
 }
 

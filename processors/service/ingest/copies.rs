@@ -42,7 +42,7 @@ fn is_copied(staged: &Staged<'_>, prepared: &Prepared) -> Result<bool> {
         Action::Feedback { memories, .. } => is_any_of(staged, &everyone, memories),
         Action::Forget(Forget::Memory(id)) => is_any_of(staged, &everyone, &[*id]),
         // Keepsake's own proposals are short, and the others concern one user.
-        Action::Forget(Forget::Rest(_))
+        Action::Forget(Forget::ForgetContinuation(_))
         | Action::Turn(..)
         | Action::Prune { .. }
         | Action::Summary { .. }

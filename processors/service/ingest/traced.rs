@@ -9,7 +9,7 @@ use super::batch::Count;
 use super::prepare::Ready;
 use crate::trace::{carry, log_attributes, owner_of, sender_of};
 use broker::OutgoingRecord;
-use contract::decode::{self, Options};
+use contract::decode::{self, DecodeOptions};
 use domain::fault::Reject;
 use domain::{Decision, Position, ReplyTo, UserKey};
 use kernel::Handled;
@@ -115,7 +115,7 @@ impl EventSpans {
 
     /// The forwarded record with the context of the event's span. Order matters: the signature of
     /// the record that arrived covers the sender's context, so the copy is made before.
-    pub fn carried(&self, mut copy: OutgoingRecord, options: &Options) -> OutgoingRecord {
+    pub fn carried(&self, mut copy: OutgoingRecord, options: &DecodeOptions) -> OutgoingRecord {
         let Some(span) = &self.current else { return copy };
         carry(&mut copy.headers, span.context);
         decode::signed(copy, options)

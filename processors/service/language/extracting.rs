@@ -13,7 +13,7 @@ use super::model::Task;
 use crate::compact::plan::{Snapshot, seen};
 use crate::profile::{Extract, Profile};
 use domain::{
-    Extracted, Fact, Kind, Made, Maker, Memory, MemoryVersion, Position, Role, Scope, Time,
+    Author, Authorship, Extracted, Fact, Kind, Memory, MemoryVersion, Position, Role, Scope, Time,
 };
 use kernel::reads::ContextWindow;
 use kernel::rules::Treatment;
@@ -170,7 +170,8 @@ impl PlannedExtraction {
 
     /// Makes the proposal of an answer. `None` if the endpoint failed: a later round asks again.
     pub fn extracted(&self, answer: Result<Value, Refusal>, model: &str) -> Option<Extracted> {
-        let by_rules = |why: &str| (Vec::new(), Made { by: Maker::Rules, reason: why.to_owned() });
+        let by_rules =
+            |why: &str| (Vec::new(), Authorship { by: Author::Rules, reason: why.to_owned() });
         let (facts, made) = match answer.map(serde_json::from_value::<Answer>) {
             Ok(Ok(answer)) => {
                 let found = answer.facts.len();
@@ -183,7 +184,7 @@ impl PlannedExtraction {
                     0 => model.to_owned(),
                     left_out => format!("{model}, {left_out} of {found} facts left out"),
                 };
-                (facts, Made { by: Maker::Model, reason })
+                (facts, Authorship { by: Author::Model, reason })
             }
             Ok(Err(_)) => by_rules(Refusal::Invalid.reason()),
             Err(Refusal::Declined | Refusal::Invalid | Refusal::Truncated) => {
@@ -196,10 +197,10 @@ impl PlannedExtraction {
 
     /// The proposal of a session that cannot be asked about at all.
     pub fn left_to_the_rules(&self, why: &str) -> Extracted {
-        self.found(Vec::new(), Made { by: Maker::Rules, reason: why.to_owned() })
+        self.found(Vec::new(), Authorship { by: Author::Rules, reason: why.to_owned() })
     }
 
-    fn found(&self, facts: Vec<Fact>, made: Made) -> Extracted {
+    fn found(&self, facts: Vec<Fact>, made: Authorship) -> Extracted {
         Extracted {
             turns: self.turns.iter().map(|turn| turn.source.clone()).collect(),
             seen: self.turns.iter().flat_map(|turn| turn.memories.clone()).collect(),

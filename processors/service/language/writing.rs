@@ -4,7 +4,7 @@
 use super::model::{Question, Task, cleaned};
 use crate::compact::plan::{PlannedSummary, quoting};
 use crate::profile::Profile;
-use domain::{Made, Maker, Memory, UserKey};
+use domain::{Author, Authorship, Memory, UserKey};
 use llm::{Refusal, Shape};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -49,7 +49,7 @@ impl SummaryDraft {
         let SummaryDraft { summary, sources, keep } = self;
         match faithful(answer, &sources, &keep) {
             Ok(content) => {
-                let made = Made { by: Maker::Model, reason: model.to_owned() };
+                let made = Authorship { by: Author::Model, reason: model.to_owned() };
                 PlannedSummary { content, made: Some(made), ..summary }
             }
             Err(why) => quoting(summary, why),

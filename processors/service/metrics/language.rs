@@ -1,7 +1,7 @@
 //! Measures the questions to the language model.
 
 use super::registered::{CALLS, families};
-use domain::Made;
+use domain::Authorship;
 use std::time::Duration;
 
 families! {
@@ -48,7 +48,7 @@ impl LanguageMetrics {
     }
 
     /// A text that the language model was to write.
-    pub fn wrote(&self, made: Option<&Made>) {
+    pub fn wrote(&self, made: Option<&Authorship>) {
         if let Some(made) = made {
             self.written.with_label_values(&[made.by.as_str()]).inc();
         }

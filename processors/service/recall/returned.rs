@@ -81,7 +81,7 @@ impl Returned {
                 key: &key,
                 id: &id,
                 at: counts.at,
-                marks: &options.decode.marks,
+                signing_key: &options.decode.signing_key,
             };
             events.push(reply::feedback_returned(&proposal, &counts.memories));
         }

@@ -3,7 +3,7 @@
 
 use crate::trace::{carry, log_attributes, owner_of, sender_of};
 use broker::{OutgoingRecord, Record};
-use contract::decode::{self, Options};
+use contract::decode::{self, DecodeOptions};
 use domain::{ReplyTo, Request};
 use spans::{Attribute, Context, Kind, Trace, Tracer, Value};
 use std::time::Instant;
@@ -116,7 +116,7 @@ impl RequestTrace {
     }
 
     /// The forwarded record with the context of this request's span.
-    pub fn carried(&self, mut copy: OutgoingRecord, options: &Options) -> OutgoingRecord {
+    pub fn carried(&self, mut copy: OutgoingRecord, options: &DecodeOptions) -> OutgoingRecord {
         carry(&mut copy.headers, self.context);
         decode::signed(copy, options)
     }

@@ -33,7 +33,7 @@ use broker::{
 };
 use contract::decode;
 use domain::fault::{Fault, Result, StopName};
-use domain::{GenerationMark, HandOverStep, Time};
+use domain::{HandOver, HandOverStep, Time};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -399,8 +399,8 @@ impl IngestLoop {
         if shard.closed().is_none() {
             return;
         }
-        let mark = decode::generation_mark(record, &ingest.options.decode);
-        if let Some(GenerationMark { step: HandOverStep::Retire, generation, .. }) = mark
+        let mark = decode::hand_over(record, &ingest.options.decode);
+        if let Some(HandOver { step: HandOverStep::Retire, generation, .. }) = mark
             && generation > ingest.options.generation
         {
             tracing::info!(generation, "the next generation answers: this process is retired");

@@ -104,7 +104,7 @@ impl Batch<'_> {
         for (event, read_at) in user.awaited {
             self.put_or_remove(keys::awaited(key, event), read_at.map(format::offset_bytes));
         }
-        if let Some(records) = user.forget_marks {
+        if let Some(records) = user.forget_records {
             self.put(keys::forget_records(key), format::forget_records_bytes(&records));
         }
         self.gate(keys::gate(key), user.gate, user.is_gate_removed)

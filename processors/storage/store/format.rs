@@ -27,7 +27,7 @@ use domain::{
     Closed, ContextTurn, Kind, Memory, MemoryId, NeighbourTurn, NeighbourTurns, Position, Revision,
     Role, Scope, Surprise, Time, UserKey, UserWordCounts, Vector,
 };
-use kernel::reads::{ForgetMark, Forgot, GateState, SeenBefore, Session, SlotHolder, Spoken};
+use kernel::reads::{ForgetRecord, Forgot, GateState, SeenBefore, Session, SlotHolder, Spoken};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize, Serializer};
 use std::borrow::Cow;
@@ -673,7 +673,7 @@ enum ForgotRecord {
     Text(u64),
 }
 
-pub fn forget_records_bytes(records: &[ForgetMark]) -> Vec<u8> {
+pub fn forget_records_bytes(records: &[ForgetRecord]) -> Vec<u8> {
     let all = records.iter().map(|record| {
         let forgot = match &record.forgot {
             Forgot::Everything => ForgotRecord::Everything,
@@ -686,9 +686,9 @@ pub fn forget_records_bytes(records: &[ForgetMark]) -> Vec<u8> {
     encode(&all.collect::<Vec<(i64, ForgotRecord)>>(), 64)
 }
 
-pub fn forget_records(bytes: &[u8]) -> Result<Vec<ForgetMark>> {
+pub fn forget_records(bytes: &[u8]) -> Result<Vec<ForgetRecord>> {
     let all: Vec<(i64, ForgotRecord)> = decode(bytes)?;
-    let all = all.into_iter().map(|(at, forgot)| ForgetMark {
+    let all = all.into_iter().map(|(at, forgot)| ForgetRecord {
         at: Time(at),
         forgot: match forgot {
             ForgotRecord::Everything => Forgot::Everything,

@@ -7,7 +7,7 @@ use super::{Store, format, keys};
 use domain::fault::{Fault, Result};
 use domain::{Closed, Memory, MemoryId, UserKey, Vector};
 use kernel::reads::{
-    Awaited, CONTEXT_TURNS, ContextWindow, ForgetMark, GateState, Reads, SeenBefore, Session,
+    Awaited, CONTEXT_TURNS, ContextWindow, ForgetRecord, GateState, Reads, SeenBefore, Session,
     SlotHolder, Slots, Spoken,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -248,7 +248,7 @@ impl Reads for Store {
         Ok(None)
     }
 
-    fn forget_marks(&self, key: &UserKey) -> Result<Vec<ForgetMark>> {
+    fn forget_records(&self, key: &UserKey) -> Result<Vec<ForgetRecord>> {
         let Some(bytes) = self.record(&keys::forget_records(key))? else { return Ok(Vec::new()) };
         format::forget_records(&bytes)
             .map_err(|fault| fault.about(format!("reads the remembered forgets of {key}")))

@@ -3,8 +3,8 @@
 use super::{Bench, PARTITIONS, remember};
 use broker::Record;
 use contract::decode;
-use contract::reply::generation_mark;
-use domain::{ForwardReason, GenerationMark, HandOverStep, SigningKey, UserKey};
+use contract::reply::hand_over;
+use domain::{ForwardReason, HandOver, HandOverStep, SigningKey, UserKey};
 use serde_json::Value;
 
 fn home() -> i32 {
@@ -19,15 +19,15 @@ impl Bench {
     }
 
     /// A mark at the end of a partition, signed by this key.
-    fn mark(&mut self, partition: i32, mark: GenerationMark, key: &SigningKey) -> Record {
-        let out = generation_mark(mark, "keepsake.events", partition, key);
+    fn mark(&mut self, partition: i32, mark: HandOver, key: &SigningKey) -> Record {
+        let out = hand_over(mark, "keepsake.events", partition, key);
         self.arrived(out).expect("an event")
     }
 
     fn close(&mut self, generation: u32) -> Record {
-        let key = self.ingest.options.decode.marks.clone();
+        let key = self.ingest.options.decode.signing_key.clone();
         let step = HandOverStep::Close;
-        self.mark(home(), GenerationMark { step, generation, partitions: 6 }, &key)
+        self.mark(home(), HandOver { step, generation, partitions: 6 }, &key)
     }
 }
 
@@ -60,14 +60,14 @@ fn a_shard_applies_no_event_behind_the_mark_of_the_next_generation() {
 fn a_mark_of_a_stranger_or_of_this_generation_closes_nothing() {
     for (generation, step) in [(1, HandOverStep::Close), (2, HandOverStep::Open)] {
         let mut bench = Bench::of_generation(1);
-        let key = bench.ingest.options.decode.marks.clone();
-        let mark = bench.mark(home(), GenerationMark { step, generation, partitions: 6 }, &key);
+        let key = bench.ingest.options.decode.signing_key.clone();
+        let mark = bench.mark(home(), HandOver { step, generation, partitions: 6 }, &key);
         bench.step(vec![mark]);
         assert_eq!(bench.ingest.shards.get(home()).expect("open").closed(), None);
     }
     let mut bench = Bench::of_generation(1);
     let strange = SigningKey::of("a key of somebody else, long enough to be one");
-    let mark = GenerationMark { step: HandOverStep::Close, generation: 2, partitions: 6 };
+    let mark = HandOver { step: HandOverStep::Close, generation: 2, partitions: 6 };
     let mark = bench.mark(home(), mark, &strange);
     let behind = bench.record(&remember("the key is under the mat"));
     bench.step(vec![mark, behind]);

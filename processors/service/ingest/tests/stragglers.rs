@@ -177,10 +177,10 @@ fn forgets_are_remembered_within_limits_and_without_words() {
         bench.forget_at(10 + n, json!({"session": "zanzibar"}));
     }
     assert_eq!(bench.stored_with("zanzibar"), Vec::<String>::new());
-    fn marks(bench: &Bench) -> Vec<kernel::reads::ForgetMark> {
+    fn marks(bench: &Bench) -> Vec<kernel::reads::ForgetRecord> {
         let shard = bench.ingest.shards.get(bench.home()).expect("open");
         let key = UserKey::new("default", "ada").expect("a name");
-        kernel::Reads::forget_marks(&shard.store, &key).expect("a disk")
+        kernel::Reads::forget_records(&shard.store, &key).expect("a disk")
     }
     assert_eq!(marks(&bench).len(), 3);
     assert!(marks(&bench).iter().any(|mark| mark.at.0 == NOON + SECOND), "everything stays");

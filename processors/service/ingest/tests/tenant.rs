@@ -3,7 +3,7 @@
 
 use super::{Bench, PARTITIONS};
 use broker::{OutgoingRecord, Record, header};
-use domain::{Decision, MARK, Memory, Outcome, SENDER_LIMITS, UserKey};
+use domain::{Decision, Memory, Outcome, SENDER_LIMITS, SIGNATURE, UserKey};
 use kernel::Reads;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -161,7 +161,7 @@ fn an_event_without_a_valid_signature_is_a_dead_letter_after_three_hops() {
         for mut out in outputs {
             out.headers
                 .iter_mut()
-                .filter(|(name, _)| name == MARK)
+                .filter(|(name, _)| name == SIGNATURE)
                 .for_each(|(_, mark)| mark.reverse());
             hops += usize::from(out.topic == "keepsake.events");
             records.extend(bench.arrived(out));
