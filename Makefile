@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help run build-for-run test test-all sim fuzz torture bench quality wishes lint model kafka clean check-build check-fuzz check-kafka check-deny release packages
+.PHONY: help run build-for-run test test-all test-long test-outside sim fuzz torture bench quality wishes lint model kafka clean check-build check-fuzz check-kafka check-deny release packages
 
 MODEL := $(CURDIR)/.keepsake/model
 KEEPSAKE := $(or $(CARGO_TARGET_DIR),target)/release/keepsake
@@ -93,7 +93,9 @@ parts = cargo clippy --locked --no-default-features -- -D warnings; \
 benches = for bench in 'scale --memories 300 --one 200 --recalls 10' 'log --transactions 50 --records 1000 --events 2000 --memories 2000'; do \
 	cargo run --quiet --locked --example bench -- $$bench --json --set data.dir=target/tmp/bench; done
 
-test-all: check-build check-kafka ## what `make test` leaves out: the scenarios that take minutes, more kills and seeds; the multilingual encoder, after its set-up (91 MB more); each part left out; the deployment; the book; the dashboards; the clients, those of mem0, and those of the embedded log; growing to 24 partitions; the explorer (KEEPSAKE_TEST_KAFKA=skip leaves out the tests that need Java, all clients but mem0's among them)
+test-all: test-long test-outside ## what `make test` leaves out: both of the next two
+
+test-long: check-build check-kafka ## the scenarios that take minutes; more kills, seeds and power losses; small runs of the developers' benches (KEEPSAKE_TEST_KAFKA=skip leaves out the tests that need Java)
 	$(call step,model,deploy/model/setup.sh)
 ifneq ($(KEEPSAKE_TEST_KAFKA),skip)
 	$(call step,Apache Kafka,deploy/kafka/kafka.sh jars)
@@ -101,6 +103,15 @@ endif
 	$(call step,long scenarios,$(MANY) $(tests) --test integration -- $(LONG) $(OFTEN))
 	$(call step,power loss of the embedded log,KEEPSAKE_POWER_SEEDS=10000 $(tests) --lib power_loss)
 	$(call step,benches of developers,$(benches))
+ifeq ($(KEEPSAKE_TEST_KAFKA),skip)
+	@$(skipped)
+endif
+
+test-outside: check-build check-kafka ## each part left out; the multilingual encoder, after its set-up (91 MB more); the deployment; the book; the dashboards; the clients, those of mem0, and those of the embedded log; growing to 24 partitions; the explorer (KEEPSAKE_TEST_KAFKA=skip leaves out all clients but mem0's)
+	$(call step,model,deploy/model/setup.sh)
+ifneq ($(KEEPSAKE_TEST_KAFKA),skip)
+	$(call step,Apache Kafka,deploy/kafka/kafka.sh jars)
+endif
 	$(call step,parts left out,$(parts))
 	$(call step,multilingual model,deploy/model/setup.sh --multilingual)
 	$(call step,multilingual tests,KEEPSAKE_TEST_MODEL='$(MODEL)' KEEPSAKE_TEST_MULTILINGUAL='$(MODEL)-multilingual' cargo test --locked multilingual -- --nocapture)

@@ -8,13 +8,14 @@ use crate::support::skips::model_or_skip;
 use crate::support::{Broker, Running, eventually, root};
 use broker::OutgoingRecord;
 use broker::clock::ManualClock;
+use compaction::contradictions::{ConflictOptions, Judging};
 use contract::wire::Moment;
 use domain::fault::{Fault, Result};
 use domain::{CosineScale, Now, Time};
 use models::cross_encoder::ContradictionJudge;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use service::compact::{Compact, ConflictOptions, Judging};
+use service::compact::Compact;
 use std::path::Path;
 use std::sync::Arc;
 

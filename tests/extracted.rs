@@ -6,10 +6,10 @@ use crate::support::language_server::{LanguageServer, Shape, Step};
 use crate::support::talk::{Talk, body, profile_with};
 use crate::support::validator;
 use crate::support::{Broker, Running, eventually};
+use compaction::language::LanguageLimits;
 use llm::{Refusal, Scripted};
 use serde_json::{Value, json};
 use service::compact::Compact;
-use service::language::LanguageLimits;
 
 const OPTIONS: LanguageLimits = LanguageLimits {
     calls_per_day: 0,

@@ -10,12 +10,13 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A heavy library, and the crates that may name it as a dependency.
-const LIBRARIES: [(&str, &[&str]); 9] = [
+const LIBRARIES: [(&str, &[&str]); 10] = [
     ("rdkafka", &["keepsake-kafka"]),
     ("sled", &["keepsake-storage"]),
     ("tantivy", &["keepsake-storage"]),
     ("ort", &["keepsake-models"]),
     ("ureq", &["keepsake-llm", "keepsake-spans", "keepsake-registry"]),
+    ("prometheus", &["keepsake-metrics", "keepsake-gateway"]),
     ("prost-reflect", &["keepsake-registry"]),
     ("protox", &["keepsake-registry"]),
     (
@@ -98,6 +99,12 @@ const WALLS: &[Wall] = &[
         but: &["models/onnx.rs"],
         never: &["ort::"],
         why: "ONNX Runtime is used through models/onnx.rs only",
+    },
+    Wall {
+        of: &["deployment/"],
+        but: &[],
+        never: &["storage::shard", "storage::store", "storage::index"],
+        why: "what is around a service knows no shard",
     },
     Wall {
         of: &["llm/"],

@@ -17,8 +17,7 @@ use storage::index::{Index, IndexOptions, VectorBlocks};
 use storage::reencoding::Reencoding;
 use storage::store::{Changes, Checkpoint, EncodedBatch, Identity, Store, StoreOptions};
 
-const INDEX: IndexOptions =
-    IndexOptions { writer_bytes: 0, mem_segment_max: 1000, documents_bytes_max: 1 << 20 };
+const INDEX: IndexOptions = IndexOptions { mem_segment_max: 1000, documents_bytes_max: 1 << 20 };
 
 pub(crate) fn copy_dir(from: &Path, to: &Path) {
     for file in files_below(from) {
@@ -123,9 +122,8 @@ fn law_readable_forever() {
         assert_eq!(Some(opened.store.applied()), told["applied"].as_i64(), "{name}");
         assert_eq!(contents(&opened.store), expected, "{name}");
 
-        let generation = format!("{}/{}/{}", identity.cluster, identity.topic, identity.partition);
         let index =
-            Index::open(&copy.path().join("index"), INDEX, VectorBlocks::new(0), &generation)
+            Index::open(&copy.path().join("index"), INDEX, VectorBlocks::new(0), &identity.log())
                 .expect("an index of any format opens");
         match index.text.discarded() {
             None => {

@@ -96,7 +96,7 @@ fn tamper(place: &Place, key: &UserKey, change: impl Fn(&mut Staged<'_>, Memory)
         .expect("`publish_events` keeps this memory");
     let mut staged = Staged::over(&store, &NoIndex);
     change(&mut staged, memory.clone());
-    let (batch, _) = store.encode(staged.into_changes()).expect("a disk");
+    let batch = store.encode(staged.into_changes()).expect("a disk");
     store.commit(batch, store.checkpoint()).expect("the store of a stopped shard is writable");
     store.flush().expect("the store of a stopped shard is writable");
     (partition, memory)

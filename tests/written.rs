@@ -5,12 +5,12 @@ use crate::support::client::outcome;
 use crate::support::language_server::{LanguageServer, Shape, Step};
 use crate::support::talk::{Talk, profile_with};
 use crate::support::{Broker, Running, eventually};
+use compaction::language::LanguageLimits;
 use domain::{Decision, Now};
 use llm::{Refusal, Scripted};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use service::compact::Compact;
-use service::language::LanguageLimits;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

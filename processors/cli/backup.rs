@@ -5,10 +5,10 @@ use broker::Broker;
 use broker::clock::{Clock, SystemClock};
 use clap::Args;
 use client::show::{self, GOOD, Output, PLAIN};
+use deployment::topics;
 use domain::SigningKey;
 use domain::fault::{Fault, Result, StopName};
 use serde_json::{Value, json};
-use service::run;
 use settings::Config;
 use std::fs::File;
 use std::os::unix::fs::DirBuilderExt;
@@ -79,8 +79,9 @@ impl BackupCommand {
         let connection = client::connection(config)?;
         let cluster =
             connection.cluster_id(Duration::from_millis(config.kafka.connect_ms.min(10_000)))?;
-        let names: Vec<String> = run::topics(config).into_iter().map(|topic| topic.name).collect();
-        let partitions = run::check_topics(config, &connection.partitions(&names)?)?;
+        let names: Vec<String> =
+            topics::topics(config).into_iter().map(|topic| topic.name).collect();
+        let partitions = topics::check_topics(config, &connection.partitions(&names)?)?;
         create(&self.dir)?;
         let _lock = lock(&self.dir)?;
         let mut manifest = Manifest {

@@ -1,8 +1,8 @@
 //! Brings the service of a data directory for a client: joins the one that runs there, or starts one
 //! that ends some minutes after its last client (`mcp.idle_ms`).
 
+use deployment::presence::{self, Description};
 use domain::fault::{Fault, Result};
-use service::run::presence::{self, Description};
 use settings::Config;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};

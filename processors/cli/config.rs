@@ -4,8 +4,8 @@
 use clap::Subcommand;
 use client::show::{self, Output};
 use domain::fault::Result;
+use profiles::Profiles;
 use serde_json::{Value, json};
-use service::profile::Profiles;
 use settings::{Layers, is_secret, may_be_secret};
 use std::process::ExitCode;
 

@@ -257,7 +257,7 @@ impl Screen {
     fn decision(&mut self, line: &mut Value) {
         let at_ms = line["timestamp_ms"].as_i64().unwrap_or_default();
         let is_hidden = self.erasures.hide(&mut line["decision"], at_ms);
-        let Some(event) = place_of(&line["decision"]["event"]) else { return };
+        let Some(event) = memory_id(&line["decision"]["event"]) else { return };
         let has_room = self.decided.len() < DECIDED_MAX;
         match self.decided.entry(event) {
             Entry::Occupied(mut shows) => *shows.get_mut() &= !is_hidden,
@@ -267,7 +267,7 @@ impl Screen {
     }
 
     fn event(&self, line: &mut Value) {
-        let shows = place_of(line).and_then(|place| self.decided.get(&place).copied());
+        let shows = memory_id(line).and_then(|id| self.decided.get(&id).copied());
         let event = &mut line["event"];
         let event = if event["data"].is_object() { &mut event["data"] } else { event };
         match event {
@@ -281,10 +281,10 @@ impl Screen {
     }
 }
 
-fn place_of(place: &Value) -> Option<MemoryId> {
-    let partition = i32::try_from(place["partition"].as_i64()?).ok()?;
-    let topic = place["topic"].as_str()?.into();
-    Some(MemoryId::of(&Position { topic, partition, offset: place["offset"].as_i64()? }, 0))
+fn memory_id(position: &Value) -> Option<MemoryId> {
+    let partition = i32::try_from(position["partition"].as_i64()?).ok()?;
+    let topic = position["topic"].as_str()?.into();
+    Some(MemoryId::of(&Position { topic, partition, offset: position["offset"].as_i64()? }, 0))
 }
 
 /// Writes the records of these users on a topic as lines, and returns their number. Reads every partition:

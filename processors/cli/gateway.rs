@@ -1,6 +1,7 @@
 //! `keepsake gateway`: serves HTTP and MCP over the topics until a signal, by itself or beside the
 //! service.
 
+use super::signals::Signals;
 use ::gateway::Options;
 use ::gateway::calls::{Calls, TopicNames};
 #[cfg(not(feature = "mem0"))]
@@ -8,10 +9,10 @@ use ::gateway::dialect::LACKING_MEM0 as DIALECT;
 use ::gateway::serve::Bound;
 use client::letter::SourceTopics;
 use client::rules::Rules;
+use deployment::growth::check_not_retired;
 use domain::fault::{Fault, Result, Stop, StopName};
 #[cfg(feature = "mem0")]
 use mem0::DIALECT;
-use service::run::growth::check_not_retired;
 use settings::Config;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -21,7 +22,6 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::runtime::Runtime;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 
 /// Pause between two looks whether the generation is retired.
@@ -41,19 +41,14 @@ pub fn run(config: &Config) -> Result<ExitCode> {
     let options = options(config);
     let bound = ::gateway::serve::bind(&options)?;
     let runtime = runtime()?;
-    let signals = runtime.block_on(async {
-        std::io::Result::Ok((signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?))
-    });
-    let (mut terminate, mut interrupt) =
-        signals.map_err(|e| Fault::retry(format!("listen for signals: {e}")))?;
+    let mut signals = Signals::handled_by(&runtime)?;
     let calls = connect(config, &options, CONNECT_MAX)?;
     let watched = calls.clone();
     tracing::info!(http = %bound.address, "the gateway serves");
     announce(bound.address);
     let stopped = async {
         tokio::select! {
-            _ = terminate.recv() => Ok(()),
-            _ = interrupt.recv() => Ok(()),
+            _ = signals.next() => Ok(()),
             fault = retired(config, || Some(watched.clone())) => Err(fault),
         }
     };

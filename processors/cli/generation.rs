@@ -15,12 +15,14 @@ use clap::{Args, Subcommand};
 use client::show::{self, BAD, GOOD, Output, PLAIN};
 use compare::{Compared, Comparison};
 use cut_over::CutOver;
+use deployment::growth::is_open;
+use deployment::signing_key;
+use deployment::topics;
 use domain::fault::{Fault, Result, StopName};
 use encoding::Encoding;
 use progress::{Generations, Progress, refused};
 use serde_json::{Value, json};
-use service::run::growth::is_open;
-use service::{open, run};
+use service::open;
 use settings::Config;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -181,11 +183,11 @@ fn check_encoder(generations: &Generations, new: (&str, u32), encode_anew: bool)
 /// Creates the memories topic of the new generation, as the others are made.
 fn create(generations: &Generations, partitions: i32) -> Result<()> {
     let topic = generations.new.topics.memories();
-    let mut wanted = run::topics(&generations.new);
+    let mut wanted = topics::topics(&generations.new);
     wanted.retain(|spec| spec.name == topic);
     wanted.iter_mut().for_each(|spec| spec.partitions = partitions);
     let connection = &generations.connection;
-    run::create_topics(&generations.new, connection, &wanted)?;
+    topics::create_topics(&generations.new, connection, &wanted)?;
     // Every broker needs a moment to list a new topic.
     for _ in 0..100 {
         if connection.partitions_of(&topic)? == Some(partitions) {
@@ -279,7 +281,7 @@ fn cut_over(
     within: u64,
     output: Output,
 ) -> Result<ExitCode> {
-    let marks = run::service_signing_key(&generations.old, &generations.connection)?;
+    let marks = signing_key::of_service(&generations.old, &generations.connection)?;
     let within = Duration::from_secs(within);
     let done = CutOver { generations, marks, within, force }.run()?;
     let number = generations.number();

@@ -71,17 +71,17 @@ impl ImportCommand {
         let mut reading = Lines::new(&rules);
         // Standard input has no length.
         let size = std::fs::metadata(&self.file).map_or(0, |file| file.len());
-        let mut place = Place { published: 0, read: 0, size };
+        let mut progress = Progress { published: 0, read: 0, size };
         for line in self.lines()? {
             let line = line.map_err(|error| unreadable(&self.file, &error))?;
             if let Some(batch) = reading.line(&line) {
-                self.publish(&mut service, batch, &mut reading.report, &place)?;
-                place.published = place.read;
+                self.publish(&mut service, batch, &mut reading.report, &progress)?;
+                progress.published = progress.read;
             }
-            place.read += line.len() as u64 + 1;
+            progress.read += line.len() as u64 + 1;
         }
         if let Some(batch) = reading.end() {
-            self.publish(&mut service, batch, &mut reading.report, &place)?;
+            self.publish(&mut service, batch, &mut reading.report, &progress)?;
         }
         let report = reading.report;
         self.print(&report, output);
@@ -102,7 +102,7 @@ impl ImportCommand {
         service: &mut Option<Memories>,
         mut batch: UserBatch,
         report: &mut Imported,
-        place: &Place,
+        progress: &Progress,
     ) -> Result<()> {
         if batch.wishes.is_empty() {
             return Ok(());
@@ -122,7 +122,7 @@ impl ImportCommand {
             }
             let done: u64 = report.outcomes.values().sum();
             let share = (n * TOGETHER + together.len()) as f64 / wishes.len() as f64;
-            let read = match place.percent(share) {
+            let read = match progress.percent(share) {
                 None => String::new(),
                 Some(percent) => format!("{percent:>3.0} % of {}, ", self.file),
             };
@@ -166,13 +166,13 @@ impl ImportCommand {
 
 /// How much of a file is published, in bytes: the lines of the users before, and those up to `read`, which
 /// are of the user whose memories are being published.
-struct Place {
+struct Progress {
     published: u64,
     read: u64,
     size: u64,
 }
 
-impl Place {
+impl Progress {
     /// The percentage of the file that is published with this share of the user's memories.
     fn percent(&self, share: f64) -> Option<f64> {
         let bytes = self.published as f64 + (self.read - self.published) as f64 * share;

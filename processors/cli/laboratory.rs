@@ -1,13 +1,13 @@
 //! The commands of the crate `lab`, and the gateway that a demo opens.
 
 use super::gateway;
+use super::signals::Signals;
 use clap::Subcommand;
 use client::show::Output;
 use domain::fault::{Fault, Result, StopName};
 use lab::{bench, demo, eval, whatif};
 use settings::Config;
 use std::process::ExitCode;
-use tokio::signal::unix::{SignalKind, signal};
 
 #[derive(Subcommand)]
 pub enum LabCommand {
@@ -59,16 +59,8 @@ fn of_demo(config: &Config) -> Result<demo::OpenDoor> {
 
 /// Returns with SIGTERM or SIGINT.
 fn signalled() -> Result<()> {
-    let signals = async {
-        let (mut terminate, mut interrupt) =
-            (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-        std::io::Result::Ok(())
-    };
-    gateway::runtime()?
-        .block_on(signals)
-        .map_err(|e| Fault::retry(format!("listen for signals: {e}")))
+    let runtime = gateway::runtime()?;
+    let mut signals = Signals::handled_by(&runtime)?;
+    runtime.block_on(signals.next());
+    Ok(())
 }

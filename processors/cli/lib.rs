@@ -22,6 +22,7 @@ mod model;
 mod requests;
 mod restore;
 mod serve;
+mod signals;
 mod tail;
 mod topics;
 mod unit;
@@ -31,7 +32,6 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use client::show::{self, Output};
 use domain::fault::{Fault, Result, StopName, set_runbook};
 use laboratory::LabCommand;
-use service::run;
 use settings::{Config, Layers};
 use std::io::Write;
 use std::path::PathBuf;
@@ -200,7 +200,7 @@ enum Command {
 pub fn main() -> ExitCode {
     exit_quietly_on_a_closed_pipe();
     // Order matters: before the first file.
-    run::keep_private();
+    deployment::keep_private();
     installed_runbook().into_iter().for_each(set_runbook);
     // `exit` ends with 0 after --help and --version, with 2 on invalid arguments.
     let command = help::grouped(CommandLine::command());
@@ -279,7 +279,7 @@ fn run(typed: CommandLine) -> Result<ExitCode> {
         return command.run(&layers, output);
     }
     let config = layers.checked()?;
-    run::keep_as_configured(&config);
+    deployment::keep_as_configured(&config);
     log(&config, &typed.command);
     match typed.command {
         Command::Serve(serve) => serve.run(&config),

@@ -24,12 +24,13 @@ use crate::backup::{check_events, fingerprint, lock};
 use broker::Broker;
 use clap::Args;
 use client::show::{self, GOOD, Output, PLAIN};
+use deployment::Brokers;
+use deployment::topics;
 use domain::fault::{Fault, Result, StopName};
 use events::EventsPlan;
 use kafka::{BulkWriter, Connection};
 use serde_json::{Value, json};
 use service::open;
-use service::run::{self, Brokers};
 use settings::Config;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -92,9 +93,10 @@ impl RestoreCommand {
         let cluster =
             connection.cluster_id(Duration::from_millis(config.kafka.connect_ms.min(10_000)))?;
         if !self.dry_run {
-            run::ready_topics(config, connection)?;
+            topics::ready_topics(config, connection)?;
         }
-        let names: Vec<String> = run::topics(config).into_iter().map(|topic| topic.name).collect();
+        let names: Vec<String> =
+            topics::topics(config).into_iter().map(|topic| topic.name).collect();
         check_partitions(config, &manifest, connection, &names)?;
         let restore = Restore {
             config,
@@ -159,7 +161,7 @@ fn check_partitions(
     connection: &Connection,
     names: &[String],
 ) -> Result<()> {
-    let partitions = run::check_topics(config, &connection.partitions(names)?)?;
+    let partitions = topics::check_topics(config, &connection.partitions(names)?)?;
     if partitions == manifest.partitions {
         return Ok(());
     }

@@ -1,16 +1,18 @@
 //! `keepsake serve`: runs the service until SIGTERM, SIGINT or a fault that must stop the process.
 
 use super::gateway::{self, Beside};
+use super::signals::Signals;
 use clap::Args;
+use client::show::grouped;
+use deployment::{TemporaryData, presence};
 use domain::fault::{Fault, Result, StopName};
-use service::run::{Service, Shared, TemporaryData, presence};
+use service::run::{Service, Shared};
 use settings::Config;
 use std::fs::File;
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
-use tokio::signal::unix::{SignalKind, signal};
 
 /// Pause between two attempts to start.
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
@@ -105,17 +107,10 @@ fn run(
     is_ephemeral: bool,
     is_for_clients: bool,
 ) -> Result<ExitCode> {
-    fn about(e: std::io::Error) -> Fault {
-        Fault::retry(format!("listen for signals: {e}"))
-    }
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(about)?;
+    let runtime = gateway::runtime()?;
     // Order matters: the signal handlers are installed before the service starts, so that a signal
     // during the start still leads to an orderly stop.
-    let handlers = async {
-        std::io::Result::Ok((signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?))
-    };
-    let (mut terminate, mut interrupt) = runtime.block_on(handlers).map_err(about)?;
+    let mut signals = Signals::handled_by(&runtime)?;
     tracing::info!("keepsake starts");
     // Order matters: a taken address is found before the work of a start.
     let bound = with_gateway.then(|| gateway::bind(config)).transpose()?;
@@ -150,8 +145,7 @@ fn run(
             "a fault"
         };
         tokio::select! {
-            _ = terminate.recv() => "SIGTERM",
-            _ = interrupt.recv() => "SIGINT",
+            name = signals.next() => name,
             cause = fault => cause,
         }
     });
@@ -234,15 +228,7 @@ fn announce(service: &Service, config: &Config, gateway: Option<&Beside>, is_eph
 
 /// Formats a count: "1 user", "1,204 memories".
 fn counted(count: usize, one: &str, several: &str) -> String {
-    let digits = count.to_string();
-    let mut grouped = String::new();
-    for (n, digit) in digits.char_indices() {
-        if n > 0 && (digits.len() - n).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    format!("{grouped} {}", if count == 1 { one } else { several })
+    format!("{} {}", grouped(count as i64), if count == 1 { one } else { several })
 }
 
 /// Starts the service, and retries for `kafka.connect_ms` if a broker is unreachable. That covers a
@@ -257,23 +243,5 @@ fn start(config: &Config) -> Result<Service> {
             outcome => return outcome,
         }
         std::thread::sleep(RETRY_PAUSE);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::counted;
-
-    #[test]
-    fn counts_are_grouped_by_thousands() {
-        for (count, expected) in [
-            (0, "0 users"),
-            (1, "1 user"),
-            (999, "999 users"),
-            (1204, "1,204 users"),
-            (1_000_000, "1,000,000 users"),
-        ] {
-            assert_eq!(counted(count, "user", "users"), expected);
-        }
     }
 }

@@ -5,12 +5,10 @@ mod acls;
 
 use clap::Subcommand;
 use client::show::{self, Output};
+use deployment::topic_settings::{Difference, Finding, Verdict, differences, findings, first_stop};
+use deployment::topics;
 use domain::fault::Result;
 use serde_json::json;
-use service::run;
-use service::run::topic_settings::{
-    Difference, Finding, Verdict, differences, findings, first_stop,
-};
 use settings::Config;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -40,14 +38,14 @@ impl TopicsCommand {
         }
         let connection = client::connection(config)?;
         connection.cluster_id(Duration::from_millis(config.kafka.connect_ms))?;
-        let wanted = run::topics(config);
+        let wanted = topics::topics(config);
         let names: Vec<String> = wanted.iter().map(|topic| topic.name.clone()).collect();
         let mut found = connection.partitions(&names)?;
         if matches!(self, TopicsCommand::Create) {
             let mut missing = wanted.clone();
             missing.retain(|topic| !found.contains_key(&topic.name));
             if !missing.is_empty() {
-                run::create_topics(config, &connection, &missing)?;
+                topics::create_topics(config, &connection, &missing)?;
                 found = connection.partitions(&names)?;
             }
         }
@@ -90,7 +88,7 @@ impl TopicsCommand {
                 }
             }
         }
-        run::check_topics(config, &found)?;
+        topics::check_topics(config, &found)?;
         first_stop(&settings)?;
         for Difference { topic, setting, value, asked, cure } in &differences {
             eprintln!("topic {topic} has {setting} = {value}, and {asked} is asked for: {cure}");

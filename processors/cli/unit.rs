@@ -4,9 +4,9 @@
 use super::connect;
 use clap::{Args, Subcommand};
 use client::show::Output;
+use deployment::presence;
 use domain::fault::{Fault, Result, StopName};
 use serde_json::json;
-use service::run::presence;
 use settings::Config;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};

@@ -16,11 +16,12 @@ use broker::clock::SystemClock;
 use broker::{Broker, Log};
 use clap::Args;
 use client::show::{self, BAD, GOOD, NAME, Output, PLAIN};
+use deployment::Brokers;
+use deployment::topics;
 use domain::fault::{Fault, Result, StopName, runbook};
 use index::IndexState;
 use serde_json::{Value, json};
 use service::ownership::Deployment;
-use service::run::{self, Brokers};
 use service::{open, ownership::options};
 use settings::Config;
 use std::collections::BTreeSet;
@@ -125,15 +126,16 @@ impl VerifyCommand {
         }
         // With the service stopped, this command serves the embedded log.
         let brokers = (!self.online).then(|| Brokers::without_service(config)).transpose()?;
-        let _lock = (!self.online).then(|| run::lock_dir(&dir)).transpose()?;
+        let _lock = (!self.online).then(|| deployment::lock_dir(&dir)).transpose()?;
         let connection = match &brokers {
             Some(brokers) => brokers.connection.clone(),
             None => client::connection(config)?,
         };
         let cluster =
             connection.cluster_id(Duration::from_millis(config.kafka.connect_ms.min(10_000)))?;
-        let names: Vec<String> = run::topics(config).into_iter().map(|topic| topic.name).collect();
-        let partitions = run::check_topics(config, &connection.partitions(&names)?)?;
+        let names: Vec<String> =
+            topics::topics(config).into_iter().map(|topic| topic.name).collect();
+        let partitions = topics::check_topics(config, &connection.partitions(&names)?)?;
         let model = open::encoder(config)?;
         let deployment = Deployment {
             home: Home::Directory(dir.clone()),

@@ -143,6 +143,19 @@ pub fn number(value: &Value, field: &str) -> f64 {
     value[field].as_f64().unwrap_or_default()
 }
 
+/// Formats 1234567 as `1,234,567`.
+pub fn grouped(value: i64) -> String {
+    let digits = value.to_string();
+    let mut text = String::new();
+    for (n, digit) in digits.chars().enumerate() {
+        if n > 0 && digit != '-' && (digits.len() - n).is_multiple_of(3) && !text.ends_with('-') {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -160,5 +173,18 @@ mod tests {
     fn table_columns_align() {
         let rows = [vec!["a".into(), "long cell".into()], vec!["bcd".into(), "x".into()]];
         assert_eq!(table(&["id", "what"], &rows), "id   what\na    long cell\nbcd  x\n");
+    }
+
+    #[test]
+    fn thousands_are_separated_by_commas() {
+        for (value, expected) in [
+            (0, "0"),
+            (999, "999"),
+            (1000, "1,000"),
+            (-123_456, "-123,456"),
+            (1_234_567, "1,234,567"),
+        ] {
+            assert_eq!(grouped(value), expected);
+        }
     }
 }

@@ -1,13 +1,11 @@
-//! `keepsake demo`: runs the whole service on an embedded broker and shows it a scripted
-//! conversation, questions and compaction; then continues as a chat.
+//! `keepsake demo`: runs the whole service on an embedded broker and shows a scripted conversation,
+//! questions and compaction; then stays up, so that the explorer and other programs reach the memories.
 //!
 //! The demo is an ordinary client over Kafka and decides nothing itself: any other client gets the
 //! same replies.
 
-mod chat;
 mod compaction;
 mod lines;
-mod metrics_page;
 mod play;
 mod screen;
 mod script;
@@ -31,10 +29,10 @@ const PACE: Duration = Duration::from_millis(100);
 
 #[derive(Args)]
 pub struct DemoCommand {
-    /// Exit after the script instead of continuing as a chat
+    /// Exit after the script instead of staying up until Ctrl-C
     #[arg(long)]
     exit: bool,
-    /// Stay up after the script until a signal, for the explorer, instead of continuing as a chat
+    /// Stay up after the script where no person watches, too
     #[arg(long, conflicts_with = "exit")]
     gateway: bool,
 }
@@ -56,7 +54,7 @@ impl DemoCommand {
     ) -> Result<ExitCode> {
         let screen = Screen::new(output);
         let is_watched = std::io::stdout().is_terminal() && output == Output::Person;
-        let is_interactive = is_watched && std::io::stdin().is_terminal() && !self.exit;
+        let stays = self.gateway || (is_watched && std::io::stdin().is_terminal() && !self.exit);
         let mut play = Play {
             stage: Stage::open(config, &screen)?,
             screen,
@@ -64,14 +62,10 @@ impl DemoCommand {
         };
         let played = play.script().and_then(|()| {
             let OpenDoor { address, wait, stop } = open_gateway(&play.stage.config)?;
-            let topics = &play.stage.config.topics;
-            let topics = [&*topics.events(), &*topics.recalls()];
-            play.screen.doors(&play.stage.service.servers, topics, address);
-            let done = match (self.gateway, is_interactive) {
-                (true, _) => wait(),
-                (false, true) => chat::chat(&mut play),
-                (false, false) => Ok(()),
-            };
+            let Stage { service, config, .. } = &play.stage;
+            let topics = [&*config.topics.events(), &*config.topics.recalls()];
+            play.screen.doors(&service.servers, topics, address, service.http);
+            let done = if stays { wait() } else { Ok(()) };
             stop();
             done
         });

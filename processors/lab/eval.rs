@@ -22,7 +22,7 @@ mod traps;
 use clap::{Args, Subcommand};
 use client::show::Output;
 use domain::fault::Result;
-use harness::Kit;
+use harness::Harness;
 use report::EvalReport;
 use settings::Config;
 use std::path::PathBuf;
@@ -159,29 +159,29 @@ impl Evaluation {
         match self {
             Evaluation::Recall { run, explain } => {
                 let conversations = data::read(&run.data)?;
-                recall::measure(&run.service.kit(config)?, &conversations, *explain)
+                recall::measure(&run.service.harness(config)?, &conversations, *explain)
             }
             Evaluation::Gate { run, labels } => {
                 let conversations = data::read(&run.data)?;
-                let kit = run.service.kit(config)?;
-                gate::measure(&kit, &conversations, &data::by_id(labels)?)
+                let harness = run.service.harness(config)?;
+                gate::measure(&harness, &conversations, &data::by_id(labels)?)
             }
             Evaluation::Change { run, kinds } => {
                 let conversations = data::read(&run.data)?;
-                let kit = run.service.kit(config)?;
-                change::measure(&kit, &conversations, &data::by_id(kinds)?)
+                let harness = run.service.harness(config)?;
+                change::measure(&harness, &conversations, &data::by_id(kinds)?)
             }
-            Evaluation::All { dir, service } => all::measure(&service.kit(config)?, dir),
+            Evaluation::All { dir, service } => all::measure(&service.harness(config)?, dir),
         }
     }
 }
 
 impl ServiceArgs {
-    fn kit(&self, config: &Config) -> Result<Kit> {
+    fn harness(&self, config: &Config) -> Result<Harness> {
         let mut config = config.clone();
         if let Some(profile) = &self.profile {
             config.profile = profile.clone();
         }
-        Kit::open(&config, &self.cache)
+        Harness::open(&config, &self.cache)
     }
 }

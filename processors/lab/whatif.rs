@@ -2,7 +2,7 @@
 //! and compares the memories: those gained and those lost.
 
 use super::eval::data;
-use super::eval::harness::{Kit, Life, event};
+use super::eval::harness::{Harness, SimulatedUser, event};
 use broker::Record;
 use clap::Args;
 use client::erased::Erasures;
@@ -10,8 +10,8 @@ use client::reading;
 use client::show::{self, Output};
 use domain::fault::Result;
 use domain::{Decision, Outcome, Time};
+use profiles::Profiles;
 use serde_json::{Value, json};
-use service::profile::Profiles;
 use settings::Config;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -66,11 +66,11 @@ impl WhatIfCommand {
             record.partition = 0;
             record.offset = offset as i64;
         }
-        let kit = Kit::open(config, &self.cache)?;
-        let (current, withheld) = turn_outcomes(&kit, &kit.profiles, records.clone())?;
+        let harness = Harness::open(config, &self.cache)?;
+        let (current, withheld) = turn_outcomes(&harness, &harness.profiles, records.clone())?;
         // The other profile may not follow the wish of a user that something is off the record.
         records.retain(|record| !withheld.contains(&record.offset));
-        let (other, _) = turn_outcomes(&kit, &Profiles::only(&self.profile)?, records)?;
+        let (other, _) = turn_outcomes(&harness, &Profiles::only(&self.profile)?, records)?;
         let comparison = ProfileComparison::of(current, other);
         match output {
             Output::Json => println!("{}", comparison.json(config, &self.profile)),
@@ -138,12 +138,12 @@ struct TurnOutcome {
 /// Other events, such as `remember`, are ingested too and left out of the comparison: every profile
 /// keeps them.
 fn turn_outcomes(
-    kit: &Kit,
+    harness: &Harness,
     profiles: &Profiles,
     records: Vec<Record>,
 ) -> Result<(BTreeMap<i64, TurnOutcome>, BTreeSet<i64>)> {
-    let encoder = kit.encoder();
-    let decisions = Life::begin(kit, profiles, &encoder, "")?.apply(records)?;
+    let encoder = harness.encoder();
+    let decisions = SimulatedUser::begin(harness, profiles, &encoder, "")?.apply(records)?;
     let mut turns: BTreeMap<i64, TurnOutcome> = BTreeMap::new();
     let mut withheld = BTreeSet::new();
     for decision in decisions {

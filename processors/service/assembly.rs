@@ -4,16 +4,17 @@
 use crate::compact::{Compact, CompactOptions};
 use crate::ingest::breaker::{self, DeadLetterBreaker};
 use crate::ingest::event_rate::EventRate;
+use crate::ingest::sizes::RecordSizes;
 use crate::ingest::{self, Ingest};
-use crate::metrics::Metrics;
 use crate::ownership::ShardRegistry;
-use crate::profile::Profiles;
 use crate::recall::{Recall, RecallOptions};
-use crate::run::{topic_settings, topics};
+use deployment::{topic_settings, topics};
 use domain::CosineScale;
 use kafka::ClusterFacts;
+use metrics::Metrics;
 use models::embedder::pool::Pool;
 use models::embedder::{Embedder, Model, TokenCounter};
+use profiles::Profiles;
 use settings::Config;
 use settings::quota::Quotas;
 use spans::Tracer;
@@ -117,7 +118,7 @@ fn ingest_options(config: &Config) -> ingest::Options {
             topic: config.topics.erasures(),
             places: ingest::erasures::places(config),
         },
-        sizes: topic_settings::record_sizes(config, &ClusterFacts::default()),
+        sizes: RecordSizes(topic_settings::record_sizes(config, &ClusterFacts::default())),
     }
 }
 

@@ -4,8 +4,8 @@
 //!
 //! 1. Walk the users of each open shard, a bounded number, from where the last round stopped.
 //! 2. Take a snapshot of the user's memories under the shard's view lock.
-//! 3. Plan erasures, prunes and summaries from the snapshot (`compact/plan.rs`), and revisions with a
-//!    model ([`contradictions`]). Where the profile says so, ask the language model for the
+//! 3. Plan erasures, prunes and summaries from the snapshot (`compaction/plan.rs`), and revisions with a
+//!    model ([`Contradictions`]). Where the profile says so, ask the language model for the
 //!    summaries, and for facts of sessions that have paused. Propose both when the answers come
 //!    ([`Asking`]).
 //! 4. Publish the plan as events ([`Compact::step`] returns them).
@@ -14,25 +14,20 @@
 //! versions named in the proposal still hold. So compaction may run at any time, twice, or not at
 //! all.
 
-mod contradictions;
-pub(crate) mod plan;
-
-pub use contradictions::{ConflictOptions, Judging};
-
-use crate::language::{Asking, NO_MODEL};
-use crate::metrics::Metrics;
 use crate::ownership::ShardRegistry;
-use crate::profile::{Author, Profiles};
 use broker::OutgoingRecord;
-use contract::reply::{self, NewSummary, Proposal};
-use contradictions::Contradictions;
-use domain::fault::Result;
-use domain::{IdleSession, Now, SigningKey, UserKey};
-use kernel::Reads;
-use plan::{
+use compaction::contradictions::{Contradictions, Judging};
+use compaction::language::{Asking, NO_MODEL};
+use compaction::plan::{
     Answered, Plan, PlannedPrune, PlannedSummary, Snapshot, erasures, id_of, idle_sessions, plan,
     quoting,
 };
+use contract::reply::{self, NewSummary, Proposal};
+use domain::fault::Result;
+use domain::{IdleSession, Now, SigningKey, UserKey};
+use kernel::Reads;
+use metrics::Metrics;
+use profiles::{Author, Profiles};
 use settings::{Config, retain};
 use std::collections::BTreeMap;
 use std::sync::Arc;

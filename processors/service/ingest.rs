@@ -21,9 +21,7 @@ pub mod sizes;
 mod tests;
 mod traced;
 
-use crate::metrics::Metrics;
 use crate::ownership::ShardRegistry;
-use crate::profile::Profiles;
 use batch::{Batch, Count};
 use breaker::DeadLetterBreaker;
 use broker::{OutgoingRecord, Record};
@@ -37,9 +35,11 @@ use domain::{
 };
 use event_rate::EventRate;
 use kernel::{Action, ActiveRules, Event, Forgotten, Settings};
+use metrics::Metrics;
 use models::embedder::TokenCounter;
 use models::embedder::pool::{Pending, Pool};
 use prepare::{Drafted, Route, TextVector};
+use profiles::Profiles;
 use settings::quota::Limits;
 use sizes::RecordSizes;
 use spans::Tracer;
@@ -48,7 +48,8 @@ use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 use storage::changelog::{self, Destination, Meta};
-use storage::shard::{BatchChanges, Shard};
+use storage::shard::Shard;
+use storage::store::EncodedBatch;
 use text::Rarity;
 use traced::{BatchTrace, EventSpans, Traceparents, with_traceparent};
 use uuid::Uuid;
@@ -142,7 +143,7 @@ impl From<Fault> for Halt {
 /// One shard's part of a batch, with the offset that the shard reaches.
 pub struct Write {
     pub shard: Arc<Shard>,
-    pub effects: BatchChanges,
+    pub effects: EncodedBatch,
     pub decisions: Vec<Decision>,
     /// Decisions of the shadow profile: published, and not stored.
     pub shadows: Vec<Decision>,
@@ -550,17 +551,16 @@ impl Ingest {
             outputs.push(sizes.erasure(erasure, &erasures.places, &erasures.topic));
         }
         let shard = &write.shard;
-        let BatchChanges { batch, touched } = &write.effects;
         let to = Destination { topic: &self.options.memories, partition: shard.partition };
         let meta = Meta {
             applied: write.applied,
             group: Some(self.options.group.clone()),
             epoch: Some(shard.epoch),
-            digest: batch.digest,
+            digest: write.effects.digest,
             build: None,
             transactional_id: self.options.transactional_id.clone(),
         };
-        outputs.extend(changelog::records(batch, touched, to, (shard.store.identity(), &meta)));
+        outputs.extend(changelog::records(&write.effects, to, (shard.store.identity(), &meta)));
         outputs
     }
 }

@@ -4,8 +4,6 @@
 pub mod assembly;
 pub mod compact;
 pub mod ingest;
-#[cfg_attr(not(feature = "llm"), path = "lacking/language.rs")]
-pub mod language;
 pub mod open;
 pub mod recall;
 
@@ -13,9 +11,6 @@ pub mod recall;
 pub mod ownership;
 pub mod run;
 
-// Measurements, profiles and limits.
-pub mod acls;
-pub mod metrics;
-pub mod profile;
+// Limits and traces.
 pub mod quota;
 mod trace;

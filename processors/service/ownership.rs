@@ -20,11 +20,11 @@ mod scrubbing;
 #[cfg(test)]
 mod tests;
 
-use crate::metrics::Metrics;
 use broker::clock::Clock;
 use broker::{Log, RebalanceListener, Start};
 use crossbeam_channel::Sender;
 use domain::fault::{Fault, Result, StopName, runbook};
+use metrics::Metrics;
 use parking_lot::{Mutex, RwLock};
 use partition::{Partition, State};
 use std::collections::{BTreeMap, BTreeSet};

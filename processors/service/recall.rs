@@ -27,22 +27,22 @@ mod search;
 mod traced;
 pub mod word_vectors;
 
-use crate::metrics::{Metrics, Recalled};
 use crate::ownership::ShardRegistry;
-use crate::profile::Profiles;
 use crate::quota::Rate;
-use crate::run::topics::dead_letters;
 use broker::clock::{Clock, SystemClock};
 use broker::{OutgoingRecord, Record};
 use contract::decode::{self, DecodeOptions, Hop};
 use contract::reply::{self, Answer, DeadLetters, Freshness};
+use deployment::topics::dead_letters;
 use domain::fault::{Reject, RejectCode};
 use domain::panics::{Panic, caught};
 use domain::{
     CosineScale, ForwardReason, Match, Now, Purpose, ReplyTo, Request, RequestKind, Time,
 };
 use fair::FairQueue;
+use metrics::{Metrics, Recalled};
 use models::embedder::{Embedder, TokenCounter};
+use profiles::Profiles;
 use rerank::Reranking;
 use returned::Returned;
 use settings::Config;

@@ -1,5 +1,5 @@
 //! Finds the service that runs on the data directory of the embedded log, by the files that the
-//! service leaves there (`service/run/data.rs`).
+//! service leaves there (`deployment/data.rs`).
 
 use super::config::Config;
 use domain::fault::{Fault, Result, StopName};

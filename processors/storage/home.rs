@@ -75,7 +75,7 @@ impl Home {
                 &shard_dir(dir, identity).join("index"),
                 options,
                 blocks,
-                &generation(identity),
+                &identity.log(),
             ),
             Home::Memory(home) => Ok(Index::in_memory(options, blocks, home.files(identity).index)),
         }
@@ -181,11 +181,6 @@ impl MemoryHome {
 
 fn name(identity: &Identity) -> String {
     format!("{}-{}", identity.topic, identity.partition)
-}
-
-/// Names the store that an index is derived from. An index of another generation is discarded.
-pub fn generation(identity: &Identity) -> String {
-    format!("{}/{}/{}", identity.cluster, identity.topic, identity.partition)
 }
 
 /// Returns the directory of one shard, below the directory of all shards.

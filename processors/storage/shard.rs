@@ -22,11 +22,10 @@ pub use searched::document;
 
 use crate::checkpoint::Checkpoint;
 use crate::index::{Index, IndexOptions, VectorBlocks};
-use crate::store::{self, Rewritten, Store, StoreOptions, Upserted};
+use crate::store::{EncodedBatch, Rewritten, Store, StoreOptions, Upserted};
 use domain::fault::Result;
 use domain::{Closed, Decision, MemoryId, Position, Time, UserKey, Vector};
 use kernel::reads::{Neighbours, Reads, StagedVectors};
-use kernel::staged::StagedChanges;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use recent::RecentDecisions;
 use searched::has_same_words;
@@ -126,12 +125,12 @@ impl Shard {
         self.view.read()
     }
 
-    /// Makes the effects of the events up to `applied` visible, all at once, and returns the time this
+    /// Makes the batch of the events up to `applied` visible, all at once, and returns the time this
     /// took under the lock. `changelog`: the offset of the last record of the batch there, and when it
     /// was written or read.
     pub fn apply_batch(
         &self,
-        effects: BatchChanges,
+        mut batch: EncodedBatch,
         applied: i64,
         changelog: Option<(i64, Time)>,
     ) -> Result<Duration> {
@@ -141,17 +140,18 @@ impl Shard {
             self.store.note_read_at(at);
         }
         let changelog = changelog.map(|(offset, _)| offset);
-        self.store.commit(effects.batch, Checkpoint { applied, changelog })?;
-        for (key, id) in &effects.touched.removed {
+        let touched = std::mem::take(&mut batch.touched);
+        self.store.commit(batch, Checkpoint { applied, changelog })?;
+        for (key, id) in &touched.removed {
             self.index.text.remove(key, *id);
             self.index.vectors.remove(key, *id);
         }
-        for Upserted { memory, was } in effects.touched.upserted {
+        for Upserted { memory, was } in touched.upserted {
             if !was.is_some_and(|was| has_same_words(&was, &memory)) {
                 self.index.text.put(document(memory));
             }
         }
-        for (key, id, vector) in &effects.touched.vectors {
+        for (key, id, vector) in &touched.vectors {
             self.index.vectors.put(key, *id, vector);
         }
         *self.closed.write() = self.store.closed()?;
@@ -308,20 +308,6 @@ impl Shard {
     /// forgotten.
     pub fn forget_decisions(&self, forgotten: impl Fn(&Decision) -> bool) {
         self.recent.remove(forgotten);
-    }
-}
-
-/// The effects of one batch on a shard: encoded records for the store, and the changed memories
-/// for the index and the change feed.
-pub struct BatchChanges {
-    pub batch: store::EncodedBatch,
-    pub touched: store::TouchedMemories,
-}
-
-impl BatchChanges {
-    pub fn encode(store: &Store, staged: StagedChanges) -> Result<BatchChanges> {
-        let (batch, touched) = store.encode(staged)?;
-        Ok(BatchChanges { batch, touched })
     }
 }
 

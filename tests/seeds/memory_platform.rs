@@ -119,7 +119,7 @@ fn memory_platform_raises_confidence_by_verification_and_by_the_users_own_word()
 fn started_with(profile: &str) -> Result<Running, String> {
     let path = own_profile(profile);
     let place = crate::support::service::Place::new(Broker::Embedded, &[("profile", &path)]);
-    service::profile::Profiles::load(&place.config()).map_err(|fault| fault.to_string())?;
+    profiles::Profiles::load(&place.config()).map_err(|fault| fault.to_string())?;
     Ok(Running::at(place))
 }
 

@@ -17,7 +17,6 @@ use kernel::reads::{Session, SlotHolder};
 use kernel::staged::Staged;
 use serde_json::{Value, json};
 use std::time::Duration;
-use storage::shard::BatchChanges;
 
 /// Memories in an unoptimised build.
 const SMALL: usize = 3000;
@@ -93,7 +92,7 @@ impl Crowded {
             memories.push(memory.clone());
             staged.put_memory_and_vector(memory, &vector);
         }
-        let batch = BatchChanges::encode(&shard.store, staged.into_changes());
+        let batch = shard.store.encode(staged.into_changes());
         shard
             .apply_batch(batch.expect("a store in memory"), shard.applied(), None)
             .expect("a store in memory");

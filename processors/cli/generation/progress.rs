@@ -1,9 +1,9 @@
 //! Reads how far a generation is built, and by how much the builder is behind the old generation.
 
 use broker::{Broker, Log};
+use deployment::growth::{is_open, waiting_group};
 use domain::fault::{Fault, Result, StopName};
 use kafka::Connection;
-use service::run::growth::{is_open, waiting_group};
 use settings::Config;
 use std::collections::BTreeMap;
 use storage::changelog::{Build, last_meta};

@@ -2,8 +2,8 @@
 
 use clap::{Args, ValueEnum};
 use client::show::{self, Output};
+use deployment::acls::{Acl, Role, acls};
 use serde_json::{Value, json};
-use service::acls::{Acl, Role, acls};
 use settings::Config;
 
 pub const EXAMPLES: &str = "\
@@ -106,10 +106,10 @@ impl Acls {
         option("--allow-principal", principal);
         option("--operation", &acl.operation.to_string());
         match acl.resource {
-            service::acls::Resource::Topic => option("--topic", &acl.name),
-            service::acls::Resource::Group => option("--group", &acl.name),
-            service::acls::Resource::TransactionalId => option("--transactional-id", &acl.name),
-            service::acls::Resource::Cluster => words.push("--cluster".to_owned()),
+            deployment::acls::Resource::Topic => option("--topic", &acl.name),
+            deployment::acls::Resource::Group => option("--group", &acl.name),
+            deployment::acls::Resource::TransactionalId => option("--transactional-id", &acl.name),
+            deployment::acls::Resource::Cluster => words.push("--cluster".to_owned()),
         }
         if acl.is_prefix {
             words.extend(["--resource-pattern-type".to_owned(), "prefixed".to_owned()]);

@@ -17,11 +17,11 @@ use broker::clock::{Clock, SystemClock};
 use broker::{Broker, Record};
 use client::reading;
 use client::show::{self, GOOD, Output, PLAIN};
+use deployment::topics;
 use domain::UserKey;
 use domain::fault::{Fault, Result, StopName};
 use kafka::Connection;
 use serde_json::{Value, json};
-use service::run;
 use settings::Config;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -248,7 +248,7 @@ fn has_words(value: &Value) -> bool {
 fn topics(wanted: &Wanted, config: &Config) -> Vec<Row> {
     let mut connection = client::connection(config);
     let mut rows = Vec::new();
-    for spec in run::topics(config) {
+    for spec in topics::topics(config) {
         let kept = spec.settings.iter().find(|(name, _)| *name == "retention.ms");
         let kept_ms = kept.and_then(|(_, ms)| ms.parse::<i64>().ok());
         let searched = match &connection {
@@ -323,7 +323,7 @@ fn topic(
 /// Searches the segments and the journal of the embedded log. A batch that the sender compressed
 /// hides these bytes; for such batches the topics are searched.
 fn log_files(wanted: &Wanted, config: &Config) -> Row {
-    let dir = run::log_dir(config);
+    let dir = deployment::log_dir(config);
     let place = format!("bytes of the log in {}", dir.display());
     if wanted.texts.is_none() {
         return Row::not_searched(place, "give the forgotten text with --text");
@@ -384,7 +384,7 @@ fn records(wanted: &Wanted, dir: &Path, until: String) -> Result<Row> {
     if wanted.texts.is_some() || !dir.is_dir() {
         return Ok(row);
     }
-    let Ok(_lock) = run::lock_dir(dir) else {
+    let Ok(_lock) = deployment::lock_dir(dir) else {
         return Ok(Row::not_searched(place, "stop the service on this directory first"));
     };
     for store in shards(dir) {

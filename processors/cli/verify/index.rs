@@ -6,8 +6,8 @@ use kernel::Reads;
 use std::collections::HashSet;
 use std::path::Path;
 use storage::index::{Index, IndexOptions, VectorBlocks};
+use storage::shard;
 use storage::store::Store;
-use storage::{home, shard};
 
 pub struct IndexCheck {
     pub state: IndexState,
@@ -60,8 +60,7 @@ pub fn check(
     if !dir.exists() {
         return Ok(result);
     }
-    let index =
-        Index::open(dir, options, VectorBlocks::new(0), &home::generation(store.identity()))?;
+    let index = Index::open(dir, options, VectorBlocks::new(0), &store.identity().log())?;
     let present = store.checkpoint();
     // Without a checkpoint, or with the checkpoint of a store that was set aside, the next start
     // indexes everything again.

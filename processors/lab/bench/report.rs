@@ -101,7 +101,7 @@ impl BenchReport {
         let largest = same_unit.map(|other| other.value).fold(0.0, f64::max);
         vec![
             figure.name.clone(),
-            grouped(figure.value.round() as i64),
+            show::grouped(figure.value.round() as i64),
             show::bar(figure.value / largest, BAR),
         ]
     }
@@ -129,19 +129,6 @@ impl Ratio {
             format!("{words} {limit}{verdict}"),
         ]
     }
-}
-
-/// Formats 1234567 as `1,234,567`.
-fn grouped(value: i64) -> String {
-    let digits = value.to_string();
-    let mut text = String::new();
-    for (n, digit) in digits.chars().enumerate() {
-        if n > 0 && digit != '-' && (digits.len() - n).is_multiple_of(3) && !text.ends_with('-') {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 #[cfg(test)]
@@ -175,18 +162,5 @@ mod tests {
         report.latency("recall", &Distribution::of(samples));
         let expected = json!({"recall_p50_us": 50, "recall_p99_us": 99});
         assert_eq!(report.json()["figures"], expected);
-    }
-
-    #[test]
-    fn thousands_are_separated_by_commas() {
-        for (value, expected) in [
-            (0, "0"),
-            (999, "999"),
-            (1000, "1,000"),
-            (-123_456, "-123,456"),
-            (1_234_567, "1,234,567"),
-        ] {
-            assert_eq!(grouped(value), expected);
-        }
     }
 }

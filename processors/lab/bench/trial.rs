@@ -5,11 +5,12 @@ use super::messages::{turn, user};
 use super::report::progress;
 use super::speech::ChatGenerator;
 use client::Client;
+use deployment::topics;
 use domain::fault::{Fault, Result};
 use embedded::Embedded;
 use kafka::Connection;
 use serde_json::Value;
-use service::run::{self, Service};
+use service::run::Service;
 use settings::Config;
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
@@ -63,7 +64,7 @@ impl Trial {
     }
 
     fn make_topics(&mut self) -> Result<()> {
-        let wanted = [run::topics(&self.config), run::topics(&self.bare)].concat();
+        let wanted = [topics::topics(&self.config), topics::topics(&self.bare)].concat();
         self.connection.cluster_id(Duration::from_millis(self.config.kafka.connect_ms))?;
         self.topics = wanted.iter().map(|topic| topic.name.clone()).collect();
         self.connection.create_topics(&wanted)?;

@@ -33,15 +33,14 @@ pub struct Round {
 pub fn run_round(stage: &mut Stage, at_ms: i64) -> Result<Round> {
     let key = UserKey::new("default", USER).expect("the demo's user is a constant without a slash");
     let mut decisions = stage.decisions(&key)?;
-    let before = stage.metrics();
+    let (rounds, proposals) = (stage.metric(ROUNDS_METRIC), stage.metric(PROPOSALS_METRIC));
     let _ = stage.service.compactor.send(Time(at_ms));
-    wait_for_rounds(stage, before.sum(ROUNDS_METRIC) + 1.0, ROUND_TIMEOUT);
-    if stage.metrics().sum(PROPOSALS_METRIC) <= before.sum(PROPOSALS_METRIC) {
+    wait_for_rounds(stage, rounds + 1.0, ROUND_TIMEOUT);
+    if stage.metric(PROPOSALS_METRIC) <= proposals {
         // A round that the service had begun by itself may have ended first.
-        wait_for_rounds(stage, before.sum(ROUNDS_METRIC) + 2.0, SECOND_ROUND_WITHIN);
+        wait_for_rounds(stage, rounds + 2.0, SECOND_ROUND_WITHIN);
     }
-    let proposals = stage.metrics().sum(PROPOSALS_METRIC) - before.sum(PROPOSALS_METRIC);
-    let proposed = proposals as usize;
+    let proposed = (stage.metric(PROPOSALS_METRIC) - proposals) as usize;
     let decided = read_decisions(decisions.as_mut(), proposed)?;
     decisions.close();
     let decisions = decided
@@ -53,7 +52,7 @@ pub fn run_round(stage: &mut Stage, at_ms: i64) -> Result<Round> {
 
 fn wait_for_rounds(stage: &Stage, rounds: f64, within: Duration) {
     let deadline = Instant::now() + within;
-    while stage.metrics().sum(ROUNDS_METRIC) < rounds && Instant::now() <= deadline {
+    while stage.metric(ROUNDS_METRIC) < rounds && Instant::now() <= deadline {
         std::thread::sleep(Duration::from_millis(2));
     }
 }

@@ -67,7 +67,7 @@ pub fn decided(decision: &Value) -> String {
     bars.push_str(&format!("{signs} {CHANGED}{minus}{PLAIN} "));
     let points = format!("{:>5.2}/{:.2}", number(surprise, "total"), number(decision, "threshold"));
     let used = LEFT + (FACTORS.len() + OTHERS.len()) * (BAR + 1) + points.len() + 2;
-    // The numbers in brackets repeat the bars; `/why` shows all of them.
+    // The numbers in brackets repeat the bars.
     let reason = reason.split_once(" (").map_or(reason, |(words, _)| words);
     let line = format!("{style}{outcome:<LEFT$}{PLAIN}{bars}{DIM}{points}{PLAIN}");
     if reason.chars().count() <= WIDTH - used {

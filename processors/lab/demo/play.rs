@@ -1,5 +1,4 @@
-//! Plays the script of the demo: publishes its sessions, asks its questions, runs compaction and
-//! shows the metrics.
+//! Plays the script of the demo: publishes its sessions, asks its questions and runs compaction.
 
 use super::compaction::{Round, run_round};
 use super::lines;
@@ -42,7 +41,6 @@ impl Play {
         );
         self.compact("now", 0)?;
         self.compact("as if a year had passed", 365)?;
-        self.screen.metrics(self.stage.service.http, &self.stage.metrics());
         Ok(())
     }
 

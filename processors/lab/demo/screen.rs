@@ -4,10 +4,9 @@
 use super::lines::{
     BAR, FACTORS, LEFT, OTHERS, WIDTH, day, decided, moment, recalled_memory, wrapped,
 };
-use super::metrics_page::MetricsPage;
 use super::script::{ScriptQuestion, ScriptSession, USER};
+use client::ClientReply;
 use client::show::{BAD, BOLD, DIM, NAME, Output, PLAIN, number, outcome_style, text};
-use client::{ClientReply, describe};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::net::SocketAddr;
@@ -98,22 +97,29 @@ impl Screen {
     }
 
     /// Prints how other programs reach the same memories while the demo runs.
-    pub fn doors(&self, servers: &str, topics: [&str; 2], gateway: SocketAddr) {
-        self.chapter("Three doors", "the same memories, while this runs");
+    pub fn doors(&self, servers: &str, topics: [&str; 2], gateway: SocketAddr, http: SocketAddr) {
+        self.chapter("Doors", "the same memories, while this runs");
         for (door, how) in [
             ("Look", format!("http://{gateway}/ in a browser: what is remembered, and why")),
             ("Kafka", format!("{servers}, topics {}", topics.join(" and "))),
             ("HTTP", format!("http://{gateway}, described by http://{gateway}/openapi.json")),
             ("MCP", format!("http://{gateway}/mcp/{USER}/ for Claude, Cursor and other agents")),
+            ("Metrics", format!("http://{http}/metrics for Prometheus")),
         ] {
-            self.row(door, &how, 7);
+            self.row(door, &how, 9);
         }
         self.line(&format!(
-            "{DIM}Until the demo ends. Now:{PLAIN}\n  \
+            "{DIM}Until the demo ends, with Ctrl-C. Now:{PLAIN}\n  \
              curl -s http://{gateway}/search -H 'content-type: application/json' \\\n    \
              -d '{{\"user_id\":\"{USER}\",\"query\":\"Where do I live?\"}}'"
         ));
-        self.record("doors", json!({"kafka": servers, "gateway": format!("http://{gateway}")}));
+        self.record(
+            "doors",
+            json!({
+                "kafka": servers, "gateway": format!("http://{gateway}"),
+                "metrics": format!("http://{http}/metrics"),
+            }),
+        );
     }
 
     /// Prints how to keep memories, which the demo does not.
@@ -216,20 +222,6 @@ impl Screen {
         }
     }
 
-    /// Prints every number of an answer.
-    pub fn ranked(&self, reply: &ClientReply) {
-        let memories = reply.value["memories"].as_array().map_or(&[][..], Vec::as_slice);
-        for memory in memories {
-            self.line(&recalled_memory(memory, memories));
-            if let Some(explain) = memory["explain"].as_object() {
-                self.line(&describe::terms(explain));
-            }
-        }
-        if memories.is_empty() {
-            self.line("  no memory was found that is likely to answer");
-        }
-    }
-
     pub fn compaction(&self, when: &str, at: &str, proposed: usize, decided: &[Value]) {
         let day = at.get(..10).unwrap_or_default();
         self.line(&format!("\n{BOLD}tick {when}{PLAIN} {DIM}({day}): {proposed} proposed{PLAIN}"));
@@ -262,39 +254,6 @@ impl Screen {
         self.record(
             "compaction",
             json!({"when": when, "at": at, "proposed": proposed, "decisions": decided}),
-        );
-    }
-
-    pub fn metrics(&self, http: SocketAddr, metrics: &MetricsPage) {
-        let url = format!("http://{http}/metrics");
-        self.chapter("Metrics", &url);
-        let decisions = metrics.by_label("keepsake_decisions_total");
-        let words: Vec<String> = decisions
-            .iter()
-            .filter(|(_, count)| *count > 0.0)
-            .map(|(outcome, count)| format!("{count} {outcome}"))
-            .collect();
-        let encode_ms = metrics.mean_ms("keepsake_encode_seconds");
-        let apply_ms = metrics.mean_ms("keepsake_apply_seconds");
-        let bytes = metrics.sum("process_resident_memory_bytes");
-        let rows = [
-            ("keepsake_decisions_total", words.join(", ")),
-            ("keepsake_encode_seconds", format!("{encode_ms:.1} ms on average to encode a turn")),
-            ("keepsake_apply_seconds", format!("{apply_ms:.2} ms on average to apply a batch")),
-            ("process_resident_memory_bytes", format!("{:.0} MB", bytes / 1e6)),
-        ];
-        rows.iter().for_each(|(name, text)| self.row(name, text, 31));
-        let outcomes: Value = decisions
-            .iter()
-            .map(|(outcome, count)| ((*outcome).to_owned(), json!(count)))
-            .collect::<serde_json::Map<_, _>>()
-            .into();
-        self.record(
-            "figures",
-            json!({
-                "url": url, "decisions": outcomes, "encode_ms": encode_ms, "apply_ms": apply_ms,
-                "resident_bytes": bytes,
-            }),
         );
     }
 }

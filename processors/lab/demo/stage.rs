@@ -5,16 +5,16 @@
 //! options of a real cluster. The data lie in a temporary directory, which the end removes. If the
 //! HTTP port is in use, the demo moves to another.
 
-use super::metrics_page::MetricsPage;
 use super::screen::Screen;
 use super::script::USER;
 use broker::clock::{Clock, SystemClock};
 use broker::{Consumer, Start};
 use client::{Client, ClientReply};
+use deployment::TemporaryData;
 use domain::UserKey;
 use domain::fault::{Fault, Result, StopName};
 use serde_json::{Value, json};
-use service::run::{Service, TemporaryData};
+use service::run::Service;
 use settings::Config;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -97,8 +97,13 @@ impl Stage {
         Ok(reader)
     }
 
-    pub fn metrics(&self) -> MetricsPage {
-        MetricsPage::parse(&self.service.metrics.page())
+    /// Sums the samples of a metric over its labels.
+    pub fn metric(&self, name: &str) -> f64 {
+        let page = self.service.metrics.page();
+        let samples = page.lines().filter_map(|line| line.rsplit_once(' '));
+        let of_metric =
+            samples.filter(|(sample, _)| sample.split('{').next().is_some_and(|it| it == name));
+        of_metric.filter_map(|(_, value)| value.parse::<f64>().ok()).sum()
     }
 
     pub fn close(self) -> Result<()> {
@@ -124,9 +129,9 @@ fn without_model(config: &mut Config) -> Option<String> {
         return None;
     }
     config.embedder.model = "hash".into();
-    let place = if model.is_empty() { "any of the usual places" } else { &model };
+    let looked_in = if model.is_empty() { "any of the usual places" } else { &model };
     Some(format!(
-        "no model in {place} (the packages bring one, `make model` sets one up from source): \
+        "no model in {looked_in} (the packages bring one, `make model` sets one up from source): \
          continuing with \"hash\", which matches words but no meanings"
     ))
 }

@@ -4,7 +4,7 @@
 use super::change::{self, ChangeTotals};
 use super::data::{self, Conversation};
 use super::gate::{self, GateResults};
-use super::harness::Kit;
+use super::harness::Harness;
 use super::metrics::{Figures, Fraction, Interval};
 use super::recall::{self, RecallResults};
 use super::report::{EvalReport, number, percent, progress};
@@ -49,20 +49,23 @@ enum FigureUnit {
     Bytes,
 }
 
-pub fn measure(kit: &Kit, dir: &Path) -> Result<EvalReport> {
+pub fn measure(harness: &Harness, dir: &Path) -> Result<EvalReport> {
     let mut found: BTreeMap<String, Vec<ResultLine>> = BTreeMap::new();
     let mut cases = Vec::new();
     for folder in FOLDERS {
         for file in files(&dir.join(folder))? {
             let set = EvalSet::read(folder, &file)?;
             progress(format!("set {}", set.name));
-            let lines =
-                if folder == PARALLEL { set.measure_parallel(kit)? } else { set.measure(kit)? };
+            let lines = if folder == PARALLEL {
+                set.measure_parallel(harness)?
+            } else {
+                set.measure(harness)?
+            };
             found.insert(set.name, lines);
         }
     }
     if dir.join(PRECISION).join(precision::BELIEFS).is_file() {
-        let measured = precision::measure(kit, &dir.join(PRECISION))?;
+        let measured = precision::measure(harness, &dir.join(PRECISION))?;
         let lines = vec![
             ResultLine::of("precision", measured.precision),
             ResultLine::of("recall", measured.recall),
@@ -77,7 +80,7 @@ pub fn measure(kit: &Kit, dir: &Path) -> Result<EvalReport> {
         );
         return Err(Fault::stop(StopName::ConfigInvalid, why));
     }
-    Ok(report(kit, &found, cases))
+    Ok(report(harness, &found, cases))
 }
 
 /// Lists the `.jsonl` files of a directory in order; none if there is no such directory.
@@ -112,21 +115,25 @@ impl EvalSet {
     }
 
     /// Measures only retrieval: the questions are in another language than most of the texts.
-    fn measure_parallel(&self, kit: &Kit) -> Result<Vec<ResultLine>> {
-        Ok(vec![recall_line("R@10", &recall::figures(kit, &self.conversations)?.all(), 10)])
+    fn measure_parallel(&self, harness: &Harness) -> Result<Vec<ResultLine>> {
+        Ok(vec![recall_line("R@10", &recall::figures(harness, &self.conversations)?.all(), 10)])
     }
 
-    fn measure(&self, kit: &Kit) -> Result<Vec<ResultLine>> {
+    fn measure(&self, harness: &Harness) -> Result<Vec<ResultLine>> {
         let mut lines = Vec::new();
         let has_questions =
             self.conversations.iter().any(|conversation| conversation.headline().next().is_some());
         if has_questions {
-            lines.extend(recall_lines(&recall::figures(kit, &self.conversations)?));
+            lines.extend(recall_lines(&recall::figures(harness, &self.conversations)?));
         }
-        let gated = gate::gated(kit, &self.conversations, &self.labels)?;
+        let gated = gate::gated(harness, &self.conversations, &self.labels)?;
         lines.extend(self.gate_lines(&gated, has_questions));
         if self.conversations.iter().any(|conversation| !conversation.conflicts.is_empty()) {
-            lines.extend(change_lines(&change::found_in(kit, &self.conversations, &self.kinds)?));
+            lines.extend(change_lines(&change::found_in(
+                harness,
+                &self.conversations,
+                &self.kinds,
+            )?));
         }
         Ok(lines)
     }
@@ -322,7 +329,7 @@ impl FigureUnit {
 }
 
 fn report(
-    kit: &Kit,
+    harness: &Harness,
     found: &BTreeMap<String, Vec<ResultLine>>,
     precision_cases: Vec<Value>,
 ) -> EvalReport {
@@ -337,7 +344,7 @@ fn report(
     let json = json!({
         "sets": sets,
         "precision_cases": precision_cases,
-        "config": {"profile": kit.config.profile, "model": kit.model_name()},
+        "config": {"profile": harness.config.profile, "model": harness.model_name()},
     });
     let rows = found.iter().flat_map(|(name, lines)| {
         let head = [name.as_str(), "", "", "", "", ""].map(str::to_owned).to_vec();

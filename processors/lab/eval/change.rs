@@ -3,7 +3,7 @@
 //! whether memories that still hold are marked as superseded.
 
 use super::data::{Conversation, EvalQuestion};
-use super::harness::{Kit, Life};
+use super::harness::{Harness, SimulatedUser};
 use super::metrics::share;
 use super::report::{EvalReport, number, percent};
 use super::states::{LinkKind, MemoryStates, TurnLink};
@@ -47,23 +47,24 @@ pub struct ChangeResult {
 
 /// Measures and reports. `kinds` maps a question to the kind of its change, or of its trap.
 pub fn measure(
-    kit: &Kit,
+    harness: &Harness,
     conversations: &[Conversation],
     kinds: &HashMap<String, String>,
 ) -> Result<EvalReport> {
-    Ok(report(&found_in(kit, conversations, kinds)?))
+    Ok(report(&found_in(harness, conversations, kinds)?))
 }
 
 pub fn found_in(
-    kit: &Kit,
+    harness: &Harness,
     conversations: &[Conversation],
     kinds: &HashMap<String, String>,
 ) -> Result<Vec<ChangeResult>> {
-    kit.each(conversations, |encoder, conversation| {
-        let mut life = Life::begin(kit, &kit.profiles, encoder, &conversation.name)?;
+    harness.each(conversations, |encoder, conversation| {
+        let mut user =
+            SimulatedUser::begin(harness, &harness.profiles, encoder, &conversation.name)?;
         let positions = conversation.positions();
-        let decisions = life.publish_turns(&conversation.turns)?;
-        let memories = life.memories()?;
+        let decisions = user.publish_turns(&conversation.turns)?;
+        let memories = user.memories()?;
         let states = MemoryStates::of(&decisions, &memories, &positions);
         let planted = planted(conversation);
         let mut updates = Vec::new();
@@ -74,14 +75,14 @@ pub fn found_in(
                 && let Some((newest, outdated)) = versions(question, kind, &planted, &positions)
             {
                 let is_newest_first =
-                    is_newest_first(&life.ask(&question.text)?, &newest, &outdated, &positions);
+                    is_newest_first(&user.ask(&question.text)?, &newest, &outdated, &positions);
                 updates.push(UpdateResult {
                     id: question.id.clone(),
                     kind: kind.cloned(),
                     is_newest_first,
                 });
             } else if question.category == traps::CATEGORY {
-                traps.push(TrapResult::of(question, kind, &life.ask(&question.text)?, &states));
+                traps.push(TrapResult::of(question, kind, &user.ask(&question.text)?, &states));
             }
         }
         Ok(ChangeResult { updates, traps, ..found(conversation, &states.links, &planted) })

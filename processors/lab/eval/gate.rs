@@ -4,14 +4,14 @@
 
 use super::cache::CachedEncoder;
 use super::data::{Conversation, EvalTurn};
-use super::harness::{Kit, Life};
+use super::harness::{Harness, SimulatedUser};
 use super::metrics::{Figures, Fraction, Interval, auc, share};
 use super::report::{EvalReport, decimal, number, percent};
 use client::show;
 use domain::fault::Result;
 use domain::{Decision, Outcome, Surprise};
+use profiles::Profiles;
 use serde_json::{Map, Value, json};
-use service::profile::Profiles;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Best outcome and greatest surprise among the candidates of a turn.
@@ -56,29 +56,32 @@ const FIRST: usize = 50;
 
 /// Measures and reports. `labels` maps a turn to whether the turn holds something durable.
 pub fn measure(
-    kit: &Kit,
+    harness: &Harness,
     conversations: &[Conversation],
     labels: &HashMap<String, bool>,
 ) -> Result<EvalReport> {
-    Ok(report(&gated(kit, conversations, labels)?))
+    Ok(report(&gated(harness, conversations, labels)?))
 }
 
 pub fn gated<'c>(
-    kit: &Kit,
+    harness: &Harness,
     conversations: &'c [Conversation],
     labels: &HashMap<String, bool>,
 ) -> Result<GateResults<'c>> {
-    let open = kit.profiles.with_open_gate();
-    let lives = kit.each(conversations, |encoder, conversation| {
-        let gated = live(kit, &kit.profiles, encoder, conversation)?;
+    let open = harness.profiles.with_open_gate();
+    let results = harness.each(conversations, |encoder, conversation| {
+        let gated = user_results(harness, &harness.profiles, encoder, conversation)?;
         // The second run, with an open gate, is only needed for questions.
         let is_asked = conversation.headline().next().is_some();
-        let ungated =
-            if is_asked { live(kit, &open, encoder, conversation)?.figures } else { Vec::new() };
+        let ungated = if is_asked {
+            user_results(harness, &open, encoder, conversation)?.figures
+        } else {
+            Vec::new()
+        };
         Ok((gated, ungated))
     })?;
     let mut measured = GateResults::default();
-    for (conversation, (with, without)) in conversations.iter().zip(lives) {
+    for (conversation, (with, without)) in conversations.iter().zip(results) {
         measured.rows.extend(user_rows(
             conversation,
             judged(&with.decisions),
@@ -92,23 +95,23 @@ pub fn gated<'c>(
     Ok(measured)
 }
 
-fn live(
-    kit: &Kit,
+fn user_results(
+    harness: &Harness,
     profiles: &Profiles,
     encoder: &CachedEncoder,
     conversation: &Conversation,
 ) -> Result<UserResults> {
-    let mut life = Life::begin(kit, profiles, encoder, &conversation.name)?;
-    let decisions = life.publish_turns(&conversation.turns)?;
+    let mut user = SimulatedUser::begin(harness, profiles, encoder, &conversation.name)?;
+    let decisions = user.publish_turns(&conversation.turns)?;
     let figures = conversation
         .headline()
-        .map(|question| Ok(Figures::of(&life.ask(&question.text)?, &question.evidence)))
+        .map(|question| Ok(Figures::of(&user.ask(&question.text)?, &question.evidence)))
         .collect::<Result<_>>()?;
-    let archived_by_half = life.archived_by_half(profiles)?;
+    let archived_by_half = user.archived_by_half(profiles)?;
     Ok(UserResults {
         decisions,
         figures,
-        stored: StoredMemories::of(&life.memories()?),
+        stored: StoredMemories::of(&user.memories()?),
         archived_by_half,
     })
 }

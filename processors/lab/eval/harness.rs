@@ -1,8 +1,8 @@
 //! Runs the service in process: the real ingest and recall processors on a shard in memory, with
 //! records passed directly instead of through a broker.
 //!
-//! [`Kit`] holds the model, the vector cache and the configuration, shared by all conversations.
-//! [`Life`] is one user in a service of its own.
+//! [`Harness`] holds the model, the vector cache and the configuration, shared by all conversations.
+//! [`SimulatedUser`] is one user in a service of its own.
 
 use super::cache::{CachedEncoder, VectorCache};
 use super::data::{Conversation, EvalTurn};
@@ -11,16 +11,16 @@ use broker::Record;
 use broker::clock::ManualClock;
 use domain::fault::{Fault, Result, StopName};
 use domain::{Decision, Now, Time};
+use metrics::Metrics;
 use models::cross_encoder::RerankerModel;
 use models::embedder::{Model, TOKENS_MAX, pool};
 use parking_lot::Mutex;
+use profiles::Profiles;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use service::assembly::Assembly;
 use service::ingest::Ingest;
-use service::metrics::Metrics;
 use service::ownership::{Deployment, ShardRegistry};
-use service::profile::Profiles;
 use service::recall::Recall;
 use service::recall::rerank::Reranking;
 use service::{open, ownership::options};
@@ -37,7 +37,7 @@ const LIMIT: usize = 100;
 const LISTED: usize = 100_000;
 
 /// Read-only parts that all conversations share.
-pub struct Kit {
+pub struct Harness {
     pub config: Config,
     pub profiles: Profiles,
     model: Arc<Model>,
@@ -46,8 +46,8 @@ pub struct Kit {
     metrics: Arc<Metrics>,
 }
 
-impl Kit {
-    pub fn open(config: &Config, cache: &Path) -> Result<Kit> {
+impl Harness {
+    pub fn open(config: &Config, cache: &Path) -> Result<Harness> {
         let mut config = config.clone();
         config.recall.limit_max = LISTED;
         let profiles = Profiles::load(&config)?;
@@ -56,7 +56,7 @@ impl Kit {
         // A vector depends on the text, the model and the number of tokens that are read.
         let name = format!("{}/{TOKENS_MAX}", model.name());
         let cache = Arc::new(VectorCache::open(cache, &name, model.dimensions())?);
-        Ok(Kit { profiles, model, reranker, cache, metrics: Arc::new(Metrics::new()), config })
+        Ok(Harness { profiles, model, reranker, cache, metrics: Arc::new(Metrics::new()), config })
     }
 
     pub fn encoder(&self) -> CachedEncoder {
@@ -115,13 +115,13 @@ impl Kit {
 }
 
 /// One user in a service of its own.
-pub struct Life<'k> {
-    kit: &'k Kit,
+pub struct SimulatedUser<'h> {
+    harness: &'h Harness,
     shards: Arc<ShardRegistry>,
     clock: ManualClock,
     ingest: Ingest,
     recall: Recall,
-    user: &'k str,
+    user: &'h str,
     /// Time of the last event.
     now: Time,
     /// Events published so far, which is the next offset; likewise for requests.
@@ -129,16 +129,16 @@ pub struct Life<'k> {
     asked: i64,
 }
 
-impl<'k> Life<'k> {
+impl<'h> SimulatedUser<'h> {
     pub fn begin(
-        kit: &'k Kit,
+        harness: &'h Harness,
         profiles: &Profiles,
         encoder: &CachedEncoder,
-        user: &'k str,
-    ) -> Result<Life<'k>> {
-        let config = &kit.config;
-        let model = &kit.model;
-        let place = Deployment {
+        user: &'h str,
+    ) -> Result<SimulatedUser<'h>> {
+        let config = &harness.config;
+        let model = &harness.model;
+        let deployment = Deployment {
             home: Home::Memory(MemoryHome::default()),
             cluster: "eval".into(),
             topic: config.topics.events(),
@@ -147,21 +147,21 @@ impl<'k> Life<'k> {
             dimensions: model.dimensions() as u32,
         };
         let clock = ManualClock::default();
-        let options = options::shard(config, place.partitions);
+        let options = options::shard(config, deployment.partitions);
         let shards = Arc::new(ShardRegistry::new(
-            place,
+            deployment,
             options,
             None,
             Arc::new(clock.clone()),
-            kit.metrics.clone(),
+            harness.metrics.clone(),
         ));
         shards.open(0)?;
-        let assembly = Assembly::new(config, profiles, &shards, &kit.metrics).with_model(model);
+        let assembly = Assembly::new(config, profiles, &shards, &harness.metrics).with_model(model);
         let ingest = assembly.ingest(pool::in_place(Box::new(encoder.clone())));
         let recall = assembly.recall(Box::new(encoder.clone()));
-        let recall = recall.with_reranking(kit.reranking(&clock)?);
-        Ok(Life {
-            kit,
+        let recall = recall.with_reranking(harness.reranking(&clock)?);
+        Ok(SimulatedUser {
+            harness,
             shards,
             clock,
             ingest,
@@ -182,7 +182,7 @@ impl<'k> Life<'k> {
     /// Ingests one event of any kind, which names its user. The clock never goes back.
     pub fn publish(&mut self, body: &Value, at: Time) -> Result<Vec<Decision>> {
         self.now = self.now.max(at);
-        let record = record(&self.kit.config.topics.events(), self.published, at, body);
+        let record = record(&self.harness.config.topics.events(), self.published, at, body);
         self.published += 1;
         self.apply(vec![record])
     }
@@ -190,7 +190,7 @@ impl<'k> Life<'k> {
     /// Ingests records that have their offsets already.
     pub fn apply(&mut self, records: Vec<Record>) -> Result<Vec<Decision>> {
         let mut decisions = Vec::new();
-        for batch in records.chunks(self.kit.config.ingest.batch_records_max) {
+        for batch in records.chunks(self.harness.config.ingest.batch_records_max) {
             let effects = self.ingest.step(batch.to_vec())?;
             for write in effects.writes {
                 let shard = write.shard.clone();
@@ -214,7 +214,7 @@ impl<'k> Life<'k> {
         self.answer_to(question, &json!({}))
     }
 
-    /// Like [`Life::answer`], with more fields in the request, such as `explain`.
+    /// Like [`SimulatedUser::answer`], with more fields in the request, such as `explain`.
     pub fn answer_to(&mut self, question: &str, fields: &Value) -> Result<RecallAnswer> {
         let mut body =
             json!({"type": "recall", "query": question, "limit": LIMIT, "format": "none"});
@@ -245,7 +245,7 @@ impl<'k> Life<'k> {
     pub fn archived_by_half(&mut self, profiles: &Profiles) -> Result<HashSet<String>> {
         let memories = self.memories()?;
         let profiles = profiles.with_memories_max(memories.len() / 2);
-        let Kit { config, metrics, .. } = self.kit;
+        let Harness { config, metrics, .. } = self.harness;
         let mut compact = Assembly::new(config, &profiles, &self.shards, metrics).compact();
         let proposals = compact.step(Now { wall: self.now, events: self.now })?;
         let pruned: HashSet<String> =
@@ -262,7 +262,7 @@ impl<'k> Life<'k> {
         if body["user"].is_null() {
             body["user"] = self.user.into();
         }
-        let record = record(&self.kit.config.topics.recalls(), self.asked, self.now, &body);
+        let record = record(&self.harness.config.topics.recalls(), self.asked, self.now, &body);
         self.asked += 1;
         let now = Now { wall: self.now, events: self.now };
         self.clock.set(self.now);
@@ -280,7 +280,7 @@ impl<'k> Life<'k> {
         Record {
             offset,
             timestamp_ms: self.now.0,
-            ..event(&self.kit.config.topics.events(), self.user, turn)
+            ..event(&self.harness.config.topics.events(), self.user, turn)
         }
     }
 }

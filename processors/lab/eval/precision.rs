@@ -2,7 +2,7 @@
 //! `remember`, and 77 questions with the beliefs that the answer may contain, often none. Pinned
 //! beliefs reach the prompt by another way; they are neither expected nor counted.
 
-use super::harness::{Kit, Life, RecallAnswer};
+use super::harness::{Harness, RecallAnswer, SimulatedUser};
 use super::metrics::Interval;
 use domain::Time;
 use domain::fault::{Fault, Result, StopName};
@@ -87,12 +87,12 @@ pub struct PrecisionResults {
 }
 
 /// Measures the files of one directory.
-pub fn measure(kit: &Kit, dir: &Path) -> Result<PrecisionResults> {
+pub fn measure(harness: &Harness, dir: &Path) -> Result<PrecisionResults> {
     let beliefs: Vec<Belief> = read(&dir.join(BELIEFS))?;
     let cases: Vec<BenchmarkCase> = read(&dir.join(CASES))?;
-    let mut life = Life::begin(kit, &kit.profiles, &kit.encoder(), USER)?;
+    let mut user = SimulatedUser::begin(harness, &harness.profiles, &harness.encoder(), USER)?;
     for belief in &beliefs {
-        life.publish(&belief.event(), belief.time())?;
+        user.publish(&belief.event(), belief.time())?;
     }
     let beliefs: BTreeMap<&str, &Belief> =
         beliefs.iter().map(|belief| (belief.id.as_str(), belief)).collect();
@@ -100,7 +100,7 @@ pub fn measure(kit: &Kit, dir: &Path) -> Result<PrecisionResults> {
     let mut recall = Vec::new();
     let mut shown = Vec::new();
     for case in &cases {
-        let found = answered(&mut life, case)?;
+        let found = answered(&mut user, case)?;
         let scored = score(case, &found, &beliefs);
         precision.extend(scored.precision);
         recall.extend(scored.recall);
@@ -118,12 +118,12 @@ pub fn measure(kit: &Kit, dir: &Path) -> Result<PrecisionResults> {
 
 /// Returns the beliefs of an answer, best first. A reply with `match` none has an empty prompt
 /// block, and counts as an empty answer.
-fn answered(life: &mut Life<'_>, case: &BenchmarkCase) -> Result<Vec<String>> {
+fn answered(user: &mut SimulatedUser<'_>, case: &BenchmarkCase) -> Result<Vec<String>> {
     if case.query.trim().is_empty() {
         return Ok(Vec::new());
     }
     let RecallAnswer { memories, verdict } =
-        life.answer_to(&case.query, &json!({"user": case.user_id, "limit": BELIEFS_MAX}))?;
+        user.answer_to(&case.query, &json!({"user": case.user_id, "limit": BELIEFS_MAX}))?;
     if verdict.as_deref() == Some("none") {
         return Ok(Vec::new());
     }

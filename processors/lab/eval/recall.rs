@@ -3,7 +3,7 @@
 
 use super::bare::CosineBaseline;
 use super::data::{Conversation, EvalQuestion};
-use super::harness::{AnsweredMemory, Kit, Life, RecallAnswer};
+use super::harness::{AnsweredMemory, Harness, RecallAnswer, SimulatedUser};
 use super::metrics::{Figures, Fraction, Interval, share};
 use super::reliability::{RatedAnswer, Reliability};
 use super::report::{EvalReport, number, percent};
@@ -47,17 +47,21 @@ pub struct RecallResults {
 }
 
 /// Measures and reports. With `explain`, the JSON has the terms of every score.
-pub fn measure(kit: &Kit, conversations: &[Conversation], explain: bool) -> Result<EvalReport> {
-    let (asked, foreign) = ask_all(kit, conversations, explain)?;
+pub fn measure(
+    harness: &Harness,
+    conversations: &[Conversation],
+    explain: bool,
+) -> Result<EvalReport> {
+    let (asked, foreign) = ask_all(harness, conversations, explain)?;
     let measured = RecallResults::of(&asked, &foreign);
     let questions: Vec<Value> = asked.iter().map(AskedQuestion::json).collect();
     let json = json!({
         "questions": questions,
         "metrics": measured.json(),
         "config": {
-            "profile": kit.config.profile,
-            "model": kit.model_name(),
-            "candidates": kit.config.recall.candidates,
+            "profile": harness.config.profile,
+            "model": harness.model_name(),
+            "candidates": harness.config.recall.candidates,
             "tokens_max": models::embedder::TOKENS_MAX,
         },
     });
@@ -65,29 +69,30 @@ pub fn measure(kit: &Kit, conversations: &[Conversation], explain: bool) -> Resu
 }
 
 /// Measures without a report, for a table over several files.
-pub fn figures(kit: &Kit, conversations: &[Conversation]) -> Result<RecallResults> {
-    let (asked, foreign) = ask_all(kit, conversations, false)?;
+pub fn figures(harness: &Harness, conversations: &[Conversation]) -> Result<RecallResults> {
+    let (asked, foreign) = ask_all(harness, conversations, false)?;
     Ok(RecallResults::of(&asked, &foreign))
 }
 
 /// Returns the answers to all questions of each conversation, and to questions of the others.
 fn ask_all<'c>(
-    kit: &Kit,
+    harness: &Harness,
     conversations: &'c [Conversation],
     explain: bool,
 ) -> Result<(Vec<AskedQuestion<'c>>, Vec<RecallAnswer>)> {
     let fields = json!({"explain": explain});
-    let answers = kit.each(conversations, |encoder, conversation| {
-        let mut life = Life::begin(kit, &kit.profiles, encoder, &conversation.name)?;
-        life.publish_turns(&conversation.turns)?;
+    let answers = harness.each(conversations, |encoder, conversation| {
+        let mut user =
+            SimulatedUser::begin(harness, &harness.profiles, encoder, &conversation.name)?;
+        user.publish_turns(&conversation.turns)?;
         let mut bare = CosineBaseline::of(encoder, &conversation.turns)?;
         let mut answers = Vec::new();
         for question in &conversation.questions {
-            let answer = life.answer_to(&question.text, &fields)?;
+            let answer = user.answer_to(&question.text, &fields)?;
             answers.push((answer, bare.ranking(&question.text)?));
         }
         let foreign =
-            foreign(conversations, conversation).map(|question| life.answer(&question.text));
+            foreign(conversations, conversation).map(|question| user.answer(&question.text));
         Ok((answers, foreign.collect::<Result<Vec<RecallAnswer>>>()?))
     })?;
     let mut asked = Vec::new();

@@ -3,15 +3,15 @@
 
 use super::traced::EventSpans;
 use super::{Write, changes};
-use crate::metrics::{Changes, Metrics};
 use broker::OutgoingRecord;
 use contract::decode::Hop;
 use domain::fault::{RejectCode, Result};
 use domain::{Closed, Decision, Erasure, Outcome, Signal, Time};
 use kernel::{Forgotten, Handled, Reads, Staged};
+use metrics::{Changes, Metrics};
 use std::collections::HashSet;
 use std::sync::Arc;
-use storage::shard::{BatchChanges, Shard};
+use storage::shard::Shard;
 
 pub struct Batch<'a> {
     pub staged: Staged<'a>,
@@ -166,7 +166,7 @@ impl<'a> Batch<'a> {
 
     pub fn into_write(mut self, shard: Arc<Shard>, metrics: Arc<Metrics>) -> Result<Write> {
         self.staged.count_live_memories()?;
-        let effects = BatchChanges::encode(&shard.store, self.staged.into_changes())?;
+        let effects = shard.store.encode(self.staged.into_changes())?;
         self.counts.push(Count::Changed(changes::of(&shard, &effects.touched)?));
         Ok(Write {
             effects,

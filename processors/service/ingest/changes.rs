@@ -1,10 +1,10 @@
 //! Counts the effect of a batch on the memories of a shard, by comparing each changed memory with
 //! the stored one.
 
-use crate::metrics::Changes;
 use domain::fault::Result;
 use domain::{Memory, MemoryId, UserKey};
 use kernel::Reads;
+use metrics::Changes;
 use storage::shard::Shard;
 use storage::store::{TouchedMemories, Upserted};
 

@@ -2,8 +2,8 @@
 //! for how long.
 
 use crate::run::old_events;
-use crate::run::topics::{DEAD_LETTERS_MS, DECISIONS_MS, REQUESTS_MS, SEGMENT_MS};
 use contract::wire::Place;
+use deployment::topics::{DEAD_LETTERS_MS, DECISIONS_MS, REQUESTS_MS, SEGMENT_MS};
 use settings::Config;
 
 #[derive(Clone, Debug)]

@@ -23,10 +23,6 @@ const TRACE_BYTES: usize = 128;
 pub struct RecordSizes(pub BTreeMap<String, usize>);
 
 impl RecordSizes {
-    pub fn smallest(&self) -> Option<usize> {
-        self.0.values().min().copied()
-    }
-
     fn takes(&self, record: &OutgoingRecord, more: usize) -> bool {
         self.0.get(&record.topic).is_none_or(|max| record.bytes() + more <= *max)
     }

@@ -26,7 +26,6 @@ use super::*;
 use crate::assembly::Assembly;
 use crate::compact::Compact;
 use crate::ownership::Deployment;
-use crate::run;
 use broker::clock::ManualClock;
 use domain::UserKey;
 use kernel::Reads;
@@ -394,7 +393,7 @@ fn opening_an_index_removes_documents_of_users_without_such_a_memory() {
     let partition = memory.key.partition(PARTITIONS);
     let identity = shards.get(partition).expect("all are open").store.identity().clone();
     shards.close(partition);
-    let options = IndexOptions { writer_bytes: 0, mem_segment_max: 100, documents_bytes_max: 100 };
+    let options = IndexOptions { mem_segment_max: 100, documents_bytes_max: 100 };
     let home = Home::Directory(bench.dir.path().to_owned());
     let index = home.index(options, VectorBlocks::new(0), &identity).expect("a disk");
     let of_another = UserKey::new("default", "bo").expect("a name");
@@ -891,8 +890,7 @@ fn where_a_batch_ends_changes_nothing_under_any_profile() {
     }
     events.insert(9, remember("My timezone is EST."));
     events.push(remember("My timezone is EST timezone."));
-    let names: Vec<String> =
-        crate::profile::known::names().into_iter().map(str::to_owned).collect();
+    let names: Vec<String> = profiles::known::names().into_iter().map(str::to_owned).collect();
     assert!(names.len() > 1);
     for name in names {
         let [mut together, mut apart] = [Bench::with(&name), Bench::with(&name)];

@@ -9,7 +9,6 @@
 
 use super::Recall;
 use super::search::{Searched, asks_nothing};
-use crate::profile::{Profile, PruneAction};
 use contract::reply::{Answer, FadeCurve, RecalledMemory, Stats};
 use domain::fault::{Fault, Reject, RejectCode};
 use domain::{
@@ -20,6 +19,7 @@ use kernel::Reads;
 use kernel::policy::Room;
 use kernel::ranking::{PromptBlock, Ranked};
 use policies::rank;
+use profiles::{Profile, PruneAction};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -6,12 +6,12 @@
 //! 4. Steps 2 and 3 are repeated once for the successors and revisions of the hits: for a question
 //!    about Berlin, the answer is Lisbon.
 
-use crate::profile::Profile;
 use domain::fault::Fault;
 use domain::{CosineScale, Memory, MemoryId, NeighbourTurn, Time, UserKey, Vector};
 use foldhash::fast::RandomState;
 use kernel::ranking::{Hit, HitScore};
 use policies::rank;
+use profiles::Profile;
 use std::collections::HashSet;
 use std::sync::Arc;
 use storage::index::WordScores;

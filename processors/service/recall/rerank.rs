@@ -6,10 +6,10 @@
 //!
 //! The metric `keepsake_rerank_total` counts the outcomes `done`, `slow` and `failed`.
 
-use crate::metrics::Metrics;
 use broker::clock::Clock;
 use domain::fault::Result;
 use kernel::ranking::Ranked;
+use metrics::Metrics;
 use models::cross_encoder::Reranker;
 use policies::rank;
 use std::sync::Arc;

@@ -4,38 +4,37 @@
 //! broker is contacted, and the directory is locked before any file there is read or removed.
 
 use super::aborts::Aborts;
-use super::brokers::Brokers;
-use super::dir::{instance_id, lock_dir, readers_of};
-use super::growth::{self, AwaitingConsumer, Growth};
 use super::ingesting::IngestLoop;
 use super::lag::{Ends, LagLoop};
 use super::old_events::OldEvents;
 use super::pace::BatchSize;
-use super::private;
 use super::replier::{Replier, ReplierOptions, WhenMissing};
 use super::reply_topics::ReplyTopics;
 use super::requests::{Delivered, RequestReader, Unanswered};
 use super::stalled::StalledPartitions;
-use super::{Service, Shared, http, ingesting, loops, signing_key, topics};
+use super::{Service, Shared, http, ingesting, loops};
 use crate::assembly::Assembly;
-use crate::compact::{ConflictOptions, Judging};
 use crate::ingest::sizes::RecordSizes;
-use crate::language;
-use crate::metrics::Metrics;
 use crate::open;
 use crate::ownership::{self, Changelog, Deployment, ShardRegistry};
-use crate::profile::Profiles;
 use crate::recall::rerank::Reranking;
 use broker::clock::{Clock, SystemClock};
 use broker::{Broker, Consumer, Log, Transactor};
+use compaction::contradictions::{ConflictOptions, Judging};
+use compaction::language;
 use crossbeam_channel::{Receiver, Sender};
+use deployment::dir::{instance_id, lock_dir, readers_of};
+use deployment::growth::{self, AwaitingConsumer, Growth};
+use deployment::{Brokers, private, signing_key, topics};
 use domain::Time;
 use domain::fault::Result;
 use embedded::Embedded;
 use kafka::{Connection, INSTANCE_ID};
+use metrics::Metrics;
 use models::cross_encoder::{JudgeModel, RerankerModel};
 use models::embedder::Model;
 use models::embedder::pool::{self, Pool, Worker};
+use profiles::Profiles;
 use settings::Config;
 use spans::{Exporter, Tracer};
 use std::collections::BTreeMap;
@@ -143,7 +142,7 @@ impl Foundation {
         let found = topics::ready_topics(&config, connection)?;
         growth::check_not_retired(&config, connection)?;
         // A broker limits a batch of records like a single record.
-        let batch = found.sizes.smallest().filter(|bytes| *bytes < BATCH_BYTES);
+        let batch = found.sizes.values().min().filter(|bytes| **bytes < BATCH_BYTES);
         let of_batch = batch.map(|bytes| ("batch.size".to_owned(), bytes.to_string()));
         connection.options.extend(of_batch);
         let tombstones_ms = found.tombstones_ms.unwrap_or(i64::MAX);
@@ -159,7 +158,7 @@ impl Foundation {
             dimensions: encoder.dimensions() as u32,
             home: Home::Directory(dir),
         };
-        Ok(Foundation { config, brokers, lock, deployment, sizes: found.sizes })
+        Ok(Foundation { config, brokers, lock, deployment, sizes: RecordSizes(found.sizes) })
     }
 }
 

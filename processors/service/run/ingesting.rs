@@ -22,7 +22,6 @@
 
 use super::Shared;
 use super::aborts::Aborts;
-use super::growth::Growth;
 use super::loops::{CLOSE, IDLE, LOOK_UP, try_again};
 use super::pace::BatchSize;
 use super::replier::Replier;
@@ -32,6 +31,7 @@ use broker::{
     CommittedOffsets, Consumer, Log, OutgoingRecord, Polled, Record, TransactError, Transactor,
 };
 use contract::decode;
+use deployment::growth::Growth;
 use domain::fault::{Fault, Result, StopName};
 use domain::{HandOver, HandOverStep, Time};
 use std::collections::BTreeMap;

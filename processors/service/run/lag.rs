@@ -11,11 +11,11 @@
 use super::Shared;
 use super::loops::LOOK_UP;
 use super::requests::Unanswered;
-use crate::metrics::Lag;
 use crate::ownership::ShardRegistry;
 use broker::{Log, Polled};
 use domain::Time;
 use domain::fault::Result;
+use metrics::Lag;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

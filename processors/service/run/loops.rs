@@ -441,9 +441,9 @@ pub fn export(mut exporter: Exporter, shared: &Shared) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::Metrics;
     use broker::clock::ManualClock;
     use broker::{RefusedRecord, Room};
+    use metrics::Metrics;
 
     /// Acknowledges its records at the third flush, and refuses them once before.
     #[derive(Default)]

@@ -16,8 +16,8 @@
 use super::Shared;
 use super::applied_times::{AppliedTimes, step_ms};
 use super::loops::LOOK_UP;
-use super::topics::SEGMENT_MS;
 use crate::ownership::ShardRegistry;
+use deployment::topics::SEGMENT_MS;
 use domain::Time;
 use domain::fault::Result;
 use kafka::{Connection, Noted};

@@ -11,11 +11,11 @@
 
 use super::loops::send;
 use super::reply_topics::{ReplyTopics, TopicState};
-use crate::metrics::Metrics;
 use broker::{OutgoingRecord, Producer, Refusal, RefusedRecord, Room};
 use contract::decode::REPLY_PARTITION;
 use contract::reply;
 use domain::fault::{Reject, RejectCode};
+use metrics::Metrics;
 use settings::Config;
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,11 +1,11 @@
 //! The state that all threads of the service share: the stop flag, the first fault, the clock and
 //! the time of each thread's last round.
 
-use crate::metrics::Metrics;
 use broker::clock::{Clock, EventTime};
 use crossbeam_channel::{Receiver, Sender, select};
 use domain::fault::Fault;
 use domain::{Now, Time};
+use metrics::Metrics;
 use parking_lot::Mutex;
 use std::convert::Infallible;
 use std::sync::Arc;

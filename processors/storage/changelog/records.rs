@@ -2,7 +2,7 @@
 
 use super::meta::{META, Meta, meta_bytes};
 use super::names::{SIGNING_KEY_PREFIX, state_name};
-use crate::store::{EncodedBatch, Identity, TouchedMemories, format, keys};
+use crate::store::{EncodedBatch, Identity, format, keys};
 use broker::{OutgoingRecord, Record};
 use contract::reply;
 use domain::fault::{Fault, Result, StopName};
@@ -25,19 +25,18 @@ pub struct Destination<'a> {
 /// that a restore that has read the meta record has read all of the batch.
 pub fn records(
     batch: &EncodedBatch,
-    touched: &TouchedMemories,
     to: Destination<'_>,
     (identity, meta): (&Identity, &Meta),
 ) -> Vec<OutgoingRecord> {
     let records = &batch.changes.records;
     let mut outputs = Vec::new();
-    for upserted in &touched.upserted {
+    for upserted in &batch.touched.upserted {
         let memory = &upserted.memory;
         let state = records.get(&keys::memory(&memory.key, memory.id)).and_then(Option::as_deref);
         let value = Some(reply::memory(memory));
         outputs.push(to.memory(&memory.key, memory.id, value, state));
     }
-    for (key, id) in &touched.removed {
+    for (key, id) in &batch.touched.removed {
         outputs.push(to.memory(key, *id, None, None));
     }
     for (key, state) in records {

@@ -29,8 +29,9 @@ use text::STEMS_VERSION;
 /// Must change with the written form of a document: fields, terms, lengths.
 const FORMAT: u32 = 4;
 
-/// The minimum that tantivy accepts.
-const WRITER_BYTES_MIN: usize = 15_000_000;
+/// The write buffer of one flush, released after it: 10,000 documents of 80 words fit. Documents beyond
+/// that become further segments, which are merged at once and double the work.
+const WRITER_BYTES: usize = 64_000_000;
 
 /// A segment with more deleted documents than this is merged. The default of tantivy never merges
 /// because of deletions.
@@ -38,10 +39,6 @@ const DEAD_RATIO_MAX: f32 = 0.2;
 
 #[derive(Clone, Copy, Debug)]
 pub struct IndexOptions {
-    /// Bytes of the write buffer of one flush, released after it: 10,000 documents of 80 words fit
-    /// into the default. Documents beyond that become further segments, which are merged at once and
-    /// double the work. At least 15 MB, the minimum of tantivy, are used.
-    pub writer_bytes: usize,
     /// Documents in the in-memory segment at which ingest waits for the flush: twice those that
     /// trigger it.
     pub mem_segment_max: usize,
@@ -51,11 +48,7 @@ pub struct IndexOptions {
 
 impl Default for IndexOptions {
     fn default() -> IndexOptions {
-        IndexOptions {
-            writer_bytes: 64_000_000,
-            mem_segment_max: 20_000,
-            documents_bytes_max: 1 << 19,
-        }
+        IndexOptions { mem_segment_max: 20_000, documents_bytes_max: 1 << 19 }
     }
 }
 
@@ -117,7 +110,7 @@ impl IndexDir {
         index.tokenizers().register(KEYED, KeyedTokenizer::default());
         let doc_ids = Arc::new(DocIdCache::new(options.documents_bytes_max));
         let options = IndexWriterOptions::builder()
-            .memory_budget_per_thread(options.writer_bytes.max(WRITER_BYTES_MIN))
+            .memory_budget_per_thread(WRITER_BYTES)
             .num_worker_threads(1)
             .num_merge_threads(1)
             .build();
@@ -251,7 +244,7 @@ pub fn terms_on_disk(path: &Path, key: &UserKey) -> Result<BTreeSet<String>> {
     let field = index.schema().get_field(TERMS_FIELD).map_err(unreadable)?;
     for segment in index.searchable_segments().map_err(unreadable)? {
         let terms = SegmentReader::open(&segment)
-            .and_then(|reader| terms_of(&*reader.inverted_index(field)?, key))
+            .and_then(|reader| terms_of(&*reader.inverted_index(field)?, key, ""))
             .map_err(unreadable)?;
         found.extend(terms);
     }

@@ -194,15 +194,9 @@ impl Segments {
     /// lookup for each segment and a step for each term: most users have no such terms, and to look
     /// up every possible term in many segments would be expensive.
     pub fn terms_from(&self, key: &UserKey, prefix: char) -> tantivy::Result<BTreeSet<String>> {
-        let user_prefix = user_term(key, "");
-        let from = user_term(key, prefix.encode_utf8(&mut [0; 4]));
         let mut found = BTreeSet::new();
         for segment in &self.all {
-            let mut terms = segment.terms.terms().range().ge(&from).into_stream()?;
-            while terms.advance() && terms.key().starts_with(from.as_bytes()) {
-                let term = String::from_utf8_lossy(&terms.key()[user_prefix.len()..]);
-                found.insert(term.into_owned());
-            }
+            found.extend(terms_of(&segment.terms, key, prefix.encode_utf8(&mut [0; 4]))?);
         }
         Ok(found)
     }
@@ -244,17 +238,19 @@ impl Segments {
     }
 }
 
-/// Every term of the user in one segment, terms of deleted documents included, without the user's
-/// key.
+/// The user's terms with this prefix in one segment, terms of deleted documents included, without the
+/// user's key.
 pub fn terms_of(
-    segment: &tantivy::InvertedIndexReader,
+    segment: &InvertedIndexReader,
     key: &UserKey,
+    prefix: &str,
 ) -> tantivy::Result<Vec<String>> {
-    let from = user_term(key, "");
+    let key_bytes = user_term(key, "").len();
+    let from = user_term(key, prefix);
     let mut found = Vec::new();
     let mut terms = segment.terms().range().ge(&from).into_stream()?;
     while terms.advance() && terms.key().starts_with(from.as_bytes()) {
-        found.push(String::from_utf8_lossy(&terms.key()[from.len()..]).into_owned());
+        found.push(String::from_utf8_lossy(&terms.key()[key_bytes..]).into_owned());
     }
     Ok(found)
 }

@@ -12,7 +12,7 @@
 //!
 //! Limit: the caller ensures that no other thread writes the shard meanwhile.
 
-use super::{BatchChanges, Shard};
+use super::Shard;
 use crate::changelog::Source;
 use crate::restore::{self, Pending, Proof, Restoring};
 use crate::store::{Changes, EncodedBatch, TouchedMemories, Upserted, format, keys};
@@ -75,7 +75,8 @@ impl Shard {
                 "the shard would differ from the digest of its writer",
             ));
         }
-        let batch = EncodedBatch { changes, digest, ..EncodedBatch::default() };
+        let touched = self.touched_by(&changes)?;
+        let batch = EncodedBatch { changes, digest, touched, ..EncodedBatch::default() };
         self.apply_replayed(batch, applied, (next - 1, now))?;
         Ok(Replay::Applied(count))
     }
@@ -86,7 +87,6 @@ impl Shard {
         applied: i64,
         changelog: (i64, Time),
     ) -> Result<()> {
-        let touched = self.touched_by(&batch.changes)?;
         // Which decisions a `forget` in the tail covers is not in the changelog. As after a
         // restart, `explain` finds none of before.
         self.forget_decisions(|_| true);
@@ -94,7 +94,7 @@ impl Shard {
         if is_forgetting {
             self.store.note_erased()?;
         }
-        self.apply_batch(BatchChanges { batch, touched }, applied, Some(changelog))?;
+        self.apply_batch(batch, applied, Some(changelog))?;
         if is_forgetting {
             self.store.note_erased()?;
         }

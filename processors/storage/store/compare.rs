@@ -194,7 +194,7 @@ mod tests {
         let store = Store::in_memory(&identity());
         let mut staged = staged(&store);
         fill(&mut staged);
-        let batch = store.encode(staged.into_changes()).unwrap().0;
+        let batch = store.encode(staged.into_changes()).unwrap();
         store.commit(batch, at_event(9)).unwrap();
         store
     }

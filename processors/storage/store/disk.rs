@@ -57,28 +57,20 @@ const LOCK_PAUSE: Duration = Duration::from_millis(5);
 /// Records that a rewrite copies while batches wait: 64 take about a millisecond.
 const COPIED_TOGETHER: usize = 64;
 
+/// Interval in which sled writes applied batches to the file. A killed process loses at most this
+/// much, records and offset together.
+const FLUSH_EVERY_MS: u64 = 500;
+
 #[derive(Clone, Copy, Debug)]
 pub struct StoreOptions {
     pub cache_bytes: u64,
-    /// Sessions and users whose records a shard caches in decoded form, the most recently active
-    /// ones: the last turns of a session (about 5 KB each), the gate state and the denials of a user
-    /// (about 2 KB each). A turn of any other user first reads eight records.
-    pub user_cache_max: usize,
     /// Limit of the cache of decoded memories.
     pub recalled_bytes_max: usize,
-    /// Interval in which sled writes applied batches to the file. A killed process loses at most
-    /// this much, records and offset together.
-    pub flush_every_ms: Option<u64>,
 }
 
 impl Default for StoreOptions {
     fn default() -> StoreOptions {
-        StoreOptions {
-            cache_bytes: 32 << 20,
-            user_cache_max: 400,
-            recalled_bytes_max: 8 << 20,
-            flush_every_ms: Some(500),
-        }
+        StoreOptions { cache_bytes: 32 << 20, recalled_bytes_max: 8 << 20 }
     }
 }
 
@@ -417,7 +409,7 @@ fn open_files(options: &StoreOptions, dir: &Path) -> std::result::Result<SledFil
         .path(dir)
         .mode(Mode::HighThroughput)
         .cache_capacity(options.cache_bytes)
-        .flush_every_ms(options.flush_every_ms);
+        .flush_every_ms(Some(FLUSH_EVERY_MS));
     let db = open_unlocked(&config)?;
     let file = File::open(dir.join("db")).map_err(|error| unwritable(error.to_string()))?;
     Ok(SledFiles { db, file })

@@ -11,7 +11,8 @@ use kernel::staged::{StagedChanges, UserChanges, WindowChange};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The bytes of a batch, and the decoded records that the next batch will probably read.
+/// The bytes of a batch, the decoded records that the next batch will probably read, and the memories
+/// for the index and the change feed.
 #[derive(Default)]
 pub struct EncodedBatch {
     pub changes: Changes,
@@ -21,6 +22,7 @@ pub struct EncodedBatch {
     pub live: BTreeMap<String, u64>,
     /// The digest of the shard after the batch, if the digest before the batch is known.
     pub digest: Option<Digest>,
+    pub touched: TouchedMemories,
 }
 
 /// A memory that the batch put, and the stored memory that is replaced, if the vector stays.
@@ -39,12 +41,8 @@ pub struct TouchedMemories {
 }
 
 /// Reads from `below` only the stored form of memories whose vector stays.
-pub fn encode(
-    staged: StagedChanges,
-    below: &dyn Records,
-) -> Result<(EncodedBatch, TouchedMemories)> {
-    let mut batch =
-        Batch { below, finished: EncodedBatch::default(), touched: TouchedMemories::default() };
+pub fn encode(staged: StagedChanges, below: &dyn Records) -> Result<EncodedBatch> {
+    let mut batch = Batch { below, finished: EncodedBatch::default() };
     batch.finished.live = staged.live;
     for (partition, offset) in staged.vias {
         batch.put(keys::via(partition), format::offset_bytes(offset));
@@ -55,13 +53,12 @@ pub fn encode(
     for (key, user) in staged.users {
         batch.user(&key, user)?;
     }
-    Ok((batch.finished, batch.touched))
+    Ok(batch.finished)
 }
 
 struct Batch<'a> {
     below: &'a dyn Records,
     finished: EncodedBatch,
-    touched: TouchedMemories,
 }
 
 impl Batch<'_> {
@@ -82,7 +79,7 @@ impl Batch<'_> {
                 Some(memory) => self.memory(key, memory, user.vectors.get(&id))?,
                 None => {
                     self.finished.changes.remove(keys::memory(key, id));
-                    self.touched.removed.push((key.clone(), id));
+                    self.finished.touched.removed.push((key.clone(), id));
                 }
             }
         }
@@ -128,9 +125,9 @@ impl Batch<'_> {
         };
         self.put(record, bytes);
         if let Some(Some(vector)) = vector {
-            self.touched.vectors.push((key.clone(), memory.id, vector.clone()));
+            self.finished.touched.vectors.push((key.clone(), memory.id, vector.clone()));
         }
-        self.touched.upserted.push(Upserted { memory, was });
+        self.finished.touched.upserted.push(Upserted { memory, was });
         Ok(())
     }
 

@@ -16,7 +16,8 @@ pub struct Identity {
 }
 
 impl Identity {
-    fn log(&self) -> String {
+    /// Names the log, and so the store that an index is derived from.
+    pub fn log(&self) -> String {
         format!("{}/{}/{}", self.cluster, self.topic, self.partition)
     }
 

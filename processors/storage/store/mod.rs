@@ -54,6 +54,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use user_cache::UserCache;
 
+/// Sessions and users whose records a shard caches in decoded form, the most recently active ones:
+/// the last turns of a session (about 5 KB each), the gate state and the denials of a user (about
+/// 2 KB each). A turn of any other user first reads eight records.
+const USER_CACHE_MAX: usize = 400;
 /// Limits of the caches of a store that ends with its process.
 const IN_MEMORY_USER_CACHE_MAX: usize = 100;
 const IN_MEMORY_MEMORY_CACHE_BYTES_MAX: usize = 1 << 20;
@@ -154,8 +158,7 @@ impl Store {
     ) -> std::result::Result<Store, NotOpened> {
         let records = SledRecords::open(dir, options)?;
         let existed = records.existed();
-        let caches =
-            (UserCache::new(options.user_cache_max), MemoryCache::new(options.recalled_bytes_max));
+        let caches = (UserCache::new(USER_CACHE_MAX), MemoryCache::new(options.recalled_bytes_max));
         Store::of(Box::new(records), existed, caches, identity)
     }
 
@@ -244,7 +247,7 @@ impl Store {
     /// Writes a finished batch. Invariant: records and checkpoint are one batch, so that they
     /// agree after any crash. A checkpoint without a changelog offset keeps the former one.
     pub fn commit(&self, batch: EncodedBatch, checkpoint: Checkpoint) -> Result<()> {
-        let EncodedBatch { mut changes, windows, gates, live, digest } = batch;
+        let EncodedBatch { mut changes, windows, gates, live, digest, touched: _ } = batch;
         let digest = match digest {
             Some(digest) => Some(digest),
             None => self.digest_after(&changes)?,
@@ -412,11 +415,10 @@ impl Store {
         self.is_ahead.load(Ordering::Acquire)
     }
 
-    /// Encodes a batch, and lists its memories for the index and the change feed.
-    pub fn encode(&self, staged: StagedChanges) -> Result<(EncodedBatch, TouchedMemories)> {
-        let (mut batch, touched) = encode::encode(staged, &*self.records)?;
+    pub fn encode(&self, staged: StagedChanges) -> Result<EncodedBatch> {
+        let mut batch = encode::encode(staged, &*self.records)?;
         batch.digest = self.digest_after(&batch.changes)?;
-        Ok((batch, touched))
+        Ok(batch)
     }
 
     /// Returns these memories of the user in the order of `ids`, recent ones from the cache.

@@ -23,14 +23,23 @@ impl Store {
 
     /// Returns why the shard applies no further events, if so.
     pub fn closed(&self) -> Result<Option<Closed>> {
-        let Some(bytes) = self.record(&keys::closed())? else { return Ok(None) };
-        let closed = format::closed(&bytes).map(Some);
-        closed.map_err(|fault| fault.about("reads the end of the generation"))
+        self.decoded(&keys::closed(), format::closed, || "the end of the generation".to_owned())
     }
 
     /// Visits every record whose key begins with the prefix, in key order.
     pub fn records(&self, prefix: &[u8], visit: Visit<'_>) -> Result<()> {
         self.records.scan(prefix, visit)
+    }
+
+    /// Reads and decodes a record. `what` names it in a fault.
+    fn decoded<T>(
+        &self,
+        key: &[u8],
+        decode: impl FnOnce(&[u8]) -> Result<T>,
+        what: impl FnOnce() -> String,
+    ) -> Result<Option<T>> {
+        let Some(bytes) = self.record(key)? else { return Ok(None) };
+        decode(&bytes).map(Some).map_err(|fault| fault.about(format!("reads {}", what())))
     }
 
     fn each(&self, prefix: &[u8], visit: TryVisit<'_>) -> Result<()> {
@@ -76,9 +85,13 @@ impl Store {
 
 impl Reads for Store {
     fn memory(&self, key: &UserKey, id: MemoryId) -> Result<Option<Memory>> {
-        let Some(bytes) = self.record(&keys::memory(key, id))? else { return Ok(None) };
-        format::memory(key, id, &bytes)
-            .map_err(|fault| fault.about(format!("reads memory {id} of {key}")))
+        let record = keys::memory(key, id);
+        let memory = self.decoded(
+            &record,
+            |bytes| format::memory(key, id, bytes),
+            || format!("memory {id} of {key}"),
+        )?;
+        Ok(memory.flatten())
     }
 
     fn memories(&self, key: &UserKey, visit: &mut dyn FnMut(Memory) -> bool) -> Result<()> {
@@ -101,9 +114,8 @@ impl Reads for Store {
     }
 
     fn spoken(&self, key: &UserKey, id: MemoryId) -> Result<Option<Spoken>> {
-        let Some(bytes) = self.record(&keys::memory(key, id))? else { return Ok(None) };
-        format::spoken(&bytes)
-            .map_err(|fault| fault.about(format!("reads the speaker of memory {id} of {key}")))
+        let what = || format!("the speaker of memory {id} of {key}");
+        Ok(self.decoded(&keys::memory(key, id), format::spoken, what)?.flatten())
     }
 
     fn stored_live_memories(&self, tenant: &str) -> Result<u64> {
@@ -111,9 +123,8 @@ impl Reads for Store {
     }
 
     fn vector(&self, key: &UserKey, id: MemoryId) -> Result<Option<Vector>> {
-        let Some(bytes) = self.record(&keys::memory(key, id))? else { return Ok(None) };
-        format::vector(&bytes)
-            .map_err(|fault| fault.about(format!("reads the vector of memory {id} of {key}")))
+        let what = || format!("the vector of memory {id} of {key}");
+        Ok(self.decoded(&keys::memory(key, id), format::vector, what)?.flatten())
     }
 
     fn window(&self, key: &UserKey, session: Option<&str>) -> Result<Arc<ContextWindow>> {
@@ -152,10 +163,8 @@ impl Reads for Store {
     }
 
     fn session(&self, key: &UserKey, session: &str) -> Result<Option<Session>> {
-        let Some(bytes) = self.record(&keys::session(key, session))? else { return Ok(None) };
-        format::session(&bytes)
-            .map(Some)
-            .map_err(|fault| fault.about(format!("reads session {session:?} of {key}")))
+        let what = || format!("session {session:?} of {key}");
+        self.decoded(&keys::session(key, session), format::session, what)
     }
 
     fn sessions(&self, key: &UserKey) -> Result<Vec<(String, Session)>> {
@@ -170,18 +179,14 @@ impl Reads for Store {
 
     fn gate(&self, key: &UserKey) -> Result<Arc<GateState>> {
         self.user_cache.gates.get_or_read(keys::gate(key), |record| {
-            let bytes = self.record(record)?;
-            bytes
-                .map_or(Ok(GateState::default()), |bytes| format::gate(&bytes))
-                .map_err(|fault| fault.about(format!("reads the gate state of {key}")))
+            let gate = self.decoded(record, format::gate, || format!("the gate state of {key}"))?;
+            Ok(gate.unwrap_or_default())
         })
     }
 
     fn numbered(&self, key: &UserKey, id: &str) -> Result<Option<(u64, SeenBefore)>> {
-        let Some(bytes) = self.record(&keys::seen(key, id))? else { return Ok(None) };
-        format::seen(&bytes)
-            .map(Some)
-            .map_err(|fault| fault.about(format!("reads the seen id {id:?} of {key}")))
+        let what = || format!("the seen id {id:?} of {key}");
+        self.decoded(&keys::seen(key, id), format::seen, what)
     }
 
     fn ids_before(&self, key: &UserKey, oldest_kept: u64) -> Result<Vec<String>> {
@@ -197,10 +202,8 @@ impl Reads for Store {
     }
 
     fn slot(&self, key: &UserKey, name: &str) -> Result<Option<SlotHolder>> {
-        let Some(bytes) = self.record(&keys::slot(key, name))? else { return Ok(None) };
-        format::slot(&bytes)
-            .map(Some)
-            .map_err(|fault| fault.about(format!("reads slot {name:?} of {key}")))
+        let what = || format!("slot {name:?} of {key}");
+        self.decoded(&keys::slot(key, name), format::slot, what)
     }
 
     fn slots(&self, key: &UserKey) -> Result<Slots> {
@@ -221,10 +224,8 @@ impl Reads for Store {
     }
 
     fn via(&self, source_partition: i32) -> Result<Option<i64>> {
-        let Some(bytes) = self.record(&keys::via(source_partition))? else { return Ok(None) };
-        format::offset(&bytes).map(Some).map_err(|fault| {
-            fault.about(format!("reads the offset forwarded from partition {source_partition}"))
-        })
+        let what = || format!("the offset forwarded from partition {source_partition}");
+        self.decoded(&keys::via(source_partition), format::offset, what)
     }
 
     fn awaited_from(&self, key: &UserKey, from: (i32, i64)) -> Result<Option<Awaited>> {
@@ -236,12 +237,11 @@ impl Reads for Store {
         };
         while let Some(found) = next.filter(|found| found.starts_with(&of_user)) {
             // Recall reads while ingest removes: a key that was found may have no value any more.
-            if let Some(bytes) = self.record(&found)? {
+            let what = || format!("a waiting event of {key}");
+            if let Some(read_at) = self.decoded(&found, format::offset, what)? {
                 let rest = &found[of_user.len()..];
                 let event = keys::event_of_awaited(rest).ok_or_else(|| unreadable_key(rest))?;
-                return format::offset(&bytes)
-                    .map(|read_at| Some((event, read_at)))
-                    .map_err(|fault| fault.about(format!("reads a waiting event of {key}")));
+                return Ok(Some((event, read_at)));
             }
             next = self.records.next_after(&found)?;
         }
@@ -249,9 +249,9 @@ impl Reads for Store {
     }
 
     fn forget_records(&self, key: &UserKey) -> Result<Vec<ForgetRecord>> {
-        let Some(bytes) = self.record(&keys::forget_records(key))? else { return Ok(Vec::new()) };
-        format::forget_records(&bytes)
-            .map_err(|fault| fault.about(format!("reads the remembered forgets of {key}")))
+        let what = || format!("the remembered forgets of {key}");
+        let records = self.decoded(&keys::forget_records(key), format::forget_records, what)?;
+        Ok(records.unwrap_or_default())
     }
 }
 

@@ -116,7 +116,7 @@ fn on_both(story: impl Fn(&Store)) {
 fn write(store: &Store, applied: i64, story: impl FnOnce(&mut Staged<'_>)) {
     let mut staged = staged(store);
     story(&mut staged);
-    let (batch, _) = store.encode(staged.into_changes()).unwrap();
+    let batch = store.encode(staged.into_changes()).unwrap();
     store.commit(batch, at_event(applied)).unwrap();
 }
 
@@ -371,7 +371,7 @@ proptest! {
             let mut staged = staged(&store);
             steps.iter().for_each(|step| take(&mut staged, &zoe, step));
             let expected = all_of(&staged, &zoe);
-            let (batch_bytes, _) = store.encode(staged.into_changes()).unwrap();
+            let batch_bytes = store.encode(staged.into_changes()).unwrap();
             store.commit(batch_bytes, at_event(batch)).unwrap();
             prop_assert_eq!(all_of(&store, &zoe), expected);
             prop_assert_eq!(all_of(&store, &ada), untouched.clone());
@@ -544,7 +544,7 @@ fn staged_records_and_the_store_read_the_same() {
         };
         check(&staged);
         assert_eq!(store.memory(&zoe, expected.id).unwrap(), None);
-        store.commit(store.encode(staged.into_changes()).unwrap().0, at_event(7)).unwrap();
+        store.commit(store.encode(staged.into_changes()).unwrap(), at_event(7)).unwrap();
         check(store);
         assert_eq!(store.applied(), 7);
     });
@@ -693,7 +693,8 @@ fn a_forgotten_user_keeps_only_the_ids_seen() {
         let mut staged = staged(store);
         write_all(&mut staged, &zoe, 2);
         staged.forget_user(&zoe, &Later::default()).unwrap();
-        let (batch, touched) = store.encode(staged.into_changes()).unwrap();
+        let batch = store.encode(staged.into_changes()).unwrap();
+        let touched = batch.touched.clone();
         assert_eq!(
             (touched.upserted.len(), touched.removed.len(), touched.vectors.len()),
             (0, 2, 0)
@@ -734,7 +735,8 @@ fn a_removed_memory_loses_its_vector_and_its_slots() {
         });
         let mut staged = staged(store);
         staged.remove_memory(&zoe, memory_of(&zoe, 1, "").id).unwrap();
-        let (batch, touched) = store.encode(staged.into_changes()).unwrap();
+        let batch = store.encode(staged.into_changes()).unwrap();
+        let touched = batch.touched.clone();
         assert_eq!(touched.removed, [(zoe.clone(), memory_of(&zoe, 1, "").id)]);
         store.commit(batch, at_event(1)).unwrap();
         assert_eq!(memories(store, &zoe).len(), 1);

@@ -4,14 +4,13 @@
 use super::*;
 use domain::{MemoryId, Now};
 use kernel::{LINKS_MAX, Session, Staged};
-use storage::shard::BatchChanges;
 
 const DAY_MS: i64 = 86_400_000;
 
 /// Longest record of a topic, as set by `topics create`.
 fn bytes_max(topic: &str) -> usize {
     let config = Layers::defaults().checked().expect("defaults");
-    let topics = run::topics(&config);
+    let topics = deployment::topics::topics(&config);
     let topic = topics.iter().find(|spec| spec.name.ends_with(topic)).expect("a topic");
     let size = topic.settings.iter().find(|(name, _)| *name == "max.message.bytes");
     size.expect("each topic has one").1.parse().expect("a number")
@@ -45,7 +44,7 @@ fn law_bounded_summary_of_a_session_with_25_000_memories() {
         "s",
         &Session { turns: 25_000, first_at: at, last_at: at, summarised: 0 },
     );
-    let changes = BatchChanges::encode(&shard.store, staged.into_changes()).expect("a disk");
+    let changes = shard.store.encode(staged.into_changes()).expect("a disk");
     shard.apply_batch(changes, 0, None).expect("a disk");
 
     let mut worker = bench.compaction(&[]);

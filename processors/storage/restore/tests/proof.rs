@@ -7,7 +7,7 @@ use crate::home::{Home, shard_dir};
 use crate::index::{IndexOptions, VectorBlocks};
 use crate::shard::{Shard, ShardOptions};
 use crate::store::tests::{a_memory, a_vector, identity, key, staged};
-use crate::store::{Changes, Digest, InMemory, StoreOptions, TouchedMemories, keys};
+use crate::store::{Changes, Digest, InMemory, StoreOptions, keys};
 use broker::clock::{Clock, SystemClock};
 use broker::{Consumer, Log, Polled, Record};
 use domain::Memory;
@@ -44,7 +44,7 @@ impl Topic {
             changes.records.insert(keys::gate(&key(user)), value);
         }
         let batch = EncodedBatch { changes, ..EncodedBatch::default() };
-        self.write(batch, &TouchedMemories::default(), self.writer.applied() + 1);
+        self.write(batch, self.writer.applied() + 1);
     }
 
     /// Writes the changes of these memories, as a batch or as the builder of a generation.
@@ -52,11 +52,11 @@ impl Topic {
         let mut staged = staged(&self.writer);
         put.iter().for_each(|memory| staged.put_memory_and_vector(memory.clone(), &a_vector(1)));
         removed.iter().for_each(|one| staged.remove_memory(&one.key, one.id).unwrap());
-        let (batch, touched) = self.writer.encode(staged.into_changes()).unwrap();
-        self.write(batch, &touched, applied);
+        let batch = self.writer.encode(staged.into_changes()).unwrap();
+        self.write(batch, applied);
     }
 
-    fn write(&mut self, batch: EncodedBatch, touched: &TouchedMemories, applied: i64) {
+    fn write(&mut self, batch: EncodedBatch, applied: i64) {
         let changelog = Some(self.records.len() as i64);
         let again = EncodedBatch { changes: batch.changes.clone(), ..EncodedBatch::default() };
         self.writer.commit(again, Checkpoint { applied, changelog }).unwrap();
@@ -70,7 +70,7 @@ impl Topic {
         let identity = identity();
         let to = Destination { topic: "memories", partition: identity.partition };
         let checkpoint = (&identity, &meta);
-        for out in changelog::records(&batch, touched, to, checkpoint) {
+        for out in changelog::records(&batch, to, checkpoint) {
             let offset = self.records.len() as i64;
             let (key, value, headers) = (out.key, out.value, out.headers);
             self.records.push(Record { offset, key, value, headers, ..Record::default() });
@@ -314,11 +314,7 @@ fn a_store_that_differs_is_set_aside_and_restored_from_the_beginning() {
         };
         let options = ShardOptions {
             store: StoreOptions::default(),
-            index: IndexOptions {
-                writer_bytes: 0,
-                mem_segment_max: 100,
-                documents_bytes_max: 1 << 20,
-            },
+            index: IndexOptions { mem_segment_max: 100, documents_bytes_max: 1 << 20 },
             vector_blocks: VectorBlocks::new(0),
             replay_max: 100,
         };
@@ -454,11 +450,7 @@ fn an_index_has_what_a_restore_wrote_while_no_event_was_applied() {
         };
         let options = ShardOptions {
             store: StoreOptions::default(),
-            index: IndexOptions {
-                writer_bytes: 0,
-                mem_segment_max: 100,
-                documents_bytes_max: 1 << 20,
-            },
+            index: IndexOptions { mem_segment_max: 100, documents_bytes_max: 1 << 20 },
             vector_blocks: VectorBlocks::new(0),
             replay_max: 100,
         };

@@ -1,0 +1,236 @@
+//! Finds earlier statements that a new one contradicts, with a model that reads both, and proposes
+//! that the new one revises them.
+//!
+//! For each memory of the last [`ConflictOptions::days`] that was not compared before:
+//!
+//! 1. Choose the nearest earlier statements of the same person by cosine.
+//! 2. Let the model judge each pair in both orders; the lower probability counts.
+//! 3. Propose a link to each statement whose probability reaches `conflict.probability`.
+//!
+//! Limit: the model takes about 70 ms a pair. A round stops when its time budget is used up, and
+//! the next round continues.
+
+use super::plan::{Snapshot, seen};
+use broker::clock::Clock;
+use domain::fault::Result;
+use domain::{CosineScale, Memory, MemoryId, MemoryVersion, Revise, Scope, Time};
+use models::cross_encoder::ContradictionJudge;
+use std::collections::HashMap;
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+#[derive(Clone, Copy, Debug)]
+pub struct ConflictOptions {
+    /// Least probability of a contradiction for which a link is proposed.
+    pub probability: f32,
+    /// Least cosine of two memories that are compared, on the scale of the standard encoder:
+    /// unrelated ones have .06.
+    pub cosine: f32,
+    /// Earlier memories of the same person that a new one is compared with, the nearest ones. The
+    /// time grows with the number.
+    pub earlier_max: usize,
+    /// Greatest age of a new memory, in days. A process that starts compares the memories of this
+    /// period again.
+    pub days: f32,
+    /// Milliseconds of a compaction round for comparisons; the rest is left for the next round. Half
+    /// of `limits.shutdown_ms`, because a process that is asked to stop finishes its round.
+    pub budget_ms: i64,
+    /// Ids of memories that have been compared, 40 bytes each. If there are more, all are compared
+    /// again.
+    pub compared_max: usize,
+}
+
+impl ConflictOptions {
+    pub fn new(settings: &settings::Conflict) -> ConflictOptions {
+        ConflictOptions { probability: settings.probability, ..ConflictOptions::default() }
+    }
+}
+
+impl Default for ConflictOptions {
+    fn default() -> ConflictOptions {
+        ConflictOptions {
+            // High, because a wrong link hides a memory that still holds behind a newer one.
+            probability: 0.9,
+            cosine: 0.35,
+            earlier_max: 3,
+            days: 7.0,
+            budget_ms: 10_000,
+            compared_max: 100_000,
+        }
+    }
+}
+
+/// The model with the limits.
+pub struct Judging {
+    pub judge: Box<dyn ContradictionJudge>,
+    pub clock: Arc<dyn Clock>,
+    pub spread: CosineScale,
+    pub options: ConflictOptions,
+}
+
+/// The outcome of a round's comparisons, a label of `keepsake_conflict_total`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// All new memories were compared.
+    Done,
+    /// The budget ended before all new memories were compared.
+    Slow,
+    /// The model returned an error.
+    Failed,
+}
+
+impl Outcome {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Outcome::Done => "done",
+            Outcome::Slow => "slow",
+            Outcome::Failed => "failed",
+        }
+    }
+}
+
+/// Compares new memories, over all rounds and users.
+pub struct Contradictions {
+    judging: Judging,
+    /// Hash of the text with which each memory was compared. Kept in memory only, so that a process
+    /// compares recent memories again after its start. Cleared when full.
+    compared: HashMap<MemoryId, u64>,
+    began: i64,
+    outcome: Outcome,
+}
+
+impl Contradictions {
+    pub fn new(judging: Judging) -> Contradictions {
+        Contradictions { judging, compared: HashMap::new(), began: 0, outcome: Outcome::Done }
+    }
+
+    pub fn begin(&mut self) {
+        self.began = self.judging.clock.steady_ms();
+        self.outcome = Outcome::Done;
+    }
+
+    /// Returns the outcome of the round and the duration in ms.
+    pub fn ended(&self) -> (Outcome, i64) {
+        (self.outcome, self.spent_ms())
+    }
+
+    fn spent_ms(&self) -> i64 {
+        self.judging.clock.steady_ms() - self.began
+    }
+
+    /// Returns the links to propose for one user's new memories. Memories that the budget leaves
+    /// out are compared in a later round.
+    pub fn found(&mut self, snapshot: &Snapshot, now: Time) -> Vec<Revise> {
+        let days = self.judging.options.days;
+        let mut new: Vec<&Memory> = snapshot
+            .memories
+            .iter()
+            .filter(|memory| is_statement(memory) && now.days_since(memory.created_at) <= days)
+            .collect();
+        new.sort_by_key(|memory| (memory.created_at, memory.id));
+        let mut found = Vec::new();
+        for memory in new {
+            let content = hash(&memory.content);
+            if self.compared.get(&memory.id) == Some(&content) {
+                continue;
+            }
+            if self.spent_ms() >= self.judging.options.budget_ms && self.outcome == Outcome::Done {
+                self.outcome = Outcome::Slow;
+            }
+            if self.outcome != Outcome::Done {
+                break;
+            }
+            match self.judging.revised(memory, snapshot) {
+                Ok(revise) => found.extend(revise),
+                Err(fault) => {
+                    tracing::error!(%fault, "conflict.model failed: this round compares no more");
+                    self.outcome = Outcome::Failed;
+                    break;
+                }
+            }
+            if self.compared.len() >= self.judging.options.compared_max {
+                self.compared.clear();
+            }
+            self.compared.insert(memory.id, content);
+        }
+        found
+    }
+}
+
+impl Judging {
+    /// Judges each pair in both orders. In a single order, the model takes many additions for
+    /// contradictions.
+    fn revised(&mut self, newer: &Memory, snapshot: &Snapshot) -> Result<Option<Revise>> {
+        let earlier = self.earlier(newer, snapshot);
+        let pairs: Vec<(&str, &str)> =
+            earlier.iter().map(|older| (older.content.as_str(), newer.content.as_str())).collect();
+        let mut likely: Vec<(&Memory, f32)> =
+            earlier.iter().copied().zip(self.judge.contradiction(&pairs)?).collect();
+        likely.retain(|(_, probability)| *probability >= self.options.probability);
+        let reversed: Vec<(&str, &str)> = likely
+            .iter()
+            .map(|(older, _)| (newer.content.as_str(), older.content.as_str()))
+            .collect();
+        for ((_, probability), reverse) in
+            likely.iter_mut().zip(self.judge.contradiction(&reversed)?)
+        {
+            *probability = probability.min(reverse);
+        }
+        likely.retain(|(_, probability)| *probability >= self.options.probability);
+        let Some(probability) = likely.iter().map(|(_, probability)| *probability).reduce(f32::max)
+        else {
+            return Ok(None);
+        };
+        let revises: Vec<MemoryVersion> = likely.iter().map(|(older, _)| seen(older)).collect();
+        let reason = format!(
+            "contradicts what was said before, by conflict.model with a probability of \
+             {probability:.2}"
+        );
+        Ok(Some(Revise { memory: seen(newer), revises, probability, reason }))
+    }
+
+    /// Returns the nearest earlier statements that `newer` may revise, the nearest first.
+    fn earlier<'s>(&self, newer: &Memory, snapshot: &'s Snapshot) -> Vec<&'s Memory> {
+        let Some(vector) = snapshot.vectors.get(&newer.id) else { return Vec::new() };
+        let mut near: Vec<(&Memory, f32)> = snapshot
+            .memories
+            .iter()
+            .filter(|older| is_statement(older) && may_revise(newer, older))
+            .filter_map(|older| Some((older, vector.cosine(snapshot.vectors.get(&older.id)?))))
+            .map(|(older, cosine)| (older, self.spread.standard(cosine)))
+            .filter(|(_, cosine)| *cosine >= self.options.cosine)
+            .collect();
+        near.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.id.cmp(&b.0.id)));
+        near.into_iter().take(self.options.earlier_max).map(|(older, _)| older).collect()
+    }
+}
+
+/// Returns whether a memory states something that still holds: not archived, closed, a summary or a
+/// tenant memory.
+fn is_statement(memory: &Memory) -> bool {
+    !memory.archived
+        && memory.valid_to.is_none()
+        && memory.covers.is_empty()
+        && !memory.stands_alone()
+        && memory.scope == Scope::User
+}
+
+/// Returns whether a link from `newer` to `older` may be proposed. Feedback overrules the model:
+/// after `wrong` undid a link, the newer memory has less confidence than the older one, and a
+/// memory that was confirmed after the newer one still holds.
+fn may_revise(newer: &Memory, older: &Memory) -> bool {
+    let is_earlier =
+        (older.valid_from, older.source.offset) < (newer.valid_from, newer.source.offset);
+    let is_linked = newer.revises.contains(&older.id) || newer.supersedes.contains(&older.id);
+    let is_denied = newer.confidence < older.confidence
+        || (older.confirmed > 0 && older.fresh_at >= newer.valid_from);
+    let is_same_person = older.role == newer.role && older.speaker == newer.speaker;
+    is_earlier && is_same_person && older.source != newer.source && !is_linked && !is_denied
+}
+
+fn hash(content: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    content.hash(&mut hasher);
+    hasher.finish()
+}

@@ -1,0 +1,57 @@
+//! The directory of the shards of one process, `store.dir`: locked while the process runs. Besides
+//! the shards, the directory holds `LOCK`, `instance.id` and `marks.key`.
+
+use super::private::Readers;
+use domain::fault::{Fault, Result, StopName};
+use settings::Config;
+use std::fs::File;
+use std::io::ErrorKind;
+use std::path::Path;
+
+/// Returns the id of this store, which becomes a part of the transactional id, and the id of a
+/// static group member. The id stays with the directory: a process that continues from a store
+/// fences the one that used the store before.
+pub fn instance_id(dir: &Path) -> Result<String> {
+    let file = dir.join("instance.id");
+    match std::fs::read_to_string(&file) {
+        Ok(id) if !id.trim().is_empty() => Ok(id.trim().to_owned()),
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(unwritable("cannot read", &file, &error))
+        }
+        _ => {
+            let id = uuid::Uuid::new_v4().simple().to_string();
+            std::fs::write(&file, &id)
+                .map_err(|error| unwritable("cannot write", &file, &error))?;
+            Ok(id)
+        }
+    }
+}
+
+/// The readers of an entry that a service makes in `store.dir`. `None`: another program made the entry.
+pub fn readers_of(name: &str, config: &Config) -> Option<Readers> {
+    let is_shard = name.starts_with(&format!("{}events", config.topics.prefix));
+    let is_own = ["LOCK", "instance.id"].contains(&name) || name.starts_with("marks.key");
+    match is_shard {
+        true => Some(Readers::Group),
+        false => is_own.then_some(Readers::Nobody),
+    }
+}
+
+/// Creates and locks the directory. The lock lasts as long as the returned file is open.
+pub fn lock_dir(dir: &Path) -> Result<File> {
+    let file = std::fs::create_dir_all(dir)
+        .and_then(|()| File::create(dir.join("LOCK")))
+        .map_err(|error| unwritable("cannot create", dir, &error))?;
+    file.try_lock().map_err(|_| {
+        let what = format!(
+            "{} is in use by another keepsake: stop it, or set store.dir to another directory",
+            dir.display()
+        );
+        Fault::stop(StopName::StoreLocked, what)
+    })?;
+    Ok(file)
+}
+
+pub fn unwritable(what: &str, path: &Path, error: &std::io::Error) -> Fault {
+    Fault::stop(StopName::StoreUnwritable, format!("{what} {}: {error}", path.display()))
+}
