@@ -682,7 +682,7 @@ fn an_offered_record_that_is_refused_comes_back(on: &Setup) {
     });
     refused.sort_by_key(|one| one.record.partition);
     let found: Vec<_> = refused.iter().map(|one| (one.record.partition, one.why)).collect();
-    assert_eq!(found, [(Some(0), Refusal::TooLarge), (Some(7), Refusal::NoSuchPlace)]);
+    assert_eq!(found, [(Some(0), Refusal::TooLarge), (Some(7), Refusal::NoSuchPartition)]);
     for RefusedRecord { record, .. } in &refused {
         assert_eq!(record.topic, on.narrow);
         assert_eq!(record.headers, [("id".to_owned(), on.narrow.clone().into_bytes())]);

@@ -4,7 +4,7 @@
 use crate::support::language_server::{LanguageServer, Shape as ServerShape, Step};
 use crate::support::program::{self, bare_command};
 use crate::support::scratch;
-use llm::{ChatModel, Cost, LanguageModel, Options, Prompt, Refusal, Reply, Scripted, Shape};
+use llm::{ChatModel, ChatOptions, Cost, LanguageModel, Prompt, Refusal, Reply, Scripted, Shape};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -57,8 +57,8 @@ fn ask(model: &dyn LanguageModel) -> Reply {
     model.ask(&Prompt { task: "Name the colour.", data: &data, shape: &shape() })
 }
 
-fn options(url: &str) -> Options {
-    Options {
+fn options(url: &str) -> ChatOptions {
+    ChatOptions {
         url: url.to_owned(),
         model: "m".to_owned(),
         key: None,
@@ -118,7 +118,7 @@ fn one_suite_holds_for_every_server_and_for_the_stand_in() {
 }
 
 /// Asks a server that takes these steps, and returns the answer with everything that was sent.
-fn of_steps(options: impl Fn(&str) -> Options, steps: Vec<Step>) -> (Reply, LanguageServer) {
+fn of_steps(options: impl Fn(&str) -> ChatOptions, steps: Vec<Step>) -> (Reply, LanguageServer) {
     let server = LanguageServer::of(ServerShape::OpenAi, steps);
     let reply = ask(&ChatModel::new(options(&server.url)));
     (reply, server)
@@ -168,7 +168,7 @@ fn nobody_listens_at_the_address() {
 /// The limit covers the whole answer: the endpoint that hangs, and the pauses of one that fails.
 #[test]
 fn no_answer_takes_longer_than_its_time_limit() {
-    let short = |url: &str| Options {
+    let short = |url: &str| ChatOptions {
         timeout: Duration::from_millis(300),
         attempts: 1_000,
         back_off: Duration::from_millis(20),
@@ -231,7 +231,7 @@ fn a_server_that_knows_fewer_options_is_asked_in_its_dialect() {
 #[test]
 fn a_request_holds_the_schema_the_guard_and_the_quoted_data() {
     let key = Some(domain::BearerKey::of("sk-canary").expect("a key"));
-    let with_key = |url: &str| Options { key: key.clone(), ..options(url) };
+    let with_key = |url: &str| ChatOptions { key: key.clone(), ..options(url) };
     let (reply, server) = of_steps(with_key, vec![says(RIGHT)]);
     assert_eq!(reply.cost, Cost { requests: 1, tokens_in: 11, tokens_out: 7 });
     let asked = &server.asked()[0];

@@ -15,7 +15,7 @@ const LIBRARIES: [(&str, &[&str]); 10] = [
     ("sled", &["keepsake-storage"]),
     ("tantivy", &["keepsake-storage"]),
     ("ort", &["keepsake-models"]),
-    ("ureq", &["keepsake-llm", "keepsake-spans", "keepsake-registry"]),
+    ("ureq", &["keepsake-outbound"]),
     ("prometheus", &["keepsake-metrics", "keepsake-gateway"]),
     ("prost-reflect", &["keepsake-registry"]),
     ("protox", &["keepsake-registry"]),
@@ -107,22 +107,10 @@ const WALLS: &[Wall] = &[
         why: "what is around a service knows no shard",
     },
     Wall {
-        of: &["llm/"],
-        but: &["llm/post.rs"],
-        never: &["ureq::"],
-        why: "HTTP is used through llm/post.rs only",
-    },
-    Wall {
-        of: &["spans/"],
-        but: &["spans/recording/post.rs"],
-        never: &["ureq::"],
-        why: "HTTP is used through spans/recording/post.rs only",
-    },
-    Wall {
         of: &["registry/"],
         but: &["registry/http.rs"],
-        never: &["ureq::", "std::net"],
-        why: "HTTP is used through registry/http.rs only",
+        never: &["outbound::", "std::net"],
+        why: "the registry is asked through registry/http.rs only",
     },
     Wall {
         of: &["registry/avro", "registry/lookups.rs"],

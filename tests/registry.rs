@@ -8,7 +8,7 @@ use crate::support::program::{command, parsed, run};
 use crate::support::registry_server::{Mode, RegistryServer};
 use crate::support::service::Place;
 use crate::support::{Broker, Child, Client, Message, User, eventually, on_kafka, scratch};
-use ::registry::{Bounds, Limits, Login, Options, Registry};
+use ::registry::{Bounds, Limits, Login, Registry, RegistryOptions};
 use contract::decode::Schemas;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -306,7 +306,7 @@ fn a_registry_that_hangs_delays_nobody_and_a_redrive_brings_its_events_back() {
 
 /// The client of a registry, with small limits.
 fn client_of(url: &str, login: Option<Login>) -> Registry {
-    Registry::new(Options {
+    Registry::new(RegistryOptions {
         url: url.to_owned(),
         login,
         timeout: Duration::from_millis(500),

@@ -186,7 +186,7 @@ pub enum Refusal {
     /// The record is longer than the topic accepts.
     TooLarge,
     /// The topic or the partition does not exist.
-    NoSuchPlace,
+    NoSuchPartition,
 }
 
 /// Proof of a group membership: made by a consumer, read by a transactor of the same broker.

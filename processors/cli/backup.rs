@@ -8,14 +8,14 @@ use client::show::{self, GOOD, Output, PLAIN};
 use deployment::topics;
 use domain::SigningKey;
 use domain::fault::{Fault, Result, StopName};
-use serde_json::{Value, json};
+use serde_json::json;
 use settings::Config;
 use std::fs::File;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
-use storage::backup::manifest::{FORMAT, Manifest, Shard};
+use storage::backup::manifest::{FORMAT, Manifest};
 use storage::backup::take::take;
 use storage::backup::{self, events, segment};
 use storage::changelog::Fold;
@@ -134,8 +134,11 @@ impl BackupCommand {
 
 /// The digest by which two signing keys are compared. `None` for no key.
 pub fn fingerprint(key: &str) -> Option<String> {
-    let digest = || SigningKey::of(key).secret_digest(&["backup"]);
-    (!key.is_empty()).then(|| digest()[..16].iter().map(|byte| format!("{byte:02x}")).collect())
+    if key.is_empty() {
+        return None;
+    }
+    let digest = SigningKey::of(key).secret_digest(&["backup"]);
+    Some(digest[..16].iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// Notes the facts of a shard that hold for the whole service.
@@ -217,8 +220,9 @@ pub fn check_events(dir: &Path, manifest: &Manifest) -> Result<()> {
 
 /// `costs`: the records read of each shard, and why all of its topic was read again.
 fn print(manifest: &Manifest, costs: &[(u64, Option<&str>)], output: Output) {
-    let row = |(shard, (read, full_because)): (&Shard, &(u64, Option<&str>))| {
-        json!({
+    let mut shards = Vec::new();
+    for (shard, (read, full_because)) in manifest.shards.iter().zip(costs) {
+        shards.push(json!({
             "partition": shard.partition,
             "applied_offset": shard.applied_offset,
             "changelog_end": shard.changelog_end,
@@ -232,9 +236,8 @@ fn print(manifest: &Manifest, costs: &[(u64, Option<&str>)], output: Output) {
             "bytes": shard.bytes(),
             "records_read": read,
             "full_because": full_because,
-        })
-    };
-    let mut shards: Vec<Value> = manifest.shards.iter().zip(costs).map(row).collect();
+        }));
+    }
     let memories = show::sum(&shards, "memories");
     let report = json!({
         "equal": true,

@@ -83,7 +83,7 @@ struct Counts {
     events: u64,
 }
 
-/// Whose records are written.
+/// The users whose records an export writes.
 enum Whose {
     User(UserKey),
     Tenant(String),

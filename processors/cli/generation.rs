@@ -21,7 +21,7 @@ use deployment::topics;
 use domain::fault::{Fault, Result, StopName};
 use encoding::Encoding;
 use progress::{Generations, Progress, refused};
-use serde_json::{Value, json};
+use serde_json::json;
 use service::open;
 use settings::Config;
 use std::process::ExitCode;
@@ -249,23 +249,19 @@ fn compared(generations: &Generations, output: Output) -> Result<ExitCode> {
     comparison.read_on()?;
     let compared = &comparison.shards;
     let is_equal = compared.iter().all(Compared::is_equal);
-    let shard = |(partition, shard): (i32, &Compared)| {
-        json!({"partition": partition, "memories": shard.found.memories,
-            "records": shard.found.digest.records, "misfits": shard.misfits,
-            "equal": shard.is_equal()})
-    };
-    let shards: Vec<Value> = (0..).zip(compared).map(shard).collect();
+    let (mut shards, mut cells) = (Vec::new(), Vec::new());
+    for (partition, shard) in compared.iter().enumerate() {
+        let Compared { found, expected, misfits, .. } = shard;
+        shards.push(json!({"partition": partition, "memories": found.memories,
+            "records": found.digest.records, "misfits": misfits, "equal": shard.is_equal()}));
+        cells.push(vec![
+            partition.to_string(),
+            found.memories.to_string(),
+            found.digest.to_string(),
+            expected.digest.to_string(),
+        ]);
+    }
     output.print(&json!({"equal": is_equal, "shards": shards}), || {
-        let cells = |(partition, shard): (i32, &Compared)| {
-            let Compared { found, expected, .. } = shard;
-            vec![
-                partition.to_string(),
-                found.memories.to_string(),
-                found.digest.to_string(),
-                expected.digest.to_string(),
-            ]
-        };
-        let cells: Vec<Vec<String>> = (0..).zip(compared).map(cells).collect();
         let table = show::table(&["partition", "memories", "found", "expected"], &cells);
         match is_equal {
             true => format!("{table}{GOOD}all shards are equal{PLAIN}\n"),
@@ -312,11 +308,10 @@ fn drop_generation(config: &Config, number: u32, output: Output) -> Result<ExitC
     let connection = client::connection(config)?;
     let (chosen, next) = (config.of_generation(number), config.of_generation(number + 1));
     let topic = chosen.topics.memories();
-    let is_succeeded = || {
-        let is_built = connection.partitions_of(&next.topics.memories())?.is_some();
-        Ok(is_built && is_open(&next, &connection)?)
-    };
-    let is_serving = is_open(&chosen, &connection)? && !is_succeeded()?;
+    // The next generation is looked up only where this one is open: its topics may be nobody's yet.
+    let is_serving = is_open(&chosen, &connection)?
+        && !(connection.partitions_of(&next.topics.memories())?.is_some()
+            && is_open(&next, &connection)?);
     if is_serving || connection.members(&chosen.kafka.group_id, &chosen.topics.events())? > 0 {
         return Err(refused(number, "it serves: it cannot be dropped"));
     }

@@ -71,7 +71,7 @@ impl ImportCommand {
         let mut reading = Lines::new(&rules);
         // Standard input has no length.
         let size = std::fs::metadata(&self.file).map_or(0, |file| file.len());
-        let mut progress = Progress { published: 0, read: 0, size };
+        let mut progress = PublishedBytes { published: 0, read: 0, size };
         for line in self.lines()? {
             let line = line.map_err(|error| unreadable(&self.file, &error))?;
             if let Some(batch) = reading.line(&line) {
@@ -102,7 +102,7 @@ impl ImportCommand {
         service: &mut Option<Memories>,
         mut batch: UserBatch,
         report: &mut Imported,
-        progress: &Progress,
+        progress: &PublishedBytes,
     ) -> Result<()> {
         if batch.wishes.is_empty() {
             return Ok(());
@@ -164,15 +164,15 @@ impl ImportCommand {
     }
 }
 
-/// How much of a file is published, in bytes: the lines of the users before, and those up to `read`, which
-/// are of the user whose memories are being published.
-struct Progress {
+/// Counts the bytes of a file that are published: the lines of the users before, and those up to `read`,
+/// which are of the user whose memories are being published.
+struct PublishedBytes {
     published: u64,
     read: u64,
     size: u64,
 }
 
-impl Progress {
+impl PublishedBytes {
     /// The percentage of the file that is published with this share of the user's memories.
     fn percent(&self, share: f64) -> Option<f64> {
         let bytes = self.published as f64 + (self.read - self.published) as f64 * share;

@@ -143,9 +143,9 @@ mod tests {
     use std::io::{self, Write};
     use std::path::Path;
 
-    fn options(directory: Option<PathBuf>) -> embedder::Options {
+    fn options(directory: Option<PathBuf>) -> embedder::EncoderOptions {
         let model = directory.map_or(ModelChoice::Hash, ModelChoice::Directory);
-        embedder::Options { model, library: None, tokens_max: 256, threads: 1 }
+        embedder::EncoderOptions { model, library: None, tokens_max: 256, threads: 1 }
     }
 
     fn measured(directory: Option<PathBuf>) -> Measurement {
@@ -252,7 +252,7 @@ mod tests {
         }
         let library = directory.join("libonnxruntime.so");
         fn open(library: &Path, directory: &Path) -> embedder::Model {
-            let options = embedder::Options {
+            let options = embedder::EncoderOptions {
                 library: Some(library.into()),
                 ..options(Some(directory.into()))
             };

@@ -37,7 +37,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 use storage::backup;
 use storage::backup::manifest::{Manifest, Shard};
-use storage::changelog::{Destination, Fold, Meta, Proven, Source};
+use storage::changelog::{Destination, Fold, Meta, Source};
 use target::{PROGRESS_EVERY, Restore};
 
 const EXAMPLES: &str = "\
@@ -268,7 +268,7 @@ impl Restore<'_> {
         for (shard, ((published, ticks), plan)) in self.manifest.shards.iter().zip(counts) {
             let found = self.found(shard.partition)?;
             if found.digest != shard.digest
-                || found.proven() == Proven::Differs
+                || found.proven().is_err()
                 || found.applied() != shard.applied_offset
             {
                 return Err(found.incomplete().about(format!(

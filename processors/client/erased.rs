@@ -287,8 +287,7 @@ fn redact_value(value: &mut Value) {
 
 /// The text redacted by all rules, whatever the profile.
 pub fn redacted(text: &str) -> String {
-    let options = redact::Options { rules: Rule::ALL.to_vec() };
-    redact::redacted(text, &options).map_or_else(|| text.to_owned(), |redacted| redacted.text)
+    redact::redacted(text, &Rule::ALL).map_or_else(|| text.to_owned(), |redacted| redacted.text)
 }
 
 #[cfg(test)]

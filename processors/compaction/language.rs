@@ -39,13 +39,13 @@ pub fn asking(
     if !llm.is_on() {
         return Ok(None);
     }
-    let model = ChatModel::new(llm::Options {
+    let model = ChatModel::new(llm::ChatOptions {
         url: llm.url.clone(),
         model: llm.model.clone(),
         key: llm.key().map_err(|why| Fault::stop(StopName::ConfigInvalid, why))?,
         timeout: Duration::from_millis(llm.timeout_ms),
         tokens_max: llm.tokens_max,
-        ..llm::Options::default()
+        ..llm::ChatOptions::default()
     });
     let limits = LanguageLimits { calls_per_day: llm.calls_per_day, ..LanguageLimits::default() };
     let language = Language::new(Box::new(model), limits, clock.clone(), metrics.clone());

@@ -121,10 +121,9 @@ fn applied_by(memories: &[Memory], now: Time) -> BTreeMap<MemoryId, Time> {
     }
     let mut in_order: Vec<&Memory> = memories.iter().collect();
     in_order.sort_by_key(|memory| &memory.source);
-    let of_one_partition = |a: &&Memory, b: &&Memory| {
+    for partition in in_order.chunk_by(|a, b| {
         (&a.source.topic, a.source.partition) == (&b.source.topic, b.source.partition)
-    };
-    for partition in in_order.chunk_by(of_one_partition) {
+    }) {
         let (mut newest, mut undated) = (Time(i64::MIN), Vec::new());
         for memory in partition {
             if is_false(memory) {

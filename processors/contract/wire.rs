@@ -785,6 +785,14 @@ fn is_empty(map: &&BTreeMap<String, String>) -> bool {
     map.is_empty()
 }
 
+/// The content type of every message.
+pub const JSON: &str = "application/json";
+
+/// Writes a message.
+pub fn json(value: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(value).expect("numbers and strings under string keys always serialise")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

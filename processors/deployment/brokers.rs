@@ -28,7 +28,7 @@ impl Brokers {
         let secret = data.secret(config.embedded.secret || !config.gateway.keys.is_empty())?;
         let options = settings::data_dir::options(config, secret.as_deref());
         let listen = config.embedded.address().expect("the configuration was checked");
-        let mut log = embedded::Options::new(data.log(), listen);
+        let mut log = embedded::EmbeddedOptions::new(data.log(), listen);
         log.secret = secret;
         let embedded = Embedded::start(log).map_err(|fault| port_taken(fault, listen))?;
         let address = embedded.address();

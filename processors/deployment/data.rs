@@ -13,7 +13,7 @@
 //! Commands find the service by these files and never by a default port, on which the broker of
 //! somebody else may listen.
 
-use super::dir::unwritable;
+use super::dir::{is_locked, unwritable};
 use super::presence::{self, CLIENTS, Description, SERVICE, START};
 use super::private::{self, Readers};
 use domain::fault::{Fault, Result, StopName};
@@ -25,18 +25,12 @@ use std::io::{ErrorKind, Write};
 use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 const LOG: &str = "log";
 const STORE: &str = "store";
 const MODEL: &str = "model";
 /// A file is written under a name with this end and then renamed.
 const NEW: &str = "new";
-
-/// Attempts to lock the directory: a command that looks for the service holds the lock for some
-/// microseconds.
-const LOCK_ATTEMPTS: usize = 10;
-const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
 /// The data directory of the service in this process.
 pub struct DataDir {
@@ -178,13 +172,7 @@ fn make_private(dir: &Path, config: &Config) -> Result<()> {
 
 fn lock(dir: &Path) -> Result<File> {
     let file = File::create(dir.join(LOCK)).map_err(|e| unwritable("cannot lock", dir, &e))?;
-    for _ in 0..LOCK_ATTEMPTS {
-        if file.try_lock().is_ok() {
-            return Ok(file);
-        }
-        std::thread::sleep(LOCK_PAUSE);
-    }
-    Err(presence::in_use(dir))
+    if is_locked(&file) { Ok(file) } else { Err(presence::in_use(dir)) }
 }
 
 #[cfg(test)]

@@ -7,6 +7,10 @@ use settings::Config;
 use std::fs::File;
 use std::io::ErrorKind;
 use std::path::Path;
+use std::time::Duration;
+
+const LOCK_ATTEMPTS: usize = 10;
+const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
 /// Returns the id of this store, which becomes a part of the transactional id, and the id of a
 /// static group member. The id stays with the directory: a process that continues from a store
@@ -42,16 +46,45 @@ pub fn lock_dir(dir: &Path) -> Result<File> {
     let file = std::fs::create_dir_all(dir)
         .and_then(|()| File::create(dir.join("LOCK")))
         .map_err(|error| unwritable("cannot create", dir, &error))?;
-    file.try_lock().map_err(|_| {
-        let what = format!(
-            "{} is in use by another keepsake: stop it, or set store.dir to another directory",
-            dir.display()
-        );
-        Fault::stop(StopName::StoreLocked, what)
-    })?;
-    Ok(file)
+    if is_locked(&file) {
+        return Ok(file);
+    }
+    let what = format!(
+        "{} is in use by another keepsake: stop it, or set store.dir to another directory",
+        dir.display()
+    );
+    Err(Fault::stop(StopName::StoreLocked, what))
+}
+
+/// Locks the file, and waits a fifth of a second for an owner that gives the lock up. A program that the
+/// owner starts holds the lock too until it runs, and a command that looks for the service holds it for
+/// some microseconds.
+pub(super) fn is_locked(file: &File) -> bool {
+    (0..LOCK_ATTEMPTS).any(|attempt| {
+        if attempt > 0 {
+            std::thread::sleep(LOCK_PAUSE);
+        }
+        file.try_lock().is_ok()
+    })
 }
 
 pub fn unwritable(what: &str, path: &Path, error: &std::io::Error) -> Fault {
     Fault::stop(StopName::StoreUnwritable, format!("{what} {}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_that_another_gives_up_just_now_is_waited_for() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let held = lock_dir(dir.path()).expect("nobody has locked it");
+        let owner = std::thread::spawn(move || {
+            std::thread::sleep(LOCK_PAUSE * 3);
+            drop(held);
+        });
+        lock_dir(dir.path()).expect("the owner ends");
+        owner.join().expect("it only drops the file");
+    }
 }

@@ -1,17 +1,8 @@
 //! Events: the decoded, checked records of the events topic. Each is a turn or a command.
 
-use super::{Kind, MemoryId, Metadata, Scope, Time, UserKey};
+use super::{Kind, MemoryId, Metadata, Position, Role, Scope, Time, UserKey};
 use std::fmt;
-use std::sync::Arc;
 use strum::{EnumCount, EnumString, IntoStaticStr, VariantArray, VariantNames};
-
-/// The place of a record in the log.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Position {
-    pub topic: Arc<str>,
-    pub partition: i32,
-    pub offset: i64,
-}
 
 /// A decoded record of the events topic, with all limits checked.
 #[derive(Clone, Debug)]
@@ -281,25 +272,6 @@ pub struct Turn {
     pub kind: Option<Kind>,
     /// If false, the turn is context for its neighbours and never becomes a memory.
     pub remember: bool,
-}
-
-/// Author of a turn.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, IntoStaticStr, EnumString, VariantNames,
-)]
-#[strum(serialize_all = "lowercase")]
-pub enum Role {
-    #[default]
-    User,
-    Assistant,
-    System,
-    Tool,
-}
-
-impl Role {
-    pub fn as_str(self) -> &'static str {
-        self.into()
-    }
 }
 
 /// Categories of personal data that a profile may forbid to keep.

@@ -17,8 +17,11 @@ mod key;
 mod memory;
 pub mod panics;
 mod partition;
+mod position;
 mod request;
+mod role;
 mod signature;
+mod surprise;
 mod tenant_signature;
 mod time;
 mod vector;
@@ -26,26 +29,29 @@ mod word_counts;
 
 pub use bearer_key::BearerKey;
 pub use cosine_scale::CosineScale;
-pub use decision::{Decision, Outcome, Surprise};
+pub use decision::{Decision, Outcome};
 pub use erasure::{ErasedText, Erasure, Salt, Target};
 pub use event::{
     Action, Author, Authorship, Category, Content, Event, Extracted, Fact, Forget,
-    ForgetContinuation, ForwardReason, IdleSession, MemoryVersion, Position, Remember, Revise,
-    Role, SENDER_LIMITS, SenderLimits, Signal, Step, Turn, Update,
+    ForgetContinuation, ForwardReason, IdleSession, MemoryVersion, Remember, Revise, SENDER_LIMITS,
+    SenderLimits, Signal, Step, Turn, Update,
 };
 pub use filter::{Bound, Comparison, Condition, Filter, Test};
 pub use generation::{Closed, GENERATION, HandOver, HandOverStep};
 pub use key::{InvalidName, NAME_BYTES_MAX, UserKey};
 pub use memory::{
-    ContextTurn, Kind, Memory, MemoryId, Metadata, NeighbourTurn, NeighbourTurns, Revision, Scope,
-    unknown_memory,
+    ContextTurn, Cursor, Kind, Memory, MemoryId, Metadata, NeighbourTurn, NeighbourTurns, Revision,
+    Scope, unknown_memory,
 };
 pub use partition::partition_of;
+pub use position::Position;
 pub use request::{
-    Assembly, Cursor, Duplicates, Explain, Format, Levels, List, Match, Purpose, Recall, ReplyTo,
-    Request, RequestKind, UnsetFields,
+    Assembly, Duplicates, Explain, Format, Levels, List, Match, Purpose, Recall, ReplyTo, Request,
+    RequestKind, UnsetFields,
 };
+pub use role::Role;
 pub use signature::{KEY_BYTES_MIN, SIGNATURE, SignedParts, SigningKey};
+pub use surprise::Surprise;
 pub use tenant_signature::{AGE_MS_MAX, REDRIVEN, SIGNED_HEADERS, TENANT_SIGNATURE, TenantKeys};
 pub use time::{Now, Time};
 pub use vector::{Vector, dot, for_this_processor, product};

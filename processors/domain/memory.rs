@@ -1,6 +1,6 @@
 //! Memories: the stored record, the id, and the neighbouring turns by which a memory is also found.
 
-use super::{Cursor, Position, Role, Surprise, Time, UserKey, Vector};
+use super::{Position, Role, Surprise, Time, UserKey, Vector};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -36,6 +36,14 @@ impl fmt::Display for MemoryId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0)
     }
+}
+
+/// The last memory of a page of a list; the next page holds older memories. The cursor stays valid
+/// when that memory is forgotten meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cursor {
+    pub created_at: Time,
+    pub id: MemoryId,
 }
 
 /// Returns the message about an id that no memory of the user has. The nil id stands for a text

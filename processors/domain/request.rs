@@ -1,6 +1,6 @@
 //! Requests: the decoded, checked records of the recalls topic, and the address of a reply.
 
-use super::{Filter, Kind, MemoryId, Position, Time, UserKey};
+use super::{Cursor, Filter, Kind, MemoryId, Position, Time, UserKey};
 use strum::{EnumCount, EnumString, IntoStaticStr, VariantArray, VariantNames};
 
 /// The address of a reply and the headers that the reply must carry.
@@ -158,14 +158,6 @@ pub struct List {
     pub offset: usize,
     /// Only memories that were known then, in their words of then, archived since or not.
     pub as_of: Option<Time>,
-}
-
-/// The last memory of a page of a list; the next page holds older memories. The cursor stays valid
-/// when that memory is forgotten meanwhile.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cursor {
-    pub created_at: Time,
-    pub id: MemoryId,
 }
 
 /// A page of pairs of memories that probably say the same.

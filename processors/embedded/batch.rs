@@ -135,7 +135,7 @@ pub fn sequence_after(sequence: i32, by: i32) -> i32 {
 
 /// Writes the offset of a batch, which the checksum does not cover. `LEADER_EPOCH` is always 0: the
 /// log has one leader.
-pub fn place(batch: &mut [u8], base_offset: i64) {
+pub fn set_offset(batch: &mut [u8], base_offset: i64) {
     batch[at::BASE_OFFSET..at::LENGTH].copy_from_slice(&base_offset.to_be_bytes());
     batch[at::LEADER_EPOCH..at::MAGIC].copy_from_slice(&0_i32.to_be_bytes());
 }
@@ -159,7 +159,7 @@ pub fn seal(batch: &mut [u8]) {
 /// Writes a header whose length and checksum [`seal`] sets.
 pub fn write_header(header: &Header) -> Vec<u8> {
     let mut bytes = vec![0; HEADER_BYTES];
-    place(&mut bytes, header.base_offset);
+    set_offset(&mut bytes, header.base_offset);
     bytes[at::MAGIC] = 2;
     bytes[at::ATTRIBUTES..at::LAST_OFFSET_DELTA].copy_from_slice(&header.attributes.to_be_bytes());
     bytes[at::LAST_OFFSET_DELTA..at::BASE_TIMESTAMP]

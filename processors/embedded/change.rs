@@ -46,10 +46,10 @@ pub enum Change<'a> {
         offsets: Vec<GroupOffset>,
         producer_id: Option<i64>,
     },
-    /// Without places, all offsets of the group.
+    /// Without partitions, all offsets of the group.
     OffsetsDeleted {
         group: &'a str,
-        places: Option<Vec<(String, i32)>>,
+        partitions: Option<Vec<(String, i32)>>,
     },
     /// Ids of producers below this one may have been given out.
     ProducersReserved {

@@ -78,8 +78,8 @@ pub struct Cleaner<'a> {
 
 impl FromIterator<Aborted> for AbortedRanges {
     fn from_iter<I: IntoIterator<Item = Aborted>>(aborted: I) -> AbortedRanges {
-        let key = |a: Aborted| ((a.producer_id, a.first_offset), a.last_offset);
-        AbortedRanges(aborted.into_iter().map(key).collect())
+        let ranges = aborted.into_iter();
+        AbortedRanges(ranges.map(|a| ((a.producer_id, a.first_offset), a.last_offset)).collect())
     }
 }
 
@@ -140,8 +140,9 @@ impl Latest {
 impl Passes {
     /// Returns the offset below which tombstones and markers may go.
     pub fn removable_below(&self, now_ms: i64, delete_retention_ms: i64) -> i64 {
-        let past = |&&(_, at): &&(i64, i64)| at.saturating_add(delete_retention_ms) <= now_ms;
-        self.0.iter().rev().find(past).map_or(0, |(end, _)| *end)
+        let mut passes = self.0.iter().rev();
+        let past = passes.find(|(_, at)| at.saturating_add(delete_retention_ms) <= now_ms);
+        past.map_or(0, |(end, _)| *end)
     }
 
     /// Adds a pass that has just finished and forgets those that no longer matter. Passes within a

@@ -18,86 +18,42 @@
 
 mod api;
 pub mod batch;
-mod broker;
 mod change;
-pub mod clean;
+mod clean;
 mod codec;
 mod coordinator;
-pub mod disk;
+mod disk;
 mod fault;
 mod groups;
 mod journal;
+mod node;
+mod options;
 mod partition;
 #[cfg(test)]
 mod power_loss;
-pub mod records;
+mod records;
+mod request_memory;
 mod segments;
 mod server;
 mod settings;
 mod state;
 mod upkeep;
+mod waiter;
 
-pub use broker::{SystemTime, WallClock};
+pub use options::EmbeddedOptions;
 
-use broker::Broker;
-use disk::{Disk, LocalDisk};
 use domain::fault::{Fault, Result, StopName};
+use node::Node;
 use parking_lot::Mutex;
 use server::Connections;
 use std::fs::File;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
-
-/// The user name of clients that log in.
-pub const USER: &str = "keepsake";
-
-/// Where the broker keeps its log and listens.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Directory of the log, which is made with mode 0700.
-    pub dir: PathBuf,
-    /// A loopback address. Port 0 takes a free port.
-    pub listen: SocketAddr,
-    /// If set, clients log in by SASL PLAIN with this password and the user name [`USER`].
-    pub secret: Option<String>,
-    pub connections_max: usize,
-    /// Bytes of each of the two files of the journal.
-    pub journal_bytes: u64,
-    /// How often old segments are looked for.
-    pub clean_every: Duration,
-    pub disk: Arc<dyn Disk>,
-    pub clock: Arc<dyn WallClock>,
-}
-
-impl Options {
-    pub fn new(dir: PathBuf, listen: SocketAddr) -> Options {
-        Options {
-            dir,
-            listen,
-            secret: None,
-            connections_max: 512,
-            journal_bytes: 16 << 20,
-            clean_every: Duration::from_secs(60),
-            disk: Arc::new(LocalDisk),
-            clock: Arc::new(SystemTime),
-        }
-    }
-
-    /// Compares `\0user\0password` in a time that does not depend on the place of a difference.
-    fn accepts(&self, login: &[u8]) -> bool {
-        let Some(secret) = &self.secret else { return true };
-        let expected = [b"\0", USER.as_bytes(), b"\0", secret.as_bytes()].concat();
-        let differences = expected.iter().zip(login).fold(0, |all, (a, b)| all | (a ^ b));
-        expected.len() == login.len() && differences == 0
-    }
-}
 
 /// A running broker, which stops when dropped. Acknowledged changes are on the disk.
 pub struct Embedded {
-    broker: Arc<Broker>,
+    node: Arc<Node>,
     connections: Arc<Connections>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     _lock: File,
@@ -105,14 +61,14 @@ pub struct Embedded {
 
 impl Embedded {
     /// Opens the log in the directory and begins to listen.
-    pub fn start(mut options: Options) -> Result<Embedded> {
+    pub fn start(mut options: EmbeddedOptions) -> Result<Embedded> {
         if !options.listen.ip().is_loopback() {
             let what = format!("embedded.listen: {} is not a loopback address", options.listen);
             return Err(Fault::stop(StopName::ConfigInvalid, what));
         }
         let dir = &options.dir;
         options.disk.make_dir(dir).map_err(|e| fault::unwritable("makes", dir, &e))?;
-        let lock = broker::lock(dir)?;
+        let lock = node::lock(dir)?;
         let listener = TcpListener::bind(options.listen).map_err(|error| {
             let what = format!("cannot listen on {}: {error}", options.listen);
             Fault::stop(StopName::AddressTaken, what)
@@ -121,17 +77,17 @@ impl Embedded {
             .local_addr()
             .map_err(|error| Fault::retry(format!("asks for the port: {error}")))?;
         let embedded = Embedded {
-            broker: Arc::new(Broker::open(options)?),
+            node: Arc::new(Node::open(options)?),
             connections: Arc::default(),
             threads: Mutex::default(),
             _lock: lock,
         };
-        let broker = embedded.broker.clone();
-        embedded.spawn("log-checkpoint", move || broker.run_checkpoints())?;
-        let broker = embedded.broker.clone();
-        embedded.spawn("log-timer", move || broker.run_timer())?;
-        let (broker, connections) = (embedded.broker.clone(), embedded.connections.clone());
-        embedded.spawn("log-listener", move || connections.accept(&listener, &broker))?;
+        let node = embedded.node.clone();
+        embedded.spawn("log-checkpoint", move || node.run_checkpoints())?;
+        let node = embedded.node.clone();
+        embedded.spawn("log-timer", move || upkeep::run(&node))?;
+        let (node, connections) = (embedded.node.clone(), embedded.connections.clone());
+        embedded.spawn("log-listener", move || connections.accept(&listener, &node))?;
         Ok(embedded)
     }
 
@@ -145,21 +101,21 @@ impl Embedded {
 
     /// The address on which the broker listens, with the port that was taken.
     pub fn address(&self) -> SocketAddr {
-        self.broker.options.listen
+        self.node.options.listen
     }
 
     /// Calls once with the fault that ends the broker, such as a full disk.
     pub fn on_fault(&self, notify: impl FnOnce(Fault) + Send + 'static) {
-        self.broker.on_fault(Box::new(notify));
+        self.node.on_fault(Box::new(notify));
     }
 
     /// Returns, for each partition of a topic, the highest offset of a tombstone that compaction
     /// has removed: a store that has read less may still hold the deleted records. -1: none was
     /// removed.
     pub fn tombstones_gone(&self, topic: &str) -> impl Fn(i32) -> i64 + Send + Sync + use<> {
-        let (broker, topic) = (self.broker.clone(), topic.to_owned());
+        let (node, topic) = (self.node.clone(), topic.to_owned());
         move |partition| {
-            let core = broker.core();
+            let core = node.core();
             let number = core.state.topic(&topic).map(|(number, _)| number);
             let found = number.and_then(|number| core.state.partition(number, partition));
             found.map_or(-1, |found| found.tombstones_gone)
@@ -169,11 +125,11 @@ impl Embedded {
     /// Writes a checkpoint and closes the log.
     pub fn stop(self) -> Result<()> {
         self.close();
-        self.broker.fault().map_or(Ok(()), Err)
+        self.node.fault().map_or(Ok(()), Err)
     }
 
     fn close(&self) {
-        self.broker.stop();
+        self.node.stop();
         // The listener waits for a connection.
         let _ = TcpStream::connect(self.address());
         self.connections.close_all();

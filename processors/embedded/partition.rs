@@ -4,12 +4,11 @@
 use super::batch::{self, Header};
 use super::clean::{Aborted, Passes};
 use super::segments::Segments;
-use parking_lot::{Condvar, Mutex};
+use super::waiter::Waiter;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
-use std::time::Instant;
 
 /// Batches of a producer that are recognised when they come again, as in Kafka: a client has at
 /// most five requests on the way.
@@ -54,6 +53,12 @@ pub struct Producer {
     pub at_ms: i64,
 }
 
+impl Producer {
+    fn is_open(&self) -> bool {
+        self.open_since.is_some()
+    }
+}
+
 /// A batch that a producer has written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Written {
@@ -62,27 +67,6 @@ pub struct Written {
     pub base_offset: i64,
     pub last_offset: i64,
     pub timestamp: i64,
-}
-
-/// A thread that waits for records of some partitions.
-#[derive(Debug, Default)]
-pub struct Waiter {
-    is_woken: Mutex<bool>,
-    woken: Condvar,
-}
-
-impl Waiter {
-    pub fn wake(&self) {
-        *self.is_woken.lock() = true;
-        self.woken.notify_one();
-    }
-
-    /// Returns when woken since the last wait, or at the deadline.
-    pub fn wait(&self, deadline: Instant) {
-        let mut is_woken = self.is_woken.lock();
-        while !*is_woken && !self.woken.wait_until(&mut is_woken, deadline).timed_out() {}
-        *is_woken = false;
-    }
 }
 
 impl Partition {
@@ -192,15 +176,14 @@ impl Partition {
     }
 
     pub fn expire_producers(&mut self, now_ms: i64) {
-        let is_open = |producer: &Producer| producer.open_since.is_some();
         self.producers.retain(|_, producer| {
-            is_open(producer) || now_ms - producer.at_ms < PRODUCER_EXPIRES_MS
+            producer.is_open() || now_ms - producer.at_ms < PRODUCER_EXPIRES_MS
         });
         if self.producers.len() > PRODUCERS_MAX {
             let mut times: Vec<i64> = self.producers.values().map(|p| p.at_ms).collect();
             times.sort_unstable();
             let oldest = times[self.producers.len() - PRODUCERS_MAX];
-            self.producers.retain(|_, producer| is_open(producer) || producer.at_ms >= oldest);
+            self.producers.retain(|_, producer| producer.is_open() || producer.at_ms >= oldest);
         }
     }
 }

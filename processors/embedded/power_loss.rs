@@ -4,13 +4,14 @@
 
 use super::api::{produce, transactions};
 use super::batch::Header;
-use super::broker::{Broker, WallClock};
 use super::change::{Change, CommittedOffset, GroupOffset};
 use super::disk::{Disk, File};
+use super::node::Node;
+use super::options::WallClock;
 use super::records::Records;
 use super::records::tests::{Random, encode, record};
 use super::segments::read_batches;
-use super::{Options, upkeep};
+use super::{EmbeddedOptions, upkeep};
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::{EndTxnRequest, InitProducerIdRequest, ProducerId, TransactionalId};
 use kafka_protocol::protocol::StrBytes;
@@ -239,7 +240,7 @@ struct World {
 
 type Outcome<T> = std::result::Result<T, ResponseError>;
 
-fn create_topic(broker: &Broker) -> Outcome<()> {
+fn create_topic(node: &Node) -> Outcome<()> {
     let created = Change::TopicCreated {
         topic: 1,
         id: [1; 16],
@@ -247,8 +248,8 @@ fn create_topic(broker: &Broker) -> Outcome<()> {
         partitions: PARTITIONS,
         settings: BTreeMap::from([("segment.bytes".into(), "700".into())]),
     };
-    let entry = broker.change(&mut broker.core(), &created)?;
-    broker.make_durable(entry)
+    let entry = node.change(&mut node.core(), &created)?;
+    node.make_durable(entry)
 }
 
 impl World {
@@ -262,30 +263,31 @@ impl World {
         }
     }
 
-    fn open(&self) -> Broker {
-        let mut options = Options::new("/log".into(), "127.0.0.1:0".parse().expect("an address"));
+    fn open(&self) -> Node {
+        let mut options =
+            EmbeddedOptions::new("/log".into(), "127.0.0.1:0".parse().expect("an address"));
         options.disk = Arc::new(Handle(self.disk.clone()));
         options.clock = self.clock.clone();
         options.journal_bytes = 4 << 10;
-        Broker::open(options).unwrap_or_else(|fault| panic!("the log does not open: {fault}"))
+        Node::open(options).unwrap_or_else(|fault| panic!("the log does not open: {fault}"))
     }
 
     /// Works until the power is gone.
-    fn work(&mut self, broker: &Broker) -> Outcome<()> {
-        if broker.core().state.topic("topic").is_none() {
-            create_topic(broker)?;
+    fn work(&mut self, node: &Node) -> Outcome<()> {
+        if node.core().state.topic("topic").is_none() {
+            create_topic(node)?;
         }
         for _ in 0..40 {
             self.clock.0.fetch_add(1 + self.random.below(50) as i64, Ordering::Relaxed);
             match self.random.below(10) {
-                0..5 => self.send(broker)?,
-                5..8 => self.transact(broker)?,
-                8 => broker.checkpoint().map_err(|fault| broker.fail(fault))?,
-                _ => upkeep::run(broker).map_err(|fault| broker.fail(fault))?,
+                0..5 => self.send(node)?,
+                5..8 => self.transact(node)?,
+                8 => node.checkpoint().map_err(|fault| node.fail(fault))?,
+                _ => upkeep::clean(node).map_err(|fault| node.fail(fault))?,
             }
             // Nobody else would make room in the journal.
-            if broker.core().wants_checkpoint() {
-                broker.checkpoint().map_err(|fault| broker.fail(fault))?;
+            if node.core().wants_checkpoint() {
+                node.checkpoint().map_err(|fault| node.fail(fault))?;
             }
         }
         Ok(())
@@ -297,10 +299,10 @@ impl World {
     }
 
     /// An idempotent producer: the same batch again after a crash.
-    fn send(&mut self, broker: &Broker) -> Outcome<()> {
+    fn send(&mut self, node: &Node) -> Outcome<()> {
         let (producer, mut sequences) = match self.known.producer {
             Some(known) => known,
-            None => (transactions::new_producer_id(broker)?, [0; PARTITIONS as usize]),
+            None => (transactions::new_producer_id(node)?, [0; PARTITIONS as usize]),
         };
         let sent = match self.known.unsure {
             Some(unsure) => unsure,
@@ -312,9 +314,9 @@ impl World {
         self.known.producer = Some((producer, sequences));
         self.known.unsure = Some(sent);
         let batch = one(sent.number, producer, 0, sent.sequence, false);
-        let entry = produce::produce_bytes(broker, "topic", sent.partition, &batch, None)?;
+        let entry = produce::produce_bytes(node, "topic", sent.partition, &batch, None)?;
         if let Some(entry) = entry {
-            broker.make_durable(entry)?;
+            node.make_durable(entry)?;
         }
         sequences[sent.partition as usize] = sent.sequence + 1;
         self.known.producer = Some((producer, sequences));
@@ -324,21 +326,21 @@ impl World {
     }
 
     /// A transaction over both partitions and an offset, committed or aborted.
-    fn transact(&mut self, broker: &Broker) -> Outcome<()> {
+    fn transact(&mut self, node: &Node) -> Outcome<()> {
         let name = TransactionalId(StrBytes::from_static_str(NAME));
         let asked = InitProducerIdRequest::default()
             .with_transactional_id(Some(name.clone()))
             .with_transaction_timeout_ms(60_000)
             .with_producer_id(ProducerId(-1));
-        let (producer, epoch) = transactions::renew(broker, NAME, &asked)?;
-        let at_ms = broker.now_ms();
+        let (producer, epoch) = transactions::renew(node, NAME, &asked)?;
+        let at_ms = node.now_ms();
         let partitions = (0..PARTITIONS).map(|partition| (1, partition)).collect();
-        let mut core = broker.core();
-        broker.change(
+        let mut core = node.core();
+        node.change(
             &mut core,
             &Change::PartitionsJoined { transactional_id: NAME, partitions, at_ms },
         )?;
-        broker.change(
+        node.change(
             &mut core,
             &Change::GroupJoined { transactional_id: NAME, group: GROUP, at_ms },
         )?;
@@ -349,15 +351,15 @@ impl World {
                 let number = self.next();
                 numbers.insert(number);
                 let batch = one(number, producer, epoch, sequence, true);
-                produce::produce_bytes(broker, "topic", partition, &batch, Some(NAME))?;
+                produce::produce_bytes(node, "topic", partition, &batch, Some(NAME))?;
             }
         }
         let offset = i64::from(self.known.next);
         let committed = CommittedOffset { offset, leader_epoch: 0, metadata: String::new(), at_ms };
         let offsets = vec![GroupOffset { topic: "topic".into(), partition: 0, committed }];
         let producer_id = Some(producer);
-        broker.change(
-            &mut broker.core(),
+        node.change(
+            &mut node.core(),
             &Change::OffsetsCommitted { group: GROUP, offsets, producer_id },
         )?;
         let is_commit = self.random.below(3) > 0;
@@ -371,7 +373,7 @@ impl World {
         } else {
             self.known.aborted.extend(&numbers);
         }
-        transactions::end_transaction(broker, &ended)?;
+        transactions::end_transaction(node, &ended)?;
         if is_commit {
             self.known.undecided = None;
             self.known.committed.push((numbers, offset));
@@ -380,21 +382,21 @@ impl World {
     }
 
     /// An open transaction holds back the readers of later records until the timeout.
-    fn end_open(&self, broker: &Broker) {
+    fn end_open(&self, node: &Node) {
         self.clock.0.fetch_add(60_001, Ordering::Relaxed);
-        broker.end_expired_transactions();
+        transactions::end_expired(node);
     }
 
     /// Compares the records that readers see with the outcomes that the senders know.
-    fn check(&mut self, broker: &Broker) {
-        let seen = self.seen(broker);
+    fn check(&mut self, node: &Node) {
+        let seen = self.seen(node);
         let numbers: BTreeSet<i32> = seen.iter().copied().collect();
         assert_eq!(numbers.len(), seen.len(), "a record is there twice");
         for number in &self.known.acknowledged {
             assert!(numbers.contains(number), "{number} was acknowledged and is lost");
         }
         assert!(numbers.is_disjoint(&self.known.aborted), "a record of an aborted transaction");
-        let core = broker.core();
+        let core = node.core();
         let offset = core.state.groups.get(GROUP).and_then(|group| {
             group.committed.get(&("topic".to_owned(), 0)).map(|committed| committed.offset)
         });
@@ -414,15 +416,15 @@ impl World {
     }
 
     /// The numbers that a read_committed reader gets.
-    fn seen(&self, broker: &Broker) -> Vec<i32> {
-        let core = broker.core();
+    fn seen(&self, node: &Node) -> Vec<i32> {
+        let core = node.core();
         let Some((topic, _)) = core.state.topic("topic") else { return Vec::new() };
         let mut seen = Vec::new();
-        for place in 0..PARTITIONS {
-            let partition = core.state.partition(topic, place).expect("it was made with the topic");
+        for index in 0..PARTITIONS {
+            let partition = core.state.partition(topic, index).expect("it was made with the topic");
             let (mut offset, stable) = (partition.log.start, partition.stable());
             while offset < stable {
-                let found = partition.log.find(&broker.files, offset).expect("reads");
+                let found = partition.log.find(&node.files, offset).expect("reads");
                 let Some(found) = found else { break };
                 let bytes = read_batches(&found, stable, 100).expect("reads");
                 let mut at = 0;
@@ -466,20 +468,20 @@ fn run(seed: u64) {
     let mut world = World::new(seed);
     for _ in 0..4 {
         world.disk.left.store(i64::MAX, Ordering::Relaxed);
-        let broker = world.open();
-        world.end_open(&broker);
-        world.check(&broker);
+        let node = world.open();
+        world.end_open(&node);
+        world.check(&node);
         let left = 1 + world.random.below(400) as i64;
         world.disk.left.store(left, Ordering::Relaxed);
-        let outcome = world.work(&broker);
-        assert_eq!(outcome.is_err(), broker.fault().is_some());
-        drop(broker);
+        let outcome = world.work(&node);
+        assert_eq!(outcome.is_err(), node.fault().is_some());
+        drop(node);
         world.disk.lose_power(&mut world.random);
     }
     world.disk.left.store(i64::MAX, Ordering::Relaxed);
-    let broker = world.open();
-    world.end_open(&broker);
-    world.check(&broker);
+    let node = world.open();
+    world.end_open(&node);
+    world.check(&node);
 }
 
 #[test]
@@ -487,31 +489,31 @@ fn producers_that_wait_for_room_in_the_journal_get_offsets_of_their_own() {
     const PRODUCERS: i32 = 4;
     const BATCHES: i32 = 500;
     let mut world = World::new(0);
-    let broker = world.open();
-    create_topic(&broker).expect("a topic");
+    let node = world.open();
+    create_topic(&node).expect("a topic");
     let produce = &|producer: i32| {
         for sequence in 0..BATCHES {
             let number = producer * BATCHES + sequence;
             let batch = one(number, producer.into(), 0, sequence, false);
-            let entry = produce::produce_bytes(&broker, "topic", 0, &batch, None);
+            let entry = produce::produce_bytes(&node, "topic", 0, &batch, None);
             let entry = entry.expect("it is written").expect("an entry to wait for");
-            broker.make_durable(entry).expect("it is durable");
+            node.make_durable(entry).expect("it is durable");
         }
     };
     std::thread::scope(|scope| {
-        scope.spawn(|| broker.run_checkpoints());
+        scope.spawn(|| node.run_checkpoints());
         let start = |producer| scope.spawn(move || produce(producer));
         let producers: Vec<_> = (0..PRODUCERS).map(start).collect();
         let are_done = producers.into_iter().map(|producer| producer.join().is_ok());
         let are_done: Vec<bool> = are_done.collect();
-        broker.stop();
+        node.stop();
         assert_eq!(are_done, [true; PRODUCERS as usize]);
     });
     let count = PRODUCERS * BATCHES;
-    let next = broker.core().state.partition(1, 0).map(|partition| partition.log.next());
+    let next = node.core().state.partition(1, 0).map(|partition| partition.log.next());
     assert_eq!(next, Some(count.into()));
     world.known.acknowledged = (0..count).collect();
-    world.check(&broker);
+    world.check(&node);
 }
 
 #[test]

@@ -22,15 +22,15 @@ const INDEXED_BYTES: u32 = 4096;
 /// Files and indexes that are kept open.
 const OPEN_FILES: usize = 256;
 const OPEN_INDEXES: usize = 64;
-/// Bytes that one read takes to find a place.
+/// Bytes that one read takes to find a position.
 const SCAN_BYTES: usize = 64 << 10;
 
-/// One place of a segment.
+/// One position of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IndexEntry {
     pub offset: i64,
     pub at: u32,
-    /// Latest time of a record up to this place.
+    /// Latest time of a record up to this position.
     pub max_timestamp: i64,
 }
 
@@ -125,7 +125,7 @@ impl Files {
 
 /// Where a read begins.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct Position {
     pub path: PathBuf,
     pub file: Arc<dyn File>,
     pub at: u64,
@@ -152,9 +152,9 @@ impl Segments {
     pub fn reopen(&mut self, files: &Files, dir: PathBuf) -> Result<()> {
         self.dir = dir;
         let last = self.list.len().saturating_sub(1);
-        for position in 0..self.list.len() {
-            let path = self.dir.join(self.list[position].file_name());
-            let bytes = self.list[position].bytes;
+        for number in 0..self.list.len() {
+            let path = self.dir.join(self.list[number].file_name());
+            let bytes = self.list[number].bytes;
             let file = files.file(&path)?;
             let found = file.bytes().map_err(|e| fault::unwritable("reads", &path, &e))?;
             if found < bytes {
@@ -163,11 +163,11 @@ impl Segments {
             if found > bytes {
                 file.truncate(bytes).map_err(|e| fault::unwritable("cuts", &path, &e))?;
             }
-            if position == last {
-                let index = self.index_of(files, &self.list[position])?;
-                self.list[position].index = Arc::unwrap_or_clone(index);
+            if number == last {
+                let index = self.index_of(files, &self.list[number])?;
+                self.list[number].index = Arc::unwrap_or_clone(index);
             } else {
-                self.list[position].is_sealed = true;
+                self.list[number].is_sealed = true;
             }
         }
         Ok(())
@@ -278,33 +278,33 @@ impl Segments {
     }
 
     /// Finds the batch that holds an offset, or the first one behind.
-    pub fn find(&self, files: &Files, offset: i64) -> Result<Option<Place>> {
-        let position = self.list.partition_point(|segment| segment.next <= offset);
-        let Some(segment) = self.list.get(position).filter(|segment| segment.bytes > 0) else {
+    pub fn find(&self, files: &Files, offset: i64) -> Result<Option<Position>> {
+        let index = self.list.partition_point(|segment| segment.next <= offset);
+        let Some(segment) = self.list.get(index).filter(|segment| segment.bytes > 0) else {
             return Ok(None);
         };
-        let place = self.place(files, segment, |entry| entry.offset <= offset)?;
-        skip_to(place, |header| header.last_offset() >= offset)
+        let position = self.position(files, segment, |entry| entry.offset <= offset)?;
+        skip_to(position, |header| header.last_offset() >= offset)
     }
 
     /// Finds the first batch with a record of this time or later.
-    pub fn find_time(&self, files: &Files, time_ms: i64) -> Result<Option<Place>> {
+    pub fn find_time(&self, files: &Files, time_ms: i64) -> Result<Option<Position>> {
         let mut segments = self.list.iter().filter(|segment| segment.next > self.start);
         let Some(segment) = segments.find(|segment| segment.max_timestamp >= time_ms) else {
             return Ok(None);
         };
-        let place = self.place(files, segment, |entry| entry.max_timestamp < time_ms)?;
+        let position = self.position(files, segment, |entry| entry.max_timestamp < time_ms)?;
         let start = self.start;
-        skip_to(place, |header| header.max_timestamp >= time_ms && header.last_offset() >= start)
+        skip_to(position, |header| header.max_timestamp >= time_ms && header.last_offset() >= start)
     }
 
-    /// The last place of the index that is not behind the wanted one.
-    fn place(
+    /// The last position of the index that is not behind the wanted one.
+    fn position(
         &self,
         files: &Files,
         segment: &Segment,
         is_before: impl Fn(&IndexEntry) -> bool,
-    ) -> Result<Place> {
+    ) -> Result<Position> {
         let of_sealed;
         let index = if segment.index.is_empty() {
             of_sealed = self.index_of(files, segment)?;
@@ -315,7 +315,7 @@ impl Segments {
         let entry = index.partition_point(is_before).saturating_sub(1);
         let at = index.get(entry).map_or(0, |entry| u64::from(entry.at));
         let path = self.path(segment);
-        Ok(Place { file: files.file(&path)?, path, at, end: segment.bytes })
+        Ok(Position { file: files.file(&path)?, path, at, end: segment.bytes })
     }
 
     fn index_of(&self, files: &Files, segment: &Segment) -> Result<Arc<Vec<IndexEntry>>> {
@@ -397,8 +397,8 @@ pub fn index_path(segment: &Path) -> PathBuf {
 /// Makes the index of a segment from the batches.
 fn scan_index(files: &Files, path: &Path, bytes: u64) -> Result<Vec<IndexEntry>> {
     let mut segment = Segment::new(0, 0, 0);
-    let place = Place { file: files.file(path)?, path: path.to_owned(), at: 0, end: bytes };
-    skip_to(place, |header| {
+    let position = Position { file: files.file(path)?, path: path.to_owned(), at: 0, end: bytes };
+    skip_to(position, |header| {
         segment.add(header);
         false
     })?;
@@ -406,52 +406,56 @@ fn scan_index(files: &Files, path: &Path, bytes: u64) -> Result<Vec<IndexEntry>>
 }
 
 /// Moves on, batch by batch, to the first one that is meant. `None` at the end of the segment.
-fn skip_to(mut place: Place, mut is_meant: impl FnMut(&Header) -> bool) -> Result<Option<Place>> {
+fn skip_to(
+    mut position: Position,
+    mut is_meant: impl FnMut(&Header) -> bool,
+) -> Result<Option<Position>> {
     let mut bytes = Vec::new();
     let mut from = 0;
-    while place.at < place.end {
-        let skipped = (place.at - from) as usize;
+    while position.at < position.end {
+        let skipped = (position.at - from) as usize;
         if bytes.len() < skipped + HEADER_BYTES {
-            from = place.at;
-            bytes.resize(SCAN_BYTES.min((place.end - from) as usize), 0);
-            let read = place.file.read_at(&mut bytes, from);
-            let read = read.map_err(|e| fault::unwritable("reads", &place.path, &e))?;
+            from = position.at;
+            bytes.resize(SCAN_BYTES.min((position.end - from) as usize), 0);
+            let read = position.file.read_at(&mut bytes, from);
+            let read = read.map_err(|e| fault::unwritable("reads", &position.path, &e))?;
             bytes.truncate(read);
             if read < HEADER_BYTES {
-                return Err(fault::damaged(&place.path, place.at, "it ends within a batch"));
+                return Err(fault::damaged(&position.path, position.at, "it ends within a batch"));
             }
         }
-        let header = Header::read(&bytes[(place.at - from) as usize..])
-            .map_err(|why| fault::damaged(&place.path, place.at, &format!("no batch: {why:?}")))?;
+        let header = Header::read(&bytes[(position.at - from) as usize..]).map_err(|why| {
+            fault::damaged(&position.path, position.at, &format!("no batch: {why:?}"))
+        })?;
         if is_meant(&header) {
-            return Ok(Some(place));
+            return Ok(Some(position));
         }
-        place.at += header.bytes as u64;
+        position.at += header.bytes as u64;
     }
     Ok(None)
 }
 
-/// Reads batches from a place on, up to an offset and so many bytes, but at least one batch, with
+/// Reads batches from a position on, up to an offset and so many bytes, but at least one batch, with
 /// their checksums compared.
-pub fn read_batches(place: &Place, limit: i64, bytes_max: usize) -> Result<Vec<u8>> {
-    let broken = |at: u64, why: &str| fault::damaged(&place.path, at, why);
-    let unreadable = |e| fault::unwritable("reads", &place.path, &e);
-    let available = (place.end - place.at) as usize;
+pub fn read_batches(position: &Position, limit: i64, bytes_max: usize) -> Result<Vec<u8>> {
+    let broken = |at: u64, why: &str| fault::damaged(&position.path, at, why);
+    let unreadable = |e| fault::unwritable("reads", &position.path, &e);
+    let available = (position.end - position.at) as usize;
     let mut bytes = vec![0; available.min(bytes_max.max(HEADER_BYTES))];
-    let read = place.file.read_at(&mut bytes, place.at).map_err(unreadable)?;
+    let read = position.file.read_at(&mut bytes, position.at).map_err(unreadable)?;
     bytes.truncate(read);
     let first =
-        Header::read(&bytes).map_err(|why| broken(place.at, &format!("no batch: {why:?}")))?;
+        Header::read(&bytes).map_err(|why| broken(position.at, &format!("no batch: {why:?}")))?;
     if first.bytes > bytes.len() {
         let had = bytes.len();
         bytes.resize(first.bytes.min(available), 0);
         let more = &mut bytes[had..];
-        let read = place.file.read_at(more, place.at + had as u64).map_err(unreadable)?;
+        let read = position.file.read_at(more, position.at + had as u64).map_err(unreadable)?;
         bytes.truncate(had + read);
     }
     let mut end = 0;
     while end < bytes.len() {
-        let at = place.at + end as u64;
+        let at = position.at + end as u64;
         let header = match Header::checked(&bytes[end..]) {
             Ok(header) => header,
             // The next read begins with this batch.

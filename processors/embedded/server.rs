@@ -2,9 +2,10 @@
 //! connections for requests that must not wait.
 
 use super::api::{self, Answer, Hangup, Peer};
-use super::broker::Broker;
+use super::node::Node;
+use super::request_memory::{RequestMemory, Share};
 use bytes::{Bytes, BytesMut};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -23,48 +24,6 @@ const SMALL_BYTES: usize = 128 << 10;
 const STALLED_FOR: Duration = Duration::from_secs(30);
 const STACK_BYTES: usize = 512 << 10;
 
-/// Memory of large requests and answers, shared by all connections.
-pub struct Memory {
-    left: Mutex<usize>,
-    freed: Condvar,
-}
-
-/// A share of the memory, free again when dropped.
-pub struct Share<'a> {
-    memory: &'a Memory,
-    bytes: usize,
-}
-
-impl Memory {
-    pub fn new(bytes: usize) -> Memory {
-        Memory { left: Mutex::new(bytes), freed: Condvar::new() }
-    }
-
-    /// Waits until so much is free. Nobody asks for more than there is.
-    fn take(&self, bytes: usize) -> Share<'_> {
-        let mut left = self.left.lock();
-        while *left < bytes {
-            self.freed.wait(&mut left);
-        }
-        *left -= bytes;
-        Share { memory: self, bytes }
-    }
-
-    /// Takes so many bytes if they are free.
-    pub fn try_take(&self, bytes: usize) -> Option<Share<'_>> {
-        let mut left = self.left.lock();
-        *left = left.checked_sub(bytes)?;
-        Some(Share { memory: self, bytes })
-    }
-}
-
-impl Drop for Share<'_> {
-    fn drop(&mut self) {
-        *self.memory.left.lock() += self.bytes;
-        self.memory.freed.notify_all();
-    }
-}
-
 /// The open connections, so that a stop can end them.
 #[derive(Default)]
 pub struct Connections {
@@ -73,11 +32,11 @@ pub struct Connections {
 
 impl Connections {
     /// Accepts until the listener fails or the broker stops.
-    pub fn accept(self: &Arc<Self>, listener: &TcpListener, broker: &Arc<Broker>) {
+    pub fn accept(self: &Arc<Self>, listener: &TcpListener, node: &Arc<Node>) {
         for number in 0.. {
             let (stream, address) = match listener.accept() {
                 Ok(accepted) => accepted,
-                Err(_) if broker.is_stopping() => return,
+                Err(_) if node.is_stopping() => return,
                 Err(error) => {
                     // Out of file descriptors: some connection will end.
                     tracing::warn!(%error, "accepts a connection");
@@ -85,10 +44,10 @@ impl Connections {
                     continue;
                 }
             };
-            if broker.is_stopping() {
+            if node.is_stopping() {
                 return;
             }
-            self.serve(number, stream, address, broker);
+            self.serve(number, stream, address, node);
         }
     }
 
@@ -97,26 +56,26 @@ impl Connections {
         number: u64,
         stream: TcpStream,
         address: SocketAddr,
-        broker: &Arc<Broker>,
+        node: &Arc<Node>,
     ) {
         let mut open = self.open.lock();
-        if open.len() >= broker.options.connections_max {
+        if open.len() >= node.options.connections_max {
             tracing::warn!(%address, max = open.len(), "refuses a connection: too many are open");
             return;
         }
         let Ok(other) = stream.try_clone() else { return };
         open.insert(number, other);
         drop(open);
-        let (connections, broker) = (self.clone(), broker.clone());
+        let (connections, node) = (self.clone(), node.clone());
         let spawned = std::thread::Builder::new()
             .name("log-connection".to_owned())
             .stack_size(STACK_BYTES)
             .spawn(move || {
                 let peer = Peer {
                     host: address.ip().to_string(),
-                    is_trusted: broker.options.secret.is_none(),
+                    is_trusted: node.options.secret.is_none(),
                 };
-                if let Err(Hangup(why)) = converse(&broker, stream, peer) {
+                if let Err(Hangup(why)) = converse(&node, stream, peer) {
                     tracing::debug!(%address, why, "closes a connection");
                 }
                 connections.open.lock().remove(&number);
@@ -135,7 +94,7 @@ impl Connections {
 
 /// Answers in order. Answers that wait for the disk are held back while further requests are there
 /// already, so that one fsync serves all of them.
-fn converse(broker: &Broker, stream: TcpStream, mut peer: Peer) -> Result<(), Hangup> {
+fn converse(node: &Node, stream: TcpStream, mut peer: Peer) -> Result<(), Hangup> {
     stream.set_nodelay(true)?;
     stream.set_write_timeout(Some(STALLED_FOR))?;
     let mut frames = Frames { stream, buffer: BytesMut::new() };
@@ -143,13 +102,13 @@ fn converse(broker: &Broker, stream: TcpStream, mut peer: Peer) -> Result<(), Ha
     let mut wait_for = 0;
     loop {
         if !held.is_empty() && !frames.has_produce() {
-            broker.make_durable(wait_for).map_err(|error| Hangup(format!("{error:?}")))?;
+            node.make_durable(wait_for).map_err(|error| Hangup(format!("{error:?}")))?;
             frames.write(&held)?;
             held.clear();
         }
         // Order matters: the share of a large request ends with the answer.
-        let Some((frame, _share)) = frames.next(&broker.memory)? else { return Ok(()) };
-        match api::answer(broker, &mut peer, frame)? {
+        let Some((frame, _share)) = frames.next(&node.memory)? else { return Ok(()) };
+        match api::answer(node, &mut peer, frame)? {
             Answer::When(number, bytes) => {
                 wait_for = number;
                 held.push(bytes);
@@ -183,7 +142,7 @@ impl Frames {
 
     fn next<'a>(
         &mut self,
-        memory: &'a Memory,
+        memory: &'a RequestMemory,
     ) -> Result<Option<(Bytes, Option<Share<'a>>)>, Hangup> {
         let mut share = None;
         while !self.has_one() {

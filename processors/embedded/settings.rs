@@ -178,13 +178,13 @@ impl Settings {
 
 /// Returns all settings of a topic for `DescribeConfigs`. `own` are those that the topic was given.
 pub fn describe(own: &BTreeMap<String, String>) -> Vec<Entry> {
-    let entry = |setting: &Setting| Entry {
+    let entries = OF_TOPICS.iter().map(|setting| Entry {
         name: setting.name,
         value: value(own, setting.name).to_owned(),
         is_default: !own.contains_key(setting.name),
         kind: setting.kind,
-    };
-    OF_TOPICS.iter().map(entry).collect()
+    });
+    entries.collect()
 }
 
 /// Returns the settings of the broker for `DescribeConfigs`. Nobody can change them.
@@ -212,11 +212,10 @@ pub fn describe_broker() -> Vec<Entry> {
         ("offsets.retention.minutes", OFFSETS_MINUTES),
         ("transaction.max.timeout.ms", TRANSACTION_MS_MAX),
     ];
-    let of_topic = |(name, topics): (&'static str, &str)| {
+    let of_topics = of_topics.into_iter().filter_map(|(name, topics)| {
         let setting = OF_TOPICS.iter().find(|setting| setting.name == topics)?;
         Some(Entry { name, value: setting.default.into(), is_default: true, kind: setting.kind })
-    };
-    let of_topics = of_topics.into_iter().filter_map(of_topic);
+    });
     let numbers = numbers.into_iter().map(|(name, value)| Entry {
         name,
         value: value.to_string(),
@@ -231,8 +230,7 @@ impl Setting {
         let max = if self.kind == Kind::Int { i64::from(i32::MAX) } else { i64::MAX };
         let expected = match self.allowed {
             Allowed::From(min) => {
-                let is_within = |number: i64| (min..=max).contains(&number);
-                if value.parse().is_ok_and(is_within) {
+                if value.parse().is_ok_and(|number: i64| (min..=max).contains(&number)) {
                     return Ok(());
                 }
                 format!("a number from {min} to {max}")

@@ -13,6 +13,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use uuid::Uuid;
 
+/// Number of a topic and index of a partition.
+pub type PartitionId = (u32, i32);
+
 #[derive(Debug, Serialize, Deserialize)]
 pub struct State {
     pub cluster: String,
@@ -30,7 +33,7 @@ pub struct State {
     pub doomed: Vec<PathBuf>,
     /// Partitions whose end is not durable yet, with the number of the awaited entry.
     #[serde(skip)]
-    unsynced: VecDeque<(u64, u32, i32, i64)>,
+    unsynced: VecDeque<(u64, PartitionId, i64)>,
     #[serde(skip)]
     dir: PathBuf,
 }
@@ -67,12 +70,43 @@ pub struct Transaction {
     pub epoch: i16,
     pub timeout_ms: i32,
     pub state: TransactionState,
-    pub partitions: BTreeSet<(u32, i32)>,
+    pub partitions: BTreeSet<PartitionId>,
     pub groups: BTreeSet<String>,
     pub since_ms: i64,
 }
 
+impl Topic {
+    fn new(id: [u8; 16], name: &str, own: &BTreeMap<String, String>) -> Topic {
+        Topic {
+            id,
+            name: name.to_owned(),
+            settings: Settings::of(own),
+            own: own.clone(),
+            partitions: Vec::new(),
+        }
+    }
+}
+
 impl Transaction {
+    fn new(producer_id: i64, epoch: i16, timeout_ms: i32, since_ms: i64) -> Transaction {
+        Transaction {
+            producer_id,
+            epoch,
+            timeout_ms,
+            state: TransactionState::Empty,
+            partitions: BTreeSet::new(),
+            groups: BTreeSet::new(),
+            since_ms,
+        }
+    }
+
+    fn go_on(&mut self, at_ms: i64) {
+        if self.state != TransactionState::Ongoing {
+            self.state = TransactionState::Ongoing;
+            self.since_ms = at_ms;
+        }
+    }
+
     pub fn expires_ms(&self) -> Option<i64> {
         (self.state == TransactionState::Ongoing)
             .then(|| self.since_ms + i64::from(self.timeout_ms))
@@ -103,8 +137,8 @@ impl State {
             self.names.insert(topic.name.clone(), *number);
             topic.settings = Settings::of(&topic.own);
             let topic_dir = topic_dir(dir, *number, &topic.name);
-            for (partition, place) in topic.partitions.iter_mut().zip(0..) {
-                partition.log.reopen(files, topic_dir.join(place.to_string()))?;
+            for (partition, index) in topic.partitions.iter_mut().zip(0..) {
+                partition.log.reopen(files, topic_dir.join(index.to_string()))?;
                 partition.durable = partition.log.next();
             }
         }
@@ -135,16 +169,7 @@ impl State {
     pub fn apply(&mut self, files: &Files, number: u64, change: &Change<'_>) -> Result<()> {
         match change {
             Change::TopicCreated { topic, id, name, partitions, settings } => {
-                self.names.insert((*name).to_owned(), *topic);
-                self.next_topic = self.next_topic.max(topic + 1);
-                let created = Topic {
-                    id: *id,
-                    name: (*name).to_owned(),
-                    settings: Settings::of(settings),
-                    own: settings.clone(),
-                    partitions: Vec::new(),
-                };
-                self.topics.insert(*topic, created);
+                self.add_topic(*topic, Topic::new(*id, name, settings));
                 self.add_partitions(*topic, *partitions);
             }
             Change::PartitionsAdded { topic, partitions } => {
@@ -161,11 +186,7 @@ impl State {
                 self.append(files, number, (*topic, *partition), batch, *at_ms)?;
             }
             Change::RecordsDeleted { topic, partition, start } => {
-                let Some(found) = self.partition_mut(*topic, *partition) else { return Ok(()) };
-                let gone = found.begin_at(*start);
-                let next = found.log.next();
-                self.doomed.extend(gone);
-                self.unsynced.push_back((number, *topic, *partition, next));
+                self.begin_at(number, (*topic, *partition), *start);
             }
             Change::OffsetsCommitted { group, offsets, producer_id } => {
                 let group = self.groups.entry((*group).to_owned()).or_default();
@@ -174,25 +195,15 @@ impl State {
                     None => group.commit(offsets.iter().cloned()),
                 }
             }
-            Change::OffsetsDeleted { group, places } => match places {
-                None => drop(self.groups.remove(*group)),
-                Some(places) => {
-                    if let Some(group) = self.groups.get_mut(*group) {
-                        group.committed.retain(|place, _| !places.contains(place));
-                    }
+            Change::OffsetsDeleted { group, partitions: None } => drop(self.groups.remove(*group)),
+            Change::OffsetsDeleted { group, partitions: Some(partitions) } => {
+                if let Some(group) = self.groups.get_mut(*group) {
+                    group.committed.retain(|partition, _| !partitions.contains(partition));
                 }
-            },
+            }
             Change::ProducersReserved { until } => self.reserved_producers = *until,
             Change::ProducerRenewed { transactional_id, producer_id, epoch, timeout_ms, at_ms } => {
-                let renewed = Transaction {
-                    producer_id: *producer_id,
-                    epoch: *epoch,
-                    timeout_ms: *timeout_ms,
-                    state: TransactionState::Empty,
-                    partitions: BTreeSet::new(),
-                    groups: BTreeSet::new(),
-                    since_ms: *at_ms,
-                };
+                let renewed = Transaction::new(*producer_id, *epoch, *timeout_ms, *at_ms);
                 self.transactions.insert((*transactional_id).to_owned(), renewed);
             }
             Change::PartitionsJoined { transactional_id, partitions, at_ms } => {
@@ -214,11 +225,17 @@ impl State {
         Ok(())
     }
 
+    fn add_topic(&mut self, number: u32, topic: Topic) {
+        self.names.insert(topic.name.clone(), number);
+        self.next_topic = self.next_topic.max(number + 1);
+        self.topics.insert(number, topic);
+    }
+
     fn add_partitions(&mut self, number: u32, partitions: i32) {
         let Some(topic) = self.topics.get_mut(&number) else { return };
         let dir = topic_dir(&self.dir, number, &topic.name);
-        for place in topic.partitions.len()..usize::try_from(partitions).unwrap_or_default() {
-            topic.partitions.push(Partition::new(dir.join(place.to_string())));
+        for index in topic.partitions.len()..usize::try_from(partitions).unwrap_or_default() {
+            topic.partitions.push(Partition::new(dir.join(index.to_string())));
         }
     }
 
@@ -241,21 +258,27 @@ impl State {
         &mut self,
         files: &Files,
         number: u64,
-        (topic, place): (u32, i32),
+        (topic, index): PartitionId,
         batch: &[u8],
         at_ms: i64,
     ) -> Result<()> {
         let Some(found) = self.topics.get_mut(&topic) else { return Ok(()) };
         let bytes_max = found.settings.segment_bytes.min(SEGMENT_BYTES);
-        let position = usize::try_from(place).ok();
-        let Some(partition) = position.and_then(|at| found.partitions.get_mut(at)) else {
-            return Ok(());
-        };
+        let at = usize::try_from(index).ok();
+        let Some(partition) = at.and_then(|at| found.partitions.get_mut(at)) else { return Ok(()) };
         let header = Header::read(batch).expect("only whole batches are journaled");
         partition.log.append(files, &header, batch, bytes_max, at_ms)?;
         partition.note(&header, batch, number, at_ms);
-        self.unsynced.push_back((number, topic, place, header.next_offset()));
+        self.unsynced.push_back((number, (topic, index), header.next_offset()));
         Ok(())
+    }
+
+    fn begin_at(&mut self, number: u64, (topic, index): PartitionId, start: i64) {
+        let Some(partition) = self.partition_mut(topic, index) else { return };
+        let gone = partition.begin_at(start);
+        let next = partition.log.next();
+        self.doomed.extend(gone);
+        self.unsynced.push_back((number, (topic, index), next));
     }
 
     /// Writes the markers of a transaction. A commit also makes the offsets count.
@@ -276,14 +299,14 @@ impl State {
         transaction.since_ms = at_ms;
         let groups = std::mem::take(&mut transaction.groups);
         let partitions = std::mem::take(&mut transaction.partitions);
-        for (topic, place) in partitions {
-            let Some(partition) = self.partition(topic, place) else { continue };
+        for (topic, index) in partitions {
+            let Some(partition) = self.partition(topic, index) else { continue };
             if partition.open_since(producer_id).is_none() {
                 continue;
             }
             let next = partition.log.next();
             let marker = batch::marker(next, producer_id, epoch, is_commit, at_ms);
-            self.append(files, number, (topic, place), &marker, at_ms)?;
+            self.append(files, number, (topic, index), &marker, at_ms)?;
         }
         for name in groups {
             let Some(group) = self.groups.get_mut(&name) else { continue };
@@ -297,11 +320,11 @@ impl State {
 
     /// Makes durable records visible and wakes the waiters.
     pub fn advance(&mut self, durable: u64) {
-        while let Some((number, topic, place, next)) = self.unsynced.front().copied()
+        while let Some((number, (topic, index), next)) = self.unsynced.front().copied()
             && number <= durable
         {
             self.unsynced.pop_front();
-            let Some(partition) = self.partition_mut(topic, place) else { continue };
+            let Some(partition) = self.partition_mut(topic, index) else { continue };
             partition.advance(next, durable);
         }
     }
@@ -361,8 +384,8 @@ impl State {
 
     pub fn all_partitions(&self) -> impl Iterator<Item = (u32, i32, &Topic, &Partition)> {
         self.topics.iter().flat_map(|(number, topic)| {
-            let places = topic.partitions.iter().zip(0..);
-            places.map(move |(partition, place)| (*number, place, topic, partition))
+            let partitions = topic.partitions.iter().zip(0..);
+            partitions.map(move |(partition, index)| (*number, index, topic, partition))
         })
     }
 }
@@ -377,15 +400,6 @@ impl GroupOffsets {
     pub fn is_pending(&self, topic: &str, partition: i32) -> bool {
         let mut pending = self.pending.values().flatten();
         pending.any(|offset| offset.topic == topic && offset.partition == partition)
-    }
-}
-
-impl Transaction {
-    fn go_on(&mut self, at_ms: i64) {
-        if self.state != TransactionState::Ongoing {
-            self.state = TransactionState::Ongoing;
-            self.since_ms = at_ms;
-        }
     }
 }
 

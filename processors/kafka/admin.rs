@@ -1,13 +1,24 @@
 //! Creates and deletes topics, and opens the clients for such requests.
 
+use super::connection::Connection;
 use super::fault::{failed, is_denied, of_code, refused};
 use super::throttle::LogThrottle;
-use super::{Connection, TopicSpec, token};
+use super::token;
 use domain::fault::{Fault, Result, StopName};
 use rdkafka::admin::{AdminClient, AdminOptions, NewPartitions, NewTopic, TopicReplication};
 use rdkafka::client::ClientContext;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use std::time::Duration;
+
+/// The wanted settings of a topic.
+#[derive(Clone, Debug)]
+pub struct TopicSpec {
+    pub name: String,
+    pub partitions: i32,
+    /// -1: as many as the broker's default.
+    pub replication: i32,
+    pub settings: Vec<(&'static str, String)>,
+}
 
 #[derive(Default)]
 pub struct AdminCallbacks {
@@ -95,10 +106,9 @@ impl Connection {
     ) -> Result<(AdminClient<AdminCallbacks>, tokio::runtime::Runtime, AdminOptions)> {
         // Limit: rdkafka never calls for a token in this client
         // (https://github.com/fede1024/rust-rdkafka/issues/757).
-        let reads_token = |(name, value): &(String, String)| {
+        if self.options.iter().any(|(name, value)| {
             name == "sasl.oauthbearer.config" && value.starts_with(token::TOKEN_FILE)
-        };
-        if self.options.iter().any(reads_token) {
+        }) {
             let what = "the Kafka client cannot use kafka.token_file to create topics, to read their \
                         settings or to delete records: log in another way for `keepsake topics`, \
                         and leave events.keep_ms at 0";

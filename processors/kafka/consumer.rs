@@ -6,7 +6,7 @@
 //! The owner of the shards decides where each partition begins.
 
 use super::fault::failed;
-use super::reach::Reported;
+use super::reported::Reported;
 use super::throttle::LogThrottle;
 use super::token;
 use super::turns::Turns;

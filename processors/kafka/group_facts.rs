@@ -1,6 +1,6 @@
 //! Reads the members of a consumer group, and the partitions that each of them has.
 
-use super::Connection;
+use super::connection::{Connection, UNDECIDED};
 use super::fault::failed;
 use domain::fault::Result;
 use rdkafka::consumer::Consumer;
@@ -44,6 +44,21 @@ impl Connection {
                 })
                 .collect(),
         }))
+    }
+
+    /// Returns the number of members that a consumer group has now. `topic`: one that the group
+    /// reads.
+    pub fn members(&self, group: &str, topic: &str) -> Result<usize> {
+        let probe = self.probe(UNDECIDED)?;
+        let groups = probe
+            .fetch_group_list(Some(group), WITHIN)
+            .map_err(|e| failed(format!("looks up the group {group}"), &e))?;
+        if let Some(found) = groups.groups().iter().find(|found| found.name() == group) {
+            return Ok(found.members().len());
+        }
+        // A broker leaves out a group that this client may not see, and names the missing right
+        // only if asked for the offsets.
+        self.committed(group, topic, &[0]).map(|_| 0)
     }
 }
 

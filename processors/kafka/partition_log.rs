@@ -3,9 +3,10 @@
 //! Readers are kept open and reused: creating and, above all, closing one takes longer than
 //! restoring a small shard.
 
+use super::connection::{Connection, DECIDED, UNDECIDED};
 use super::consumer::{ConsumerCallbacks, KafkaConsumer};
 use super::fault::refused;
-use super::{Connection, DECIDED, UNDECIDED, first_since, watermarks};
+use super::offsets::{OFFSETS_SOON, first_since, watermarks};
 use broker::{Consumer, Log, Membership, Polled, Start};
 use domain::fault::Result;
 use parking_lot::Mutex;
@@ -25,6 +26,14 @@ pub struct KafkaLog {
     within: Duration,
     /// Idle readers: at most as many as ever restored at the same time.
     idle: Arc<Mutex<Vec<KafkaConsumer>>>,
+}
+
+impl Connection {
+    /// Opens a log for a thread that serves other partitions, too: a partition without a leader is
+    /// a fault at once.
+    pub fn impatient_log(&self, topic: &str) -> Result<Arc<dyn Log>> {
+        Ok(Arc::new(KafkaLog::new(self, topic, OFFSETS_SOON)?))
+    }
 }
 
 impl KafkaLog {
@@ -58,9 +67,7 @@ impl KafkaLog {
             &self.topic,
         ))
     }
-}
 
-impl KafkaLog {
     fn lent(
         &self,
         partition: i32,

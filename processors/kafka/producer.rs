@@ -2,13 +2,14 @@
 //! each delivery later, inside `poll`, to [`ProducerCallbacks::delivery`]. `offer` queues a record
 //! only if there is room, and a refused record comes back by `refused`.
 
-use super::fault::{failed, is_denied, of_code};
+use super::fault::{failed, is_denied, of_code, refused};
 use super::throttle::LogThrottle;
 use super::token;
 use broker::{OutgoingRecord, Producer, REFUSED_MAX, Refusal, RefusedRecord, Room};
 use domain::fault::{Fault, Result, StopName};
 use parking_lot::Mutex;
 use rdkafka::client::ClientContext;
+use rdkafka::config::ClientConfig;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{
     BorrowedMessage, DeliveryResult, Header, Headers as _, Message, OwnedHeaders,
@@ -110,24 +111,10 @@ impl Deliveries {
 /// last offset written to each partition.
 #[derive(Default)]
 pub struct ProducerCallbacks {
-    deliveries: Arc<Deliveries>,
+    pub deliveries: Deliveries,
     followed: String,
-    offsets_written: Arc<Mutex<BTreeMap<i32, i64>>>,
+    pub offsets_written: Mutex<BTreeMap<i32, i64>>,
     throttle: LogThrottle,
-}
-
-impl ProducerCallbacks {
-    pub fn following(topic: &str) -> ProducerCallbacks {
-        ProducerCallbacks { followed: topic.to_owned(), ..ProducerCallbacks::default() }
-    }
-
-    pub fn deliveries(&self) -> Arc<Deliveries> {
-        self.deliveries.clone()
-    }
-
-    pub fn offsets_written(&self) -> Arc<Mutex<BTreeMap<i32, i64>>> {
-        self.offsets_written.clone()
-    }
 }
 
 impl ClientContext for ProducerCallbacks {
@@ -179,9 +166,27 @@ impl ProducerContext for ProducerCallbacks {
     }
 }
 
-pub struct KafkaProducer {
-    pub producer: Arc<BaseProducer<ProducerCallbacks>>,
-    pub deliveries: Arc<Deliveries>,
+pub struct KafkaProducer(pub Arc<BaseProducer<ProducerCallbacks>>);
+
+impl KafkaProducer {
+    /// Creates a producer that keeps the offsets written to the topic `followed`.
+    pub fn open(config: &ClientConfig, followed: &str) -> Result<KafkaProducer> {
+        let callbacks =
+            ProducerCallbacks { followed: followed.to_owned(), ..ProducerCallbacks::default() };
+        let producer: BaseProducer<ProducerCallbacks> =
+            config.create_with_context(callbacks).map_err(|e| refused("creates a producer", &e))?;
+        // Fetches a token for the log-in, if there is one.
+        producer.poll(Duration::ZERO);
+        Ok(KafkaProducer(Arc::new(producer)))
+    }
+
+    pub fn offsets_written(&self) -> &Mutex<BTreeMap<i32, i64>> {
+        &self.0.context().offsets_written
+    }
+
+    fn deliveries(&self) -> &Deliveries {
+        &self.0.context().deliveries
+    }
 }
 
 /// Time to wait while the send queue is full.
@@ -195,12 +200,12 @@ impl Producer for KafkaProducer {
     fn send(&mut self, outgoing: &OutgoingRecord) -> Result<()> {
         let give_up = Instant::now() + QUEUE_FULL_WAIT;
         loop {
-            match self.producer.send(record(outgoing)) {
+            match self.0.send(record(outgoing)) {
                 Ok(()) => return Ok(()),
                 Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), _))
                     if Instant::now() < give_up =>
                 {
-                    self.producer.poll(Duration::from_millis(5));
+                    self.0.poll(Duration::from_millis(5));
                 }
                 Err((KafkaError::MessageProduction(RDKafkaErrorCode::MessageSizeTooLarge), _)) => {
                     return Err(too_large(&format!("a record for {}", outgoing.topic)));
@@ -218,9 +223,9 @@ impl Producer for KafkaProducer {
     fn flush(&mut self, within: Duration) -> Result<()> {
         let give_up = Instant::now() + within;
         loop {
-            let before = self.producer.in_flight_count();
-            self.producer.poll(Duration::ZERO);
-            let now = self.producer.in_flight_count();
+            let before = self.0.in_flight_count();
+            self.0.poll(Duration::ZERO);
+            let now = self.0.in_flight_count();
             if now == 0 {
                 return self.outstanding().map(drop);
             }
@@ -235,14 +240,14 @@ impl Producer for KafkaProducer {
 
     fn offer(&mut self, outgoing: &OutgoingRecord, room: Room) -> Result<bool> {
         let bytes = outgoing.value.as_ref().map_or(0, Vec::len) + RECORD_BYTES;
-        if !self.deliveries.has_room(&outgoing.topic, outgoing.key.as_deref(), bytes, room) {
+        if !self.deliveries().has_room(&outgoing.topic, outgoing.key.as_deref(), bytes, room) {
             return Ok(false);
         }
-        let Err((error, _)) = self.producer.send(record(outgoing)) else { return Ok(true) };
-        self.deliveries.left(&outgoing.topic, outgoing.key.as_deref(), bytes);
+        let Err((error, _)) = self.0.send(record(outgoing)) else { return Ok(true) };
+        self.deliveries().left(&outgoing.topic, outgoing.key.as_deref(), bytes);
         if let Some(why) = refusal(&error) {
             let record = OutgoingRecord { value: None, ..outgoing.clone() };
-            return Ok(self.deliveries.refuse(RefusedRecord { record, why }));
+            return Ok(self.deliveries().refuse(RefusedRecord { record, why }));
         }
         if matches!(error, KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull)) {
             return Ok(false);
@@ -251,20 +256,21 @@ impl Producer for KafkaProducer {
     }
 
     fn refused(&mut self) -> Vec<RefusedRecord> {
-        self.producer.poll(Duration::ZERO);
-        std::mem::take(&mut *self.deliveries.refused.lock())
+        self.0.poll(Duration::ZERO);
+        std::mem::take(&mut *self.deliveries().refused.lock())
     }
 
     fn outstanding(&mut self) -> Result<usize> {
-        self.producer.poll(Duration::ZERO);
-        match self.deliveries.failed.swap(0, Ordering::Acquire) {
-            0 => Ok(self.producer.in_flight_count() as usize),
+        self.0.poll(Duration::ZERO);
+        let deliveries = self.deliveries();
+        match deliveries.failed.swap(0, Ordering::Acquire) {
+            0 => Ok(self.0.in_flight_count() as usize),
             failed => {
-                let last = self.deliveries.last.lock().clone();
-                if self.deliveries.too_large.swap(false, Ordering::Relaxed) {
+                let last = deliveries.last.lock().clone();
+                if deliveries.too_large.swap(false, Ordering::Relaxed) {
                     return Err(too_large(&last));
                 }
-                if let Some(code) = self.deliveries.denied.lock().take() {
+                if let Some(code) = deliveries.denied.lock().take() {
                     return Err(of_code(last, code));
                 }
                 Err(Fault::retry(format!("{failed} records not written, the last: {last}")))
@@ -280,7 +286,7 @@ fn refusal(error: &KafkaError) -> Option<Refusal> {
         RDKafkaErrorCode::UnknownTopic
         | RDKafkaErrorCode::UnknownPartition
         | RDKafkaErrorCode::UnknownTopicOrPartition
-        | RDKafkaErrorCode::TopicAuthorizationFailed => Some(Refusal::NoSuchPlace),
+        | RDKafkaErrorCode::TopicAuthorizationFailed => Some(Refusal::NoSuchPartition),
         _ => None,
     }
 }

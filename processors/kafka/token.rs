@@ -61,12 +61,15 @@ fn of_text(text: &str, now_ms: i64) -> std::result::Result<OAuthToken, &'static 
 fn unsigned(principal: &str, now_ms: i64) -> OAuthToken {
     let lifetime_ms = now_ms + UNSIGNED_LIFE_MS;
     let claims = json!({"sub": principal, "iat": now_ms / 1000, "exp": lifetime_ms / 1000});
-    let encoded = |part: Value| BASE64_URL_SAFE_NO_PAD.encode(part.to_string());
     OAuthToken {
-        token: format!("{}.{}.", encoded(json!({"alg": "none"})), encoded(claims)),
+        token: format!("{}.{}.", encoded(&json!({"alg": "none"})), encoded(&claims)),
         principal_name: principal.to_owned(),
         lifetime_ms,
     }
+}
+
+fn encoded(part: &Value) -> String {
+    BASE64_URL_SAFE_NO_PAD.encode(part.to_string())
 }
 
 #[cfg(test)]

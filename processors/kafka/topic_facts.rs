@@ -1,6 +1,6 @@
 //! Reads how topics are set on the brokers: settings, replicas, and the number of brokers.
 
-use super::Connection;
+use super::connection::Connection;
 use super::fault::{failed, of_code};
 use domain::fault::Result;
 use rdkafka::admin::{ConfigResource, ConfigSource, ResourceSpecifier};

@@ -20,20 +20,20 @@
 //! poll, and the whole group waits. So these steps run on a thread of their own, and the caller
 //! waits for [`ENDED_WITHIN`].
 
-use super::Connection;
+use super::connection::Connection;
 use super::fault::{failed, is_denied, of_code};
-use super::producer::{Deliveries, KafkaProducer, ProducerCallbacks};
+use super::offsets::at_offsets;
+use super::producer::{KafkaProducer, ProducerCallbacks};
 use broker::{
     CommittedOffsets, Membership, OutgoingRecord, Producer as _, TransactError, Transactor,
 };
 use domain::fault::{Fault, Result, StopName};
-use parking_lot::Mutex;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::ConsumerGroupMetadata;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::producer::{BaseProducer, Producer as _};
-use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
-use std::collections::{BTreeMap, BTreeSet};
+use rdkafka::topic_partition_list::TopicPartitionList;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak, mpsc};
 use std::time::Duration;
@@ -57,17 +57,12 @@ pub struct KafkaTransactor {
     topic: String,
     changelog: String,
     /// `None` before the first `renew`, and after an outcome that needs one.
-    open: Option<Open>,
+    open: Option<KafkaProducer>,
     /// The clients that were given up in the middle of a transaction, until they come back.
     stuck: Vec<Weak<Client>>,
 }
 
 type Client = BaseProducer<ProducerCallbacks>;
-
-struct Open {
-    producer: KafkaProducer,
-    offsets_written: Arc<Mutex<BTreeMap<i32, i64>>>,
-}
 
 impl KafkaTransactor {
     pub fn new(config: ClientConfig, topic: &str, changelog: &str) -> KafkaTransactor {
@@ -91,7 +86,7 @@ impl Transactor for KafkaTransactor {
         let member = member.0.clone();
         let member =
             member.downcast().expect("the consumer of the same broker made the membership");
-        let offsets = read_until(&self.topic, read);
+        let offsets = at_offsets(&self.topic, read.iter().copied());
         self.write(records, Some(Read { offsets, member }))
     }
 
@@ -104,7 +99,7 @@ impl Transactor for KafkaTransactor {
             );
             return Err(Fault::stop(StopName::NoProgress, what));
         }
-        self.open = Some(Open::of(&self.config, &self.changelog)?);
+        self.open = Some(renewed(&self.config, &self.changelog)?);
         Ok(())
     }
 }
@@ -125,7 +120,7 @@ impl KafkaTransactor {
         if matches!(outcome, Ok(_) | Err(TransactError::Nothing(_))) {
             self.open = Some(open);
         } else {
-            let client = Arc::downgrade(&open.producer.producer);
+            let client = Arc::downgrade(&open.0);
             drop(open);
             self.stuck.push(client);
         }
@@ -159,7 +154,7 @@ impl Connection {
     /// Ends the open transaction of a transactional id whose process is gone, and fences that
     /// process should it come back.
     pub fn fence(&self, id: &str) -> Result<()> {
-        Open::of(&self.finished(self.transactional(id)), "").map(drop)
+        renewed(&self.finished(self.transactional(id)), "").map(drop)
     }
 
     pub fn changelog_writer(&self, id: &str, topic: &str) -> ChangelogWriter {
@@ -170,54 +165,42 @@ impl Connection {
     }
 }
 
-impl Open {
-    fn of(config: &ClientConfig, changelog: &str) -> Result<Open> {
-        let context = ProducerCallbacks::following(changelog);
-        let deliveries = context.deliveries();
-        let offsets_written = context.offsets_written();
-        let producer: Client = config
-            .create_with_context(context)
-            .map_err(|error| super::refused("creates a producer", &error))?;
-        let producer = KafkaProducer { producer: Arc::new(producer), deliveries };
-        // Fetches a token for the log-in, if there is one.
-        producer.producer.poll(Duration::ZERO);
-        producer
-            .producer
-            .init_transactions(RENEWED_WITHIN)
-            .map_err(|error| failed("begins to write transactions", &error))?;
-        Ok(Open { producer, offsets_written })
-    }
+/// Opens a producer, and a new epoch of its transactional id.
+fn renewed(config: &ClientConfig, changelog: &str) -> Result<KafkaProducer> {
+    let producer = KafkaProducer::open(config, changelog)?;
+    producer
+        .0
+        .init_transactions(RENEWED_WITHIN)
+        .map_err(|error| failed("begins to write transactions", &error))?;
+    Ok(producer)
+}
 
+impl KafkaProducer {
     fn transact(
         &mut self,
         records: &[OutgoingRecord],
         read: Option<Read>,
     ) -> std::result::Result<CommittedOffsets, TransactError> {
-        self.offsets_written.lock().clear();
-        let sent = self.send(records);
+        self.offsets_written().lock().clear();
+        let sent = self.send_all(records);
         // The broker refuses the transaction as a whole and does not say for which topic.
         let topics: BTreeSet<&str> = records.iter().map(|record| record.topic.as_str()).collect();
         let ending = Ending {
-            client: self.producer.producer.clone(),
-            deliveries: self.producer.deliveries.clone(),
+            client: self.0.clone(),
             topics: topics.into_iter().collect::<Vec<_>>().join(", "),
             read,
             is_given_up: Arc::default(),
         };
         // Order matters: flush before the commit, which would wait for the deliveries in steps of
         // 100 ms.
-        let flushed = || self.producer.flush(WITHIN).map_err(Unsent::Undelivered);
-        ending.await_outcome(sent, flushed)?;
-        let changelog = std::mem::take(&mut *self.offsets_written.lock());
+        ending.await_outcome(sent, || self.flush(WITHIN).map_err(Unsent::Undelivered))?;
+        let changelog = std::mem::take(&mut *self.offsets_written().lock());
         Ok(CommittedOffsets { changelog })
     }
 
-    fn send(&mut self, records: &[OutgoingRecord]) -> std::result::Result<(), Unsent> {
-        self.producer.producer.begin_transaction().map_err(Unsent::NotBegun)?;
-        records
-            .iter()
-            .try_for_each(|record| self.producer.send(record))
-            .map_err(Unsent::Undelivered)
+    fn send_all(&mut self, records: &[OutgoingRecord]) -> std::result::Result<(), Unsent> {
+        self.0.begin_transaction().map_err(Unsent::NotBegun)?;
+        records.iter().try_for_each(|record| self.send(record)).map_err(Unsent::Undelivered)
     }
 }
 
@@ -230,7 +213,6 @@ enum Unsent {
 /// The steps that end a transaction.
 struct Ending {
     client: Arc<Client>,
-    deliveries: Arc<Deliveries>,
     topics: String,
     read: Option<Read>,
     /// Nobody waits for the outcome.
@@ -249,15 +231,16 @@ impl Ending {
         let is_sent = sent.is_ok();
         let (delivered, is_delivered) = mpsc::sync_channel(1);
         let (outcome, awaited) = mpsc::sync_channel(1);
-        let end = move || {
+        let thread = std::thread::Builder::new().name("transaction".to_owned());
+        let spawned = thread.spawn(move || {
             let read = if is_sent { self.mark_as_read() } else { Ok(()) };
             let ended = is_delivered.recv().map(|delivered| self.end(delivered, read));
             // Order matters: the client is let go before the caller counts the remaining owners.
             drop(self);
             // Without a delivery the caller has panicked.
             let _ = ended.map(|ended| outcome.send(ended));
-        };
-        std::thread::Builder::new().name("transaction".to_owned()).spawn(end).map_err(|error| {
+        });
+        spawned.map_err(|error| {
             TransactError::Unknown(format!("cannot start a thread to end it: {error}"))
         })?;
         let _ = delivered.send(sent.and_then(|()| flushed()));
@@ -302,7 +285,7 @@ impl Ending {
     /// transaction returns the reason. Without records that were taken back the transaction may
     /// still be whole, so nothing is called.
     fn denied(&self) -> Option<TransactError> {
-        if !self.deliveries.take_purged() {
+        if !self.client.context().deliveries.take_purged() {
             return None;
         }
         let asked = match &self.read {
@@ -375,15 +358,6 @@ fn is_fenced(error: &KafkaError) -> bool {
     use RDKafkaErrorCode::{Fenced, InvalidProducerEpoch, ProducerFenced};
     let KafkaError::Transaction(failure) = error else { return false };
     matches!(failure.code(), Fenced | ProducerFenced | InvalidProducerEpoch)
-}
-
-fn read_until(topic: &str, read: &[(i32, i64)]) -> TopicPartitionList {
-    let mut list = TopicPartitionList::new();
-    for (partition, next) in read {
-        list.add_partition_offset(topic, *partition, Offset::Offset(*next))
-            .expect("librdkafka accepts every offset from 0");
-    }
-    list
 }
 
 #[cfg(test)]
@@ -480,7 +454,7 @@ mod tests {
     #[test]
     fn clients_that_never_come_back_end_the_process_by_name() {
         let Bench { mock: _mock, mut transactor, .. } = bench();
-        let client = transactor.open.as_ref().expect("it was renewed").producer.producer.clone();
+        let client = transactor.open.as_ref().expect("it was renewed").0.clone();
         transactor.stuck.extend([(); STUCK_MAX].map(|()| Arc::downgrade(&client)));
         let Err(Fault::Stop(stop)) = transactor.renew() else { panic!("too many are stuck") };
         assert_eq!(stop.name, StopName::NoProgress);

@@ -5,13 +5,16 @@
 use super::prepared::{Event, Part, Sent};
 use super::reads::Reads;
 use super::staged::Staged;
-use crate::Rules;
+use crate::policy::Policy;
+use crate::rules::{Change, Feedback, Roles, TenantWriters, Treatment};
 use domain::fault::{Reject, RejectCode, Result};
 use domain::{
-    CosineScale, Decision, Kind, Memory, MemoryId, NeighbourTurns, Outcome, Position, Role, Scope,
-    SigningKey, Time, UserKey, Vector,
+    Category, CosineScale, Decision, Kind, Memory, MemoryId, NeighbourTurns, Outcome, Position,
+    Role, Scope, SigningKey, Time, UserKey, Vector,
 };
+use std::sync::Arc;
 use text::Rarity;
+use text::split;
 
 /// Limits of what one event erases and one user keeps. Tests set smaller ones.
 #[derive(Clone, Copy, Debug)]
@@ -60,6 +63,35 @@ pub struct Settings<'a> {
     pub signing_key: &'a SigningKey,
     /// Milliseconds by which the time of an event may be after that of its record.
     pub at_ahead_ms_max: i64,
+}
+
+#[derive(Clone)]
+pub struct Rules {
+    /// The name of the profile, which every memory and decision carries.
+    pub name: Arc<str>,
+    pub policy: Arc<dyn Policy>,
+    pub roles: Roles,
+    /// Categories that are never kept, whoever speaks.
+    pub never: Vec<Category>,
+    pub change: Change,
+    pub feedback: Feedback,
+    pub tenant_writers: TenantWriters,
+    /// How a text becomes statements.
+    pub split: split::Options,
+}
+
+impl Rules {
+    pub fn treatment(&self, role: Role) -> Treatment {
+        self.roles.treatment(role)
+    }
+
+    /// Returns true if both give every candidate the same total. A shadow can use the
+    /// user's totals for its threshold only then.
+    pub fn weighs_as(&self, other: &Rules) -> bool {
+        let totals = &self.policy.traits().totals;
+        let is_same = *totals == other.policy.traits().totals;
+        totals.is_some() && is_same && self.roles == other.roles
+    }
 }
 
 #[derive(Clone, Copy)]

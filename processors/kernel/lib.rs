@@ -29,12 +29,11 @@ mod tenant;
 mod tests;
 pub mod withheld;
 
-pub use context::{Context, Limits, Settings};
+pub use context::{Context, Limits, Rules, Settings};
 pub use handled::{Forgotten, Handled};
 pub use policy::Policy;
 pub use prepared::{Action, Event, Part, Prepared, Statements};
 pub use reads::{Neighbours, Reads, SeenBefore, Session, SlotHolder};
-pub use rules::Rules;
 pub use staged::{LINKS_MAX, Staged};
 
 use domain::fault::Result;

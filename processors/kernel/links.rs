@@ -5,6 +5,3 @@
 pub mod conflicts;
 pub mod revisions;
 pub mod slots;
-
-pub use conflicts::Opposed;
-pub use revisions::Revised;

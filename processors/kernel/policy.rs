@@ -8,7 +8,6 @@
 
 use super::context::Context;
 use super::handled::Handled;
-use super::links::{Opposed, Revised};
 use super::staged::Staged;
 use crate::ranking::{Hit, PromptBlock, Question, Ranked, RankedHits};
 use domain::fault::Result;
@@ -213,6 +212,20 @@ impl Judgement {
             ..cx.decision(self.outcome, self.reason.clone())
         }
     }
+}
+
+/// An earlier memory, and the reason why the new one contradicts that memory.
+pub struct Opposed {
+    pub memory: Memory,
+    pub why: String,
+}
+
+/// A memory that is probably revised, and the reason.
+pub struct Revised {
+    pub memory: Memory,
+    pub probability: f32,
+    pub is_partial: bool,
+    pub why: String,
 }
 
 /// Links from a new memory to earlier ones.

@@ -1,27 +1,9 @@
-//! The part of a profile that the kernel follows: the policy, the treatment of each role, and the
-//! effects of feedback.
+//! The tables of a profile that the kernel follows: the treatment of each role, the effects of
+//! feedback, and who may write tenant memories.
 
-use crate::Policy;
-use domain::{Category, Role, Signal};
+use domain::{Role, Signal};
 use serde::Deserialize;
 use std::collections::BTreeSet;
-use std::sync::Arc;
-use text::split;
-
-#[derive(Clone)]
-pub struct Rules {
-    /// The name of the profile, which every memory and decision carries.
-    pub name: Arc<str>,
-    pub policy: Arc<dyn Policy>,
-    pub roles: Roles,
-    /// Categories that are never kept, whoever speaks.
-    pub never: Vec<Category>,
-    pub change: Change,
-    pub feedback: Feedback,
-    pub tenant_writers: TenantWriters,
-    /// How a text becomes statements.
-    pub split: split::Options,
-}
 
 /// The users who may write and change tenant memories.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,44 +23,6 @@ impl TenantWriters {
     }
 }
 
-impl Rules {
-    pub fn treatment(&self, role: Role) -> Treatment {
-        match role {
-            Role::User => self.roles.user,
-            Role::Assistant => self.roles.assistant,
-            Role::System => self.roles.system,
-            Role::Tool => self.roles.tool,
-        }
-    }
-
-    pub fn effect(&self, signal: Signal) -> Effect {
-        match signal {
-            Signal::Used => self.feedback.used,
-            Signal::Confirmed => self.feedback.confirmed,
-            Signal::Wrong => self.feedback.wrong,
-            Signal::Irrelevant => self.feedback.irrelevant,
-            Signal::Returned => self.feedback.returned,
-        }
-    }
-
-    /// True if a use or a confirmation renews the memory.
-    pub fn renews(&self) -> bool {
-        self.feedback.renews
-    }
-
-    pub fn returned_counts(&self) -> bool {
-        self.feedback.returned_counts
-    }
-
-    /// Returns true if both give every candidate the same total. A shadow can use the
-    /// user's totals for its threshold only then.
-    pub fn weighs_as(&self, other: &Rules) -> bool {
-        let totals = &self.policy.traits().totals;
-        let is_same = *totals == other.policy.traits().totals;
-        totals.is_some() && is_same && self.roles == other.roles
-    }
-}
-
 /// Treatment of a role's turns: always stored, stored if the gate keeps them, or context only.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
@@ -95,6 +39,17 @@ pub struct Roles {
     assistant: Treatment,
     system: Treatment,
     tool: Treatment,
+}
+
+impl Roles {
+    pub fn treatment(&self, role: Role) -> Treatment {
+        match role {
+            Role::User => self.user,
+            Role::Assistant => self.assistant,
+            Role::System => self.system,
+            Role::Tool => self.tool,
+        }
+    }
 }
 
 /// Smallest probabilities that a statement revises an earlier one.
@@ -126,6 +81,27 @@ pub struct Feedback {
     /// A profile from before this option renews.
     #[serde(default = "yes")]
     renews: bool,
+}
+
+impl Feedback {
+    pub fn effect(&self, signal: Signal) -> Effect {
+        match signal {
+            Signal::Used => self.used,
+            Signal::Confirmed => self.confirmed,
+            Signal::Wrong => self.wrong,
+            Signal::Irrelevant => self.irrelevant,
+            Signal::Returned => self.returned,
+        }
+    }
+
+    /// True if a use or a confirmation renews the memory.
+    pub fn renews(&self) -> bool {
+        self.renews
+    }
+
+    pub fn returned_counts(&self) -> bool {
+        self.returned_counts
+    }
 }
 
 fn yes() -> bool {

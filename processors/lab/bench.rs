@@ -1,8 +1,8 @@
 //! `keepsake bench`: measures speed as ratios to the bare parts measured in the same run, so that
 //! figures of two machines can be compared.
 //!
-//! Each benchmark is a file in `bench/` and runs in a [`trial`]: topics, a consumer group and a store
-//! made for the run and deleted after it. A service that runs on the same cluster is not touched.
+//! Each benchmark is a file in `bench/` and runs in a [`trial`]: topics, a consumer group and a
+//! store made for the run and deleted after it. A service on the same cluster is not touched.
 //! The benchmarks that only developers need are in `tests/bench/`.
 
 pub mod distribution;

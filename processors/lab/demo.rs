@@ -1,5 +1,5 @@
 //! `keepsake demo`: runs the whole service on an embedded broker and shows a scripted conversation,
-//! questions and compaction; then stays up, so that the explorer and other programs reach the memories.
+//! questions and compaction; then stays up for the explorer and for other programs.
 //!
 //! The demo is an ordinary client over Kafka and decides nothing itself: any other client gets the
 //! same replies.

@@ -8,9 +8,9 @@ mod bare;
 mod cache;
 mod change;
 pub mod data;
+mod figures;
 mod gate;
 pub mod harness;
-mod metrics;
 mod own;
 mod precision;
 mod recall;
@@ -131,7 +131,7 @@ struct RunArgs {
 /// Arguments that choose the service to measure.
 #[derive(Args)]
 struct ServiceArgs {
-    /// The profile to measure [profile]
+    /// The profile to measure `[profile]`
     #[arg(long, value_name = "NAME")]
     profile: Option<String>,
     /// Directory of vectors computed in earlier runs

@@ -4,18 +4,19 @@
 //! question. Faults that pass are tried again after a pause that doubles, or after the time that
 //! the endpoint names.
 
-use crate::conversation::{Message, Said, converse};
+use crate::completion;
+use crate::conversation::{Message, ModelAnswer, converse};
 use crate::dialect::{self, Dialect};
-use crate::post::{Answered, Post};
-use crate::{Cost, LanguageModel, Prompt, Refusal, Reply, Shape, completion};
+use crate::model::{Cost, LanguageModel, Prompt, Refusal, Reply, Shape};
 use domain::BearerKey;
+use outbound::{Answer, Endpoint, Failure};
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use std::time::{Duration, Instant};
 use uuid::Uuid;
 
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct ChatOptions {
     /// The address before `/chat/completions`, for example `http://localhost:11434/v1`.
     pub url: String,
     pub model: String,
@@ -32,9 +33,9 @@ pub struct Options {
     pub answer_bytes_max: u64,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options {
+impl Default for ChatOptions {
+    fn default() -> ChatOptions {
+        ChatOptions {
             url: String::new(),
             model: String::new(),
             key: None,
@@ -48,54 +49,55 @@ impl Default for Options {
 }
 
 pub struct ChatModel {
-    options: Options,
-    post: Post,
+    options: ChatOptions,
+    endpoint: Endpoint,
     /// The dialect that this endpoint accepted last.
     dialect: Mutex<Dialect>,
 }
 
 impl ChatModel {
-    pub fn new(options: Options) -> ChatModel {
+    pub fn new(options: ChatOptions) -> ChatModel {
         let url = format!("{}/chat/completions", options.url.trim_end_matches('/'));
-        let post = Post::new(url, options.key.clone(), options.answer_bytes_max);
-        ChatModel { options, post, dialect: Mutex::new(Dialect::default()) }
+        let key = options.key.iter().map(|key| ("authorization".to_owned(), key.bearer()));
+        let endpoint = Endpoint::new(url, key.collect(), options.answer_bytes_max);
+        ChatModel { options, endpoint, dialect: Mutex::new(Dialect::default()) }
     }
 
     /// Sends the messages until the endpoint answers, the attempts are used up or the time is over.
-    fn exchange(&self, messages: &[Message], shape: &Shape, until: Instant) -> Said {
+    fn exchange(&self, messages: &[Message], shape: &Shape, until: Instant) -> ModelAnswer {
         let mut cost = Cost::default();
         let mut dialect = *self.dialect.lock();
         let mut failures = 0;
         loop {
             let rest = until.saturating_duration_since(Instant::now());
             if rest.is_zero() {
-                return Said { text: Err(Refusal::Slow), cost };
+                return ModelAnswer { text: Err(Refusal::Slow), cost };
             }
             cost.requests += 1;
             let request = self.request(messages, shape, dialect);
-            let sent = self.post.send(request.to_string().as_bytes(), rest);
-            let (refusal, retry_after) = match judged(sent) {
+            let posted = self.endpoint.post(request.to_string().as_bytes(), rest);
+            let (refusal, retry_after) = match judged(posted) {
                 Judged::Completion(read) => {
                     *self.dialect.lock() = dialect;
                     cost.tokens_in += read.tokens_in;
                     cost.tokens_out += read.tokens_out;
-                    return Said { text: read.refusal.map_or(Ok(read.text), Err), cost };
+                    return ModelAnswer { text: read.refusal.map_or(Ok(read.text), Err), cost };
                 }
                 Judged::Unaccepted(error) => match dialect.after(&error) {
                     Some(next) => {
                         dialect = next;
                         continue;
                     }
-                    None => return Said { text: Err(Refusal::Rejected), cost },
+                    None => return ModelAnswer { text: Err(Refusal::Rejected), cost },
                 },
-                Judged::Final(refusal) => return Said { text: Err(refusal), cost },
+                Judged::Final(refusal) => return ModelAnswer { text: Err(refusal), cost },
                 Judged::Passing(refusal, retry_after) => (refusal, retry_after),
             };
             failures += 1;
             let pause = retry_after.unwrap_or_else(|| back_off(self.options.back_off, failures));
             let rest = until.saturating_duration_since(Instant::now());
             if failures >= self.options.attempts || pause >= rest {
-                return Said { text: Err(refusal), cost };
+                return ModelAnswer { text: Err(refusal), cost };
             }
             std::thread::sleep(pause);
         }
@@ -130,21 +132,27 @@ enum Judged {
     Passing(Refusal, Option<Duration>),
 }
 
-fn judged(sent: Result<Answered, Refusal>) -> Judged {
-    let Answered { status, retry_after, body } = match sent {
-        Ok(answered) => answered,
-        Err(Refusal::Unavailable) => return Judged::Passing(Refusal::Unavailable, None),
-        Err(refusal) => return Judged::Final(refusal),
+fn judged(posted: Result<Answer, Failure>) -> Judged {
+    let read = posted.and_then(|answer| {
+        let (status, retry_after) = (answer.status, answer.retry_after);
+        Ok((status, retry_after, answer.body()?))
+    });
+    let (status, retry_after, body) = match read {
+        Ok(read) => read,
+        Err(Failure::Unreachable(_)) => return Judged::Passing(Refusal::Unavailable, None),
+        Err(Failure::Slow) => return Judged::Final(Refusal::Slow),
+        Err(Failure::Oversized) => return Judged::Final(Refusal::Oversized),
+        Err(Failure::Malformed(_)) => return Judged::Final(Refusal::Rejected),
     };
-    let text = || String::from_utf8_lossy(&body);
+    let text = String::from_utf8_lossy(&body);
     match status {
         200..=299 => match completion::read(&body) {
             Some(read) => Judged::Completion(read),
             None => Judged::Passing(Refusal::Unavailable, None),
         },
-        400 | 415 | 422 | 501 => Judged::Unaccepted(text().into_owned()),
+        400 | 415 | 422 | 501 => Judged::Unaccepted(text.into_owned()),
         // The server of llama-cpp-python reports an unknown option as a fault of the server.
-        500 if dialect::names_an_option(&text()) => Judged::Unaccepted(text().into_owned()),
+        500 if dialect::names_an_option(&text) => Judged::Unaccepted(text.into_owned()),
         429 => Judged::Passing(Refusal::Busy, retry_after),
         408 | 500..=599 => Judged::Passing(Refusal::Unavailable, retry_after),
         _ => Judged::Final(Refusal::Rejected),

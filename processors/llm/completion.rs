@@ -4,7 +4,7 @@
 //! OpenAI, Ollama, vLLM and llama.cpp write the same fields; some leave `usage`, `refusal` or
 //! `finish_reason` out.
 
-use crate::Refusal;
+use crate::model::Refusal;
 use serde::Deserialize;
 
 /// The answer as a text.

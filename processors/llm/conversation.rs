@@ -5,7 +5,7 @@
 //! 2. Read the JSON of the answer, without the fences and thoughts that some models add.
 //! 3. Check the form. If the check fails, name the fault and ask once more.
 
-use crate::{Cost, Prompt, Refusal, Reply, Shape};
+use crate::model::{Cost, Prompt, Refusal, Reply, Shape};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -25,13 +25,13 @@ pub struct Message {
 }
 
 /// One answer of the model as a text.
-pub struct Said {
+pub struct ModelAnswer {
     pub text: Result<String, Refusal>,
     pub cost: Cost,
 }
 
 /// Asks by `say` until an answer has the form, at most twice.
-pub fn converse(prompt: &Prompt<'_>, mut say: impl FnMut(&[Message]) -> Said) -> Reply {
+pub fn converse(prompt: &Prompt<'_>, mut say: impl FnMut(&[Message]) -> ModelAnswer) -> Reply {
     let mut messages = opening(prompt);
     let mut cost = Cost::default();
     for may_repair in [true, false] {

@@ -4,7 +4,7 @@
 //! option that the error names is changed, or else the format of the answer is asked for less
 //! strictly. The dialect that a server accepted is kept for the next requests.
 
-use crate::Shape;
+use crate::model::Shape;
 use serde_json::{Map, Value, json};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

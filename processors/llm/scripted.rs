@@ -1,8 +1,8 @@
 //! A stand-in for a language model that gives written answers, for tests. It holds the same
 //! conversation as [`crate::ChatModel`], and one suite tests both (`tests/language.rs`).
 
-use crate::conversation::{Message, Said, converse};
-use crate::{Cost, LanguageModel, Prompt, Refusal, Reply};
+use crate::conversation::{Message, ModelAnswer, converse};
+use crate::model::{Cost, LanguageModel, Prompt, Refusal, Reply};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ impl LanguageModel for Scripted {
             let contents: Vec<&str> = messages.iter().map(|one| one.content.as_str()).collect();
             self.sent.lock().push(contents.join("\n"));
             let cost = Cost { requests: 1, tokens_in: 10, tokens_out: 5 };
-            Said { text: (self.answers.lock())(&data), cost }
+            ModelAnswer { text: (self.answers.lock())(&data), cost }
         })
     }
 

@@ -126,20 +126,12 @@ impl Profiles {
     }
 
     pub fn with(&self, change: impl Fn(&mut Profile)) -> Profiles {
-        let changed = |profile: &Arc<Profile>| {
-            let mut profile = Profile::clone(profile);
-            change(&mut profile);
-            Arc::new(profile)
-        };
-        let all = |known: &BTreeMap<String, Arc<Profile>>| {
-            known.iter().map(|(name, profile)| (name.clone(), changed(profile))).collect()
-        };
-        Profiles {
-            standard: changed(&self.standard),
-            by_tenant: all(&self.by_tenant),
-            for_requests: all(&self.for_requests),
-            shadow: self.shadow.clone(),
+        let mut profiles = self.clone();
+        let Profiles { standard, by_tenant, for_requests, shadow: _ } = &mut profiles;
+        for profile in by_tenant.values_mut().chain(for_requests.values_mut()).chain([standard]) {
+            change(Arc::make_mut(profile));
         }
+        profiles
     }
 }
 
@@ -155,19 +147,15 @@ fn shadow(config: &Config, tenants: &BTreeMap<String, String>) -> Result<Option<
     if name.is_empty() {
         return Ok(None);
     }
-    let invalid = |why: &str| {
-        Fault::stop(StopName::ConfigInvalid, format!("shadow.profile: \"{name}\" {why}"))
-    };
-    if tenants.values().chain([&config.profile]).all(|real| real == name) {
-        return Err(invalid("is already the profile of every tenant"));
-    }
     let profile = load(name)?;
-    if profile.rules.policy.traits().decides_later {
-        return Err(invalid(
-            "decides after it has stored several messages, and a shadow stores nothing",
-        ));
-    }
-    Ok(Some(Arc::new(profile)))
+    let why = if tenants.values().chain([&config.profile]).all(|real| real == name) {
+        "is already the profile of every tenant"
+    } else if profile.rules.policy.traits().decides_later {
+        "decides after it has stored several messages, and a shadow stores nothing"
+    } else {
+        return Ok(Some(Arc::new(profile)));
+    };
+    Err(Fault::stop(StopName::ConfigInvalid, format!("shadow.profile: \"{name}\" {why}")))
 }
 
 #[cfg(test)]

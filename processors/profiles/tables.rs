@@ -5,14 +5,14 @@ use policies::rank;
 use serde::Deserialize;
 use std::collections::BTreeSet;
 use storage::index;
-use text::redact;
+use text::redact::Rule;
 
 /// The options of every stage, checked, for the tenants that use this profile.
 #[derive(Clone)]
 pub struct Profile {
     /// The part that the kernel follows.
     pub rules: Rules,
-    pub redact: redact::Options,
+    pub redact: Vec<Rule>,
     pub retrieval: Retrieval,
     pub steps: Steps,
     pub fade: rank::Fade,

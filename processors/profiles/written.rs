@@ -10,7 +10,7 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use std::collections::{BTreeMap, BTreeSet};
 use storage::index;
 use text::redact::Rule;
-use text::{redact, split};
+use text::split;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -75,8 +75,8 @@ struct WrittenSplit {
 impl WrittenSplit {
     fn checked(self) -> Result<split::Options, String> {
         let roles = self.statements.iter().map(|role| {
-            let unknown = |_| format!("split.statements: there is no role \"{role}\"");
-            role.parse::<Role>().map_err(unknown)
+            role.parse::<Role>()
+                .map_err(|_| format!("split.statements: there is no role \"{role}\""))
         });
         Ok(split::Options {
             tokens_min: self.tokens_min,
@@ -175,9 +175,7 @@ impl WrittenProfile {
         };
         Ok(Profile {
             rules,
-            redact: redact::Options {
-                rules: switched_on("redact", &self.redact, &Rule::ALL, Rule::as_str)?,
-            },
+            redact: switched_on("redact", &self.redact, &Rule::ALL, Rule::as_str)?,
             retrieval: retrieval.checked(),
             steps: Steps { rerank, abstain },
             fade: self.fade,

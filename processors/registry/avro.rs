@@ -9,53 +9,13 @@
 //! their symbols. The branch of a union is not named.
 
 mod parse;
+mod types;
 mod value;
 
-use crate::{Limits, Source, Unreadable};
+pub use types::Types;
+
+use crate::source::{Limits, Source, Unreadable};
 use serde_json::{Map, Value};
-
-#[derive(Debug)]
-pub struct Types {
-    root: Type,
-    /// Records, enums and fixed types, to which [`Type::Named`] refers.
-    named: Vec<Named>,
-}
-
-#[derive(Debug)]
-enum Type {
-    Null,
-    Boolean,
-    /// 32 bits on paper. Both are written in the same way.
-    Long,
-    Float,
-    Double,
-    Bytes,
-    Text,
-    /// A `long` that counts time since 1970 in parts of a second.
-    Timestamp(PartsOfSecond),
-    Array(Box<Type>),
-    Map(Box<Type>),
-    Union(Vec<Type>),
-    Named(usize),
-}
-
-#[derive(Clone, Copy, Debug)]
-struct PartsOfSecond(i64);
-
-#[derive(Debug)]
-enum Named {
-    Record(Vec<Field>),
-    Enum(Vec<String>),
-    Fixed(usize),
-    /// A type whose definition is being read, so that the type can contain itself.
-    Open,
-}
-
-#[derive(Debug)]
-struct Field {
-    name: String,
-    of: Type,
-}
 
 impl Types {
     /// Parses the text of a schema. Types of references are known by their names.

@@ -1,19 +1,15 @@
 //! Asks a schema registry over HTTP: `GET /schemas/ids/{id}`, and for each reference of the schema
 //! `GET /subjects/{subject}/versions/{version}`, as [Confluent's registry defines
 //! them](https://docs.confluent.io/platform/current/schema-registry/develop/api.html).
-//!
-//! Redirects are not followed and no proxy of the environment is used: the log-in goes to the
-//! configured host and to no other.
 
-use crate::{Limits, Source};
+use crate::source::{Limits, Source};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use outbound::Endpoint;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::time::{Duration, Instant};
-use ureq::tls::{RootCerts, TlsConfig, TlsProvider};
-use ureq::{Agent, Error};
 
 /// The error codes of a registry for a subject, a version and an id that do not exist. A 404
 /// without one of them is that of another server, or of a wrong address.
@@ -62,9 +58,7 @@ pub enum Failure {
 }
 
 pub struct Http {
-    agent: Agent,
-    url: String,
-    login: Option<Login>,
+    endpoint: Endpoint,
     timeout: Duration,
     limits: Limits,
 }
@@ -92,19 +86,12 @@ struct Reading {
 
 impl Http {
     pub fn new(url: String, login: Option<Login>, timeout: Duration, limits: Limits) -> Http {
-        let tls = TlsConfig::builder()
-            .provider(TlsProvider::NativeTls)
-            .root_certs(RootCerts::PlatformVerifier)
-            .build();
-        let config = Agent::config_builder()
-            .tls_config(tls)
-            .http_status_as_error(false)
-            .max_redirects(0)
-            .max_redirects_will_error(false)
-            .proxy(None)
-            .user_agent("keepsake");
+        let types = "application/vnd.schemaregistry.v1+json, application/json";
+        let mut headers = vec![("accept".to_owned(), types.to_owned())];
+        headers.extend(login.map(|Login(value)| ("authorization".to_owned(), value)));
+        let answer_bytes_max = limits.schema_bytes_max as u64 * QUOTED + AROUND_BYTES;
         let url = url.trim_end_matches('/').to_owned();
-        Http { agent: config.build().into(), url, login, timeout, limits }
+        Http { endpoint: Endpoint::new(url, headers, answer_bytes_max), timeout, limits }
     }
 
     pub fn schema(&self, id: u32) -> Result<Source, Failure> {
@@ -180,26 +167,15 @@ impl Http {
         if rest.is_zero() {
             return Err(slow());
         }
-        let mut get = self
-            .agent
-            .get(format!("{}{path}", self.url))
-            .header("accept", "application/vnd.schemaregistry.v1+json, application/json");
-        if let Some(Login(value)) = &self.login {
-            get = get.header("authorization", value);
-        }
-        let sent = get.config().timeout_global(Some(rest)).build().call();
-        let mut response = sent.map_err(|error| self.failure(&error))?;
-        let status = response.status().as_u16();
-        let bytes_max = self.limits.schema_bytes_max as u64 * QUOTED + AROUND_BYTES;
-        let body = response.body_mut().with_config().limit(bytes_max).read_to_vec();
-        Ok((status, body.map_err(|error| self.failure(&error))?))
+        let answer = self.endpoint.get(path, rest).map_err(|failure| self.failure(failure))?;
+        let status = answer.status;
+        Ok((status, answer.body().map_err(|failure| self.failure(failure))?))
     }
 
-    fn failure(&self, error: &Error) -> Failure {
-        match error {
-            Error::Timeout(_) => slow(),
-            Error::Io(error) if error.kind() == std::io::ErrorKind::TimedOut => slow(),
-            Error::BodyExceedsLimit(_) => self.too_long(),
+    fn failure(&self, failure: outbound::Failure) -> Failure {
+        match failure {
+            outbound::Failure::Slow => slow(),
+            outbound::Failure::Oversized => self.too_long(),
             other => Failure::Unavailable(format!("the registry cannot be reached: {other}")),
         }
     }

@@ -15,24 +15,27 @@ mod avro;
 mod http;
 mod lookups;
 mod protobuf;
+mod schema;
+mod source;
 #[cfg(test)]
 mod tests;
 
 pub use http::Login;
 pub use lookups::Bounds;
+pub use source::Limits;
 
-use broker::clock::{Clock, SystemClock};
 use contract::decode::Schemas;
 use domain::fault::{Reject, RejectCode};
 use http::Http;
 use lookups::{Known, Lookups};
 use parking_lot::Mutex;
-use serde_json::{Map, Value};
+use schema::Schema;
+use serde_json::Value;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct RegistryOptions {
     /// The address before `/schemas/ids/`.
     pub url: String,
     pub login: Option<Login>,
@@ -42,93 +45,34 @@ pub struct Options {
     pub limits: Limits,
 }
 
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// Bytes of a schema's text, with that of all references.
-    pub schema_bytes_max: usize,
-    pub references_max: usize,
-    pub depth_max: usize,
-    /// Bytes of the JSON that a value becomes.
-    pub json_bytes_max: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
-            // An event has some twenty fields: 2 KB.
-            schema_bytes_max: 256 << 10,
-            references_max: 32,
-            // Records, unions, arrays and maps in one another in an Avro value: events need four, and
-            // Protobuf's own limit is 100.
-            depth_max: 32,
-            // `limits.message_bytes_max`
-            json_bytes_max: 1 << 20,
-        }
-    }
-}
-
-/// The text of a schema, as the registry answers.
-#[derive(Clone, Debug, Default)]
-pub struct Source {
-    /// `AVRO`, `PROTOBUF` or `JSON`.
-    pub format: String,
-    pub text: String,
-    /// Name and text of the schemas that this one refers to. Each stands behind those it refers to.
-    pub references: Vec<(String, String)>,
-}
-
-/// A schema that values can be read by.
-#[derive(Debug)]
-pub enum Schema {
-    Avro(avro::Types),
-    Protobuf(protobuf::Messages),
-}
-
-/// The reason that a value cannot be read by the schema, for the sender.
-type Unreadable = String;
-
-impl Schema {
-    fn compile(source: &Source) -> Result<Schema, String> {
-        match source.format.as_str() {
-            "AVRO" => avro::Types::parse(source).map(Schema::Avro),
-            "PROTOBUF" => protobuf::Messages::compile(source).map(Schema::Protobuf),
-            "JSON" => Err("is JSON Schema, and the value is not a JSON object".to_owned()),
-            other => Err(format!("has the unknown type {other:?}")),
-        }
-    }
-
-    fn read(&self, bytes: &[u8], limits: &Limits) -> Result<Map<String, Value>, Unreadable> {
-        match self {
-            Schema::Avro(schema) => schema.read(bytes, limits),
-            Schema::Protobuf(messages) => messages.read(bytes, limits),
-        }
-    }
-}
-
 /// The schemas of one registry, kept for the thread that decodes with them.
 pub struct Registry {
     http: Http,
     limits: Limits,
     lookups: Mutex<Lookups>,
-    clock: Arc<dyn Clock>,
+    opened: Instant,
 }
 
 impl Registry {
-    pub fn new(options: Options) -> Registry {
-        let Options { url, login, timeout, lookups, limits } = options;
+    pub fn new(options: RegistryOptions) -> Registry {
+        let RegistryOptions { url, login, timeout, lookups, limits } = options;
         Registry {
             http: Http::new(url, login, timeout, limits),
             limits,
             lookups: Mutex::new(Lookups::new(lookups)),
-            clock: Arc::new(SystemClock),
+            opened: Instant::now(),
         }
+    }
+
+    fn now_ms(&self) -> i64 {
+        self.opened.elapsed().as_millis() as i64
     }
 
     /// Returns the schema that is kept, or else the one that the registry has.
     ///
     /// Order matters: the lock is not held while the registry is asked.
     fn schema(&self, id: u32) -> Result<Arc<Schema>, Reject> {
-        let began = self.clock.steady_ms();
+        let began = self.now_ms();
         if let Some(known) = self.lookups.lock().begin(id, began) {
             return usable(id, known);
         }
@@ -145,7 +89,7 @@ impl Registry {
             Err(http::Failure::Refused(why)) => Known::Refused(why),
             Err(http::Failure::Unavailable(why)) => Known::Unavailable(why),
         };
-        self.lookups.lock().ended(id, &known, began, self.clock.steady_ms());
+        self.lookups.lock().ended(id, &known, began, self.now_ms());
         usable(id, known)
     }
 }

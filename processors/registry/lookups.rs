@@ -5,7 +5,7 @@
 //! only a share of its time: the time is paid from an allowance that fills up slowly, and where
 //! the allowance is used up the record is put aside.
 
-use crate::Schema;
+use crate::schema::Schema;
 use lru::LruCache;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -231,7 +231,7 @@ mod tests {
     #[test]
     fn invented_ids_displace_no_schema() {
         let mut lookups = Lookups::new(Bounds { per_second: 1e6, burst: 1e6, ..BOUNDS });
-        let source = crate::Source {
+        let source = crate::source::Source {
             format: "AVRO".to_owned(),
             text: r#"{"type": "record", "name": "A", "fields": []}"#.to_owned(),
             references: Vec::new(),

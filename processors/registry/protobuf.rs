@@ -7,7 +7,7 @@
 //! numbers, enums their names, and the well-known types as [ProtoJSON has
 //! them](https://protobuf.dev/programming-guides/json/).
 
-use crate::{Limits, Source, Unreadable};
+use crate::source::{Limits, Source, Unreadable};
 use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor, SerializeOptions};
 use protox::Compiler;
 use protox::file::{ChainFileResolver, File, FileResolver, GoogleFileResolver};

@@ -1,7 +1,8 @@
 //! Values of every type become JSON, and bytes of strangers become an error. The Avro values are
 //! written by `apache-avro`.
 
-use crate::{Limits, Schema, Source};
+use crate::schema::Schema;
+use crate::source::{Limits, Source};
 use apache_avro::types::Value as Avro;
 use proptest::prelude::*;
 use serde_json::{Value, json};

@@ -285,9 +285,10 @@ impl Compact {
         let Some(asking) = &mut self.asking else { return Ok(()) };
         let profile = self.profiles.of(key);
         let (windows, now) = (shard.store.windows(key)?, round.now.events);
-        let is_applied = |id: &str| Ok(shard.store.seen(key, id)?.is_some());
         let of_user = (shard.partition, key);
-        let left = asking.facts(of_user, profile, (snapshot, &windows), now, is_applied)?;
+        let left = asking.facts(of_user, profile, (snapshot, &windows), now, |id| {
+            Ok(shard.store.seen(key, id)?.is_some())
+        })?;
         for answered in left {
             self.propose_answered(answered, round.now, &mut round.events);
         }
@@ -398,8 +399,9 @@ impl Compact {
 
 /// The same of idle sessions, by their last turns.
 fn id_of_idle(idle: &[IdleSession]) -> String {
-    let last = |one: &IdleSession| one.last_at.map_or(-1, |at| at.0);
-    let name: String = idle.iter().map(|one| format!("{:?}@{} ", one.session, last(one))).collect();
+    let names =
+        idle.iter().map(|one| format!("{:?}@{} ", one.session, one.last_at.map_or(-1, |at| at.0)));
+    let name: String = names.collect();
     format!("idle-{}", Uuid::new_v5(&Uuid::NAMESPACE_OID, name.as_bytes()))
 }
 

@@ -12,6 +12,7 @@ mod batch;
 pub mod breaker;
 mod changes;
 mod copies;
+mod count;
 pub mod erasures;
 pub mod event_rate;
 mod prepare;
@@ -22,11 +23,12 @@ mod tests;
 mod traced;
 
 use crate::ownership::ShardRegistry;
-use batch::{Batch, Count};
+use batch::Batch;
 use breaker::DeadLetterBreaker;
 use broker::{OutgoingRecord, Record};
 use contract::decode::{self, DecodeOptions};
 use contract::reply::{self, DeadLetters, Freshness, Proposal};
+use count::Count;
 use domain::fault::{Fault, Reject, Result, StopName};
 use domain::panics::{Panic, caught};
 use domain::{

@@ -21,8 +21,8 @@ pub fn encoder(config: &Config) -> Result<Model> {
     })
 }
 
-pub fn encoder_options(config: &Config, model: ModelChoice) -> embedder::Options {
-    embedder::Options { model, library: library(config), tokens_max: TOKENS_MAX, threads: 1 }
+pub fn encoder_options(config: &Config, model: ModelChoice) -> embedder::EncoderOptions {
+    embedder::EncoderOptions { model, library: library(config), tokens_max: TOKENS_MAX, threads: 1 }
 }
 
 /// Opens the model that reranks the best memories; `None` if `rerank.model` is empty.
@@ -43,9 +43,9 @@ fn cross_encoder(
     option: &'static str,
     model: &str,
     tokens_max: usize,
-) -> Option<cross_encoder::Options> {
+) -> Option<cross_encoder::CrossEncoderOptions> {
     let library = library(config);
-    (!model.is_empty()).then(|| cross_encoder::Options {
+    (!model.is_empty()).then(|| cross_encoder::CrossEncoderOptions {
         option,
         model: model.into(),
         library,

@@ -493,7 +493,7 @@ impl Recall {
                     let rules = &self.profiles.of(key).rules;
                     let is_use = matches!(&pending.request.ask, RequestKind::Recall(asked)
                         if rules.policy.complete(asked).purpose == Purpose::Tool);
-                    if is_use && rules.returned_counts() {
+                    if is_use && rules.feedback.returned_counts() {
                         let ids = memories.iter().map(|found| found.memory.id);
                         let position = (pending.partition, pending.offset);
                         self.returned.count(key, position, now.events, ids);

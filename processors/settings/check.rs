@@ -77,8 +77,9 @@ fn check_topics(config: &Config) -> Result<(), String> {
         ));
     }
     let prefix = &config.topics.prefix;
-    let is_allowed = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-    if prefix.len() > PREFIX_BYTES_MAX || !prefix.chars().all(is_allowed) {
+    if prefix.len() > PREFIX_BYTES_MAX
+        || prefix.contains(|c: char| !c.is_ascii_alphanumeric() && !"._-".contains(c))
+    {
         return Err(format!(
             "topics.prefix: must be at most {PREFIX_BYTES_MAX} letters, digits, \".\", \"_\" and \
              \"-\", as Kafka's names of topics, not \"{prefix}\""

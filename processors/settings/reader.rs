@@ -3,7 +3,7 @@
 use super::endpoint;
 use super::schemas::Schemas;
 use contract::decode;
-use registry::{Bounds, Limits, Login, Options, Registry};
+use registry::{Bounds, Limits, Login, Registry, RegistryOptions};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ impl Schemas {
         if !self.is_on() {
             return None;
         }
-        Some(Arc::new(Registry::new(Options {
+        Some(Arc::new(Registry::new(RegistryOptions {
             url: self.registry.clone(),
             login: self.login().expect("the log-in was checked at start"),
             timeout: Duration::from_millis(self.timeout_ms),

@@ -42,11 +42,10 @@ impl Kafka {
 
     /// Returns the session timeout of this process as a member of its group.
     pub fn session_ms(&self) -> i64 {
-        let options = self.client_options();
-        let option = |name| options.iter().find(|(option, _)| option == name);
-        let is_static = self.static_membership || option(INSTANCE_ID).is_some();
+        let options: BTreeMap<String, String> = self.client_options().into_iter().collect();
+        let is_static = self.static_membership || options.contains_key(INSTANCE_ID);
         let default = if is_static { STATIC_SESSION_MS } else { SESSION_MS };
-        option("session.timeout.ms").and_then(|(_, ms)| ms.parse().ok()).unwrap_or(default)
+        options.get("session.timeout.ms").and_then(|ms| ms.parse().ok()).unwrap_or(default)
     }
 
     /// Puts the contents of `librdkafka_files` among the other options.

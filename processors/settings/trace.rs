@@ -40,18 +40,18 @@ impl Tracing {
     }
 
     /// Options of the exporter of spans; `None` if `tracing.endpoint` is empty.
-    pub fn exporter(&self) -> domain::fault::Result<Option<spans::Options>> {
+    pub fn exporter(&self) -> domain::fault::Result<Option<spans::SpanOptions>> {
         if !self.is_on() {
             return Ok(None);
         }
-        Ok(Some(spans::Options {
+        Ok(Some(spans::SpanOptions {
             endpoint: self.endpoint.clone(),
             headers: self.headers().map_err(|why| Fault::stop(StopName::ConfigInvalid, why))?,
             service: self.service.clone(),
             ratio: self.ratio,
             users: self.users,
             queue_max: self.spans_max,
-            ..spans::Options::default()
+            ..spans::SpanOptions::default()
         }))
     }
 }

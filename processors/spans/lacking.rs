@@ -1,7 +1,7 @@
 //! Stands in for `recording.rs` in a build without `spans`, where nothing is traced: there is no
 //! [`Trace`].
 
-use crate::{Context, Counts, Kind, Options, Span, TraceId};
+use crate::{Context, Counts, Kind, Span, SpanOptions, TraceId};
 use std::convert::Infallible;
 use std::time::Instant;
 
@@ -16,7 +16,7 @@ pub struct Trace(Infallible);
 
 pub struct Exporter(Infallible);
 
-pub fn start(_: Options) -> (Tracer, Exporter) {
+pub fn start(_: SpanOptions) -> (Tracer, Exporter) {
     unreachable!("options that ask for spans stop a build without them")
 }
 

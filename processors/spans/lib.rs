@@ -9,6 +9,6 @@ mod recording;
 mod span;
 
 pub use context::{Context, SpanId, TRACEPARENT, TRACESTATE, TraceId};
-pub use options::{Counts, Options};
+pub use options::{Counts, SpanOptions};
 pub use recording::{Exporter, Headers, Trace, Tracer, start};
 pub use span::{Attribute, Kind, Span, Value};

@@ -4,7 +4,7 @@ use crate::Headers;
 use std::time::Duration;
 
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct SpanOptions {
     /// The whole address, such as `http://localhost:4318/v1/traces`.
     pub endpoint: String,
     pub headers: Headers,
@@ -25,9 +25,9 @@ pub struct Options {
     pub timeout: Duration,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options {
+impl Default for SpanOptions {
+    fn default() -> SpanOptions {
+        SpanOptions {
             endpoint: String::new(),
             headers: Headers::default(),
             service: String::new(),

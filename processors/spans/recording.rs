@@ -4,7 +4,6 @@
 mod export;
 mod headers;
 mod otlp;
-mod post;
 mod tracer;
 
 pub use export::{Exporter, start};

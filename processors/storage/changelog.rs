@@ -19,7 +19,7 @@
 //! 1. Map the key of a record to the key of the store ([`named`]) and apply the bytes. An unknown
 //!    key stops the process instead of being skipped, because a newer program may have written the
 //!    record.
-//! 2. Check each meta record against the own [`Identity`] ([`meta_of`]).
+//! 2. Check each meta record against the own `Identity` ([`meta_of`]).
 //! 3. Take the offset of the last meta record as the checkpoint, and compare the restored shard
 //!    with its digest.
 
@@ -31,7 +31,7 @@ mod proof;
 mod records;
 pub(crate) mod source;
 
-pub use fold::{Fold, Proven};
+pub use fold::Fold;
 pub use meta::{Build, META, Meta, any_meta, check_own, meta_bytes, meta_of};
 pub use names::{Owner, is_signing_key, named, owner, session_of};
 pub use progress::Progress;

@@ -6,14 +6,14 @@
 //! simulated crash, and one owner at a time may open a store, as on disk.
 
 use crate::index::{FlushedIndex, Index, IndexOptions, VectorBlocks};
-use crate::store::{self, AfterBatch, Identity, InMemory, Opened, Store, StoreOptions};
+use crate::store::{self, AfterBatch, Identity, InMemory, OpenedStore, Store, StoreOptions};
 use domain::fault::{Fault, Result, StopName};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Where all shards of one process live.
+/// The files of all shards of one process.
 #[derive(Clone, Debug)]
 pub enum Home {
     Directory(PathBuf),
@@ -47,7 +47,7 @@ impl Home {
         options: &StoreOptions,
         identity: &Identity,
         stamp_ms: i64,
-    ) -> Result<Opened> {
+    ) -> Result<OpenedStore> {
         match self {
             Home::Directory(dir) => {
                 Store::open(&shard_dir(dir, identity).join("store"), options, identity, stamp_ms)
@@ -58,7 +58,7 @@ impl Home {
                     let what = format!("another owner has {} open", name(identity));
                     return Err(Fault::stop(StopName::StoreLocked, what));
                 }
-                Ok(Opened { store: Store::over(records, identity)?, rebuilt: None })
+                Ok(OpenedStore { store: Store::over(records, identity)?, rebuilt: None })
             }
         }
     }

@@ -46,7 +46,7 @@ use broker::clock::Clock;
 use domain::fault::{Fault, Result, StopName};
 use std::fmt;
 use std::sync::Arc;
-use write::{Batch, Writer};
+use write::{Batch, WriterThread};
 
 /// Milliseconds that the clocks of two processes may differ: far more than any do that are set by
 /// NTP, and nothing against the days that tombstones are kept.
@@ -65,7 +65,7 @@ pub struct RestoreOptions {
     pub away_ms_max: i64,
     /// The last offset to read. `None` reads to the end.
     pub until: Option<i64>,
-    /// Whose records may be in the changelog.
+    /// The groups whose records may be in the changelog.
     pub writers: Writers,
     /// Opens a shard that differs from the writer's digest.
     pub accept_incomplete: bool,
@@ -163,7 +163,7 @@ pub fn restore(store: &Store, from: &Restoring<'_>) -> Result<Restored> {
     store.note_read_at(behind.map_or(began, |_| store.read_at()));
     store.commit(EncodedBatch::default(), Checkpoint { changelog, ..store.checkpoint() })?;
     let (records, evidence, changed) = std::thread::scope(|scope| {
-        let writer = Writer::start(scope, store);
+        let writer = WriterThread::start(scope, store);
         let mut batch =
             Batch::new(store, from, behind.is_none(), writer, options.batch_max, &options.writers);
         let _reading = options.take_over.as_ref().map(|it| it.start(scope, log, partition, end));

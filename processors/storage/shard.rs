@@ -142,6 +142,7 @@ impl Shard {
         let changelog = changelog.map(|(offset, _)| offset);
         let touched = std::mem::take(&mut batch.touched);
         self.store.commit(batch, Checkpoint { applied, changelog })?;
+        // Order matters: behind the store, because a block of vectors that is not cached is read there.
         for (key, id) in &touched.removed {
             self.index.text.remove(key, *id);
             self.index.vectors.remove(key, *id);
@@ -179,12 +180,14 @@ impl Shard {
     /// the segments that hold them, and from the store, by writing the live records anew. Searches
     /// and batches go on. Ends early, with everything unchanged, if `goes_on` returns false.
     pub fn rewrite(&self, goes_on: &dyn Fn() -> bool) -> Result<Rewritten> {
-        let index = || {
-            // Order matters: only removals that are on disk can be purged there.
-            self.flush()?;
-            self.index.text.purge(goes_on).map(drop)
-        };
-        self.store.rewrite(index, goes_on)
+        self.store.rewrite(
+            || {
+                // Order matters: only removals that are on disk can be purged there.
+                self.flush()?;
+                self.index.text.purge(goes_on).map(drop)
+            },
+            goes_on,
+        )
     }
 
     /// Returns whether something was erased at least `after_ms` ago whose bytes may be on the disk.

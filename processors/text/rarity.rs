@@ -11,6 +11,8 @@
 //!
 //! The user's own words are counted in `rarest_bits` of `policies/score/mod.rs`.
 
+use super::stop_words::is_stop_word;
+use super::unspaced::is_unspaced;
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 
@@ -79,9 +81,9 @@ impl Rarity {
     /// Returns the bits of a lower-case word.
     pub fn bits(&self, word: &str) -> f32 {
         match &self.ranks {
-            _ if crate::is_unspaced(word) => BITS_UNSPACED,
+            _ if is_unspaced(word) => BITS_UNSPACED,
             Some(ranks) => ranks.bits(word),
-            None if crate::is_stop_word(word) => FLAT_STOP_WORD_BITS,
+            None if is_stop_word(word) => FLAT_STOP_WORD_BITS,
             None => (FLAT_BITS + word.chars().count() as f32).min(FLAT_BITS_MAX),
         }
     }

@@ -14,7 +14,8 @@
 //! Invariant: a change that alters the stem of any word must raise `STEMS_VERSION`.
 
 use super::language::{Language, Signs};
-use super::{is_stop_word, unspaced};
+use super::stop_words::is_stop_word;
+use super::unspaced;
 use foldhash::fast::RandomState;
 use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeSet, HashMap};

@@ -5,7 +5,7 @@ use broker::{Broker, Consumer, OutgoingRecord, Polled, RebalanceListener, Start,
 use clap::Args;
 use domain::fault::{Fault, Result};
 use embedded::batch::Header;
-use embedded::{Embedded, Options};
+use embedded::{Embedded, EmbeddedOptions};
 use kafka::{ChangelogWriter, Connection, TopicSpec};
 use lab::bench::distribution::Distribution;
 use lab::bench::machine;
@@ -212,7 +212,8 @@ impl LogBench {
     /// Starts a log with events and memories, after a stop and after a kill.
     fn starts(&self, dir: &Path, report: &mut BenchReport) -> Result<()> {
         progress(format!("writing {} events and {} memories", self.events, self.memories));
-        let options = Options { clean_every: Duration::from_secs(1), ..options(dir.join("log")) };
+        let options =
+            EmbeddedOptions { clean_every: Duration::from_secs(1), ..options(dir.join("log")) };
         let log = Embedded::start(options.clone())?;
         let connection = connection(&log);
         // Due for compaction at once.
@@ -254,7 +255,7 @@ impl LogBench {
         // The files of a killed process: as they are, without a last checkpoint.
         let killed = dir.join("killed");
         copy_all(&options.dir, &killed).map_err(on_disk)?;
-        let (restarted, took) = started(Options { dir: killed, ..options })?;
+        let (restarted, took) = started(EmbeddedOptions { dir: killed, ..options })?;
         report.figure("start_after_kill_us", took.as_secs_f64() * 1e6);
         let ends = self::connection(&restarted).all_offsets("events", PARTITIONS)?;
         let events: i64 = ends.iter().map(|(_, end)| end).sum();
@@ -387,14 +388,14 @@ impl Bulk {
     }
 }
 
-fn started(options: Options) -> Result<(Embedded, Duration)> {
+fn started(options: EmbeddedOptions) -> Result<(Embedded, Duration)> {
     let began = Instant::now();
     let log = Embedded::start(options)?;
     Ok((log, began.elapsed()))
 }
 
-fn options(dir: PathBuf) -> Options {
-    Options::new(dir, (Ipv4Addr::LOCALHOST, 0).into())
+fn options(dir: PathBuf) -> EmbeddedOptions {
+    EmbeddedOptions::new(dir, (Ipv4Addr::LOCALHOST, 0).into())
 }
 
 /// The Kafka to compare with, if there is one.

@@ -78,7 +78,7 @@ pub fn decode(data: &[u8]) {
 /// A redacted text has nothing left that the same rules find.
 pub fn redact(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
-    let rules = redact::Options { rules: redact::Rule::ALL.to_vec() };
+    let rules = redact::Rule::ALL;
     if let Some(redacted) = redact::redacted(&text, &rules) {
         assert!(!redacted.found.is_empty());
         let again = redact::redacted(&redacted.text, &rules);

@@ -7,6 +7,26 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// A consumer group. All its members subscribe to one topic here.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct GroupId {
+    pub name: String,
+    pub topic: String,
+}
+
+impl GroupId {
+    pub fn new(name: &str, topic: &str) -> GroupId {
+        GroupId { name: name.to_owned(), topic: topic.to_owned() }
+    }
+}
+
+/// Proves a membership to a transaction that commits offsets.
+pub struct MemberProof {
+    pub group: GroupId,
+    pub member: MemberNumber,
+    pub generation: i64,
+}
+
 /// Number of a member. A member that rejoins after an expulsion gets a new number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MemberNumber(pub u64);

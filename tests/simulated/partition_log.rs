@@ -119,7 +119,7 @@ impl PartitionLog {
 
     /// Returns the offset where reading continues. An offset that does not exist becomes the
     /// beginning, as with `auto.offset.reset=earliest`.
-    pub fn settled(&self, offset: i64) -> i64 {
+    pub fn resumed_at(&self, offset: i64) -> i64 {
         if (self.beginning..=self.end).contains(&offset) { offset } else { self.beginning }
     }
 
@@ -256,7 +256,10 @@ mod tests {
         partition.append(record("d=1"), Some(FIRST));
         partition.truncate(2);
         check(&partition, &[(2, "c=1")]);
-        assert_eq!((partition.settled(1), partition.settled(3), partition.settled(9)), (2, 3, 2));
+        assert_eq!(
+            (partition.resumed_at(1), partition.resumed_at(3), partition.resumed_at(9)),
+            (2, 3, 2)
+        );
         partition.truncate(100);
         assert_eq!((partition.beginning(), partition.end()), (3, 4));
     }

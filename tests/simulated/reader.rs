@@ -1,10 +1,11 @@
 //! Implements consumers of the simulated cluster: the read position of each partition, and the
 //! rebalance of a group's member.
 
-use super::group::MemberNumber;
+use super::cluster::Connection;
+use super::fault::InjectedFault;
+use super::group::{GroupId, MemberNumber, MemberProof};
 use super::partition_log::PartitionLog;
-use super::state::{ClusterState, GroupId};
-use super::{Connection, InjectedFault};
+use super::state::ClusterState;
 use broker::{Consumer, Log, Membership, Polled, RebalanceListener, Start};
 use domain::fault::{Fault, Result, StopName};
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,13 +38,6 @@ struct GroupMember {
     /// The generation of the last poll.
     generation: i64,
     holds: BTreeSet<i32>,
-}
-
-/// Proves a membership to a transaction that commits offsets.
-pub struct MemberProof {
-    pub group: GroupId,
-    pub member: MemberNumber,
-    pub generation: i64,
 }
 
 enum ShareChange {
@@ -301,7 +295,7 @@ impl ReadPosition {
         if self.is_paused {
             return None;
         }
-        match log.next(log.settled(self.next)) {
+        match log.next(log.resumed_at(self.next)) {
             Ok(record) => {
                 self.next = record.offset + 1;
                 Some(Polled::Record(record.clone()))

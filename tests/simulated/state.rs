@@ -1,10 +1,10 @@
 //! Holds the whole simulated cluster as one value behind one lock. Calls no owner of partitions,
 //! since the lock is held.
 
-use super::InjectedFault;
-use super::group::{Group, MemberNumber};
+use super::fault::InjectedFault;
+use super::group::{Group, GroupId, MemberNumber};
 use super::partition_log::{PartitionLog, TransactionNumber};
-use super::transactor::TransactionalId;
+use super::transaction::TransactionalId;
 use broker::clock::Clock;
 use broker::{OutgoingRecord, Record};
 use domain::fault::{Fault, Result, StopName};
@@ -23,19 +23,6 @@ pub struct ClusterState {
     connections: Vec<ConnectionState>,
     /// The last number given to a member or a transaction.
     numbers: u64,
-}
-
-/// A consumer group. All its members subscribe to one topic here.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct GroupId {
-    pub name: String,
-    pub topic: String,
-}
-
-impl GroupId {
-    pub fn new(name: &str, topic: &str) -> GroupId {
-        GroupId { name: name.to_owned(), topic: topic.to_owned() }
-    }
 }
 
 pub struct Topic {

@@ -3,6 +3,7 @@
 use super::*;
 use broker::{CommittedOffsets, Membership, OutgoingRecord, Polled, Start, TransactError};
 use domain::fault::Fault;
+use parking_lot::Mutex;
 use std::time::Duration;
 
 const WAIT: Duration = Duration::ZERO;

@@ -1,43 +1,15 @@
 //! Implements transactions on the simulated cluster: epochs of a transactional id, the open
 //! transaction of each, and every fault between the first record and the answer.
 
+use super::cluster::Connection;
+use super::fault::InjectedFault;
+use super::group::{GroupId, MemberProof};
 use super::partition_log::{Ending, TransactionNumber};
-use super::reader::MemberProof;
-use super::state::{ClusterState, GroupId};
-use super::{Connection, InjectedFault};
+use super::state::ClusterState;
+use super::transaction::{Offsets, OpenTransaction, TransactionalId};
 use broker::{CommittedOffsets, Membership, OutgoingRecord, TransactError, Transactor};
 use domain::fault::{Fault, Result, StopName};
 use std::collections::BTreeSet;
-
-/// The broker's record of a transactional id.
-#[derive(Debug, Default)]
-pub struct TransactionalId {
-    /// The current epoch. A producer with a lower one is fenced.
-    epoch: i64,
-    /// The broker itself raised the epoch, at a timeout. The producer with the epoch before was not
-    /// replaced, its transaction only expired.
-    is_expired: bool,
-    open: Option<OpenTransaction>,
-}
-
-impl TransactionalId {
-    fn is_acknowledged(&self) -> bool {
-        self.open.as_ref().is_some_and(|open| open.is_acknowledged)
-    }
-}
-
-#[derive(Debug)]
-struct OpenTransaction {
-    number: TransactionNumber,
-    touched: BTreeSet<(String, i32)>,
-    /// Set when the commit is decided, with its offsets, and only the markers are missing.
-    prepared: Option<Offsets>,
-    /// The writer has the answer, and may begin its next transaction.
-    is_acknowledged: bool,
-}
-
-/// A group and the offsets to commit for the group.
-type Offsets = (GroupId, Vec<(i32, i64)>);
 
 pub struct MemoryTransactor {
     connection: Connection,
@@ -186,7 +158,7 @@ impl ClusterState {
         });
         for record in records {
             let (partition, offset) = match self.append(record, Some(number)) {
-                Ok(place) => place,
+                Ok(written) => written,
                 Err(fault) => {
                     self.decide(id, Ending::Abort);
                     return Err(match fault {

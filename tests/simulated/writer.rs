@@ -1,7 +1,8 @@
 //! Implements the plain producer of the simulated cluster. A record is in the log when sent;
 //! `flush` reports whether all were written.
 
-use super::{Connection, InjectedFault};
+use super::cluster::Connection;
+use super::fault::InjectedFault;
 use broker::{OutgoingRecord, Producer, REFUSED_MAX, Refusal, RefusedRecord, Room};
 use domain::fault::{Fault, Result};
 use std::collections::BTreeSet;
@@ -50,11 +51,11 @@ impl Producer for MemoryProducer {
     fn send(&mut self, record: &OutgoingRecord) -> Result<()> {
         let mut state = self.connection.alive()?;
         // An idempotent producer that gives nothing up writes no record behind one that is missing.
-        let place = (record.topic.clone(), record.partition);
-        if self.lost.contains(&place)
+        let partition = (record.topic.clone(), record.partition);
+        if self.lost.contains(&partition)
             || state.mishap(|mishap| mishap == InjectedFault::LoseDelivery).is_some()
         {
-            self.lost.insert(place);
+            self.lost.insert(partition);
             self.refused.push(Fault::retry(format!("writes to {}: lost on the way", record.topic)));
             return Ok(());
         }
@@ -70,9 +71,9 @@ impl Producer for MemoryProducer {
         let why = {
             let state = self.connection.alive()?;
             match state.partitions_of(&record.topic) {
-                None => Some(Refusal::NoSuchPlace),
+                None => Some(Refusal::NoSuchPartition),
                 Some(count) if record.partition.is_some_and(|partition| partition >= count) => {
-                    Some(Refusal::NoSuchPlace)
+                    Some(Refusal::NoSuchPartition)
                 }
                 Some(_) if state.is_too_large(record) => Some(Refusal::TooLarge),
                 Some(_) => None,

@@ -1,12 +1,12 @@
-//! A collector of spans for tests: plain HTTP over a socket of this machine, which reads OTLP in JSON
-//! as the specification writes it and keeps every span.
+//! A collector of spans for tests: reads OTLP in JSON as the specification writes it and keeps every
+//! span.
 
 use super::eventually;
+use super::http_server::{self, Request};
 use parking_lot::Mutex;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -77,16 +77,10 @@ pub struct Collector {
 
 impl Collector {
     pub fn start(answers: Answers) -> Collector {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has free ports");
-        let address = listener.local_addr().expect("it is bound");
         let seen = Arc::new(Mutex::new(Seen::default()));
         let shared = seen.clone();
-        std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let shared = shared.clone();
-                std::thread::spawn(move || serve(stream, answers, &shared));
-            }
-        });
+        let address =
+            http_server::start(move |request, stream| serve(request, stream, answers, &shared));
         Collector { endpoint: format!("http://{address}/v1/traces"), seen }
     }
 
@@ -121,9 +115,17 @@ impl Collector {
     }
 }
 
-/// Answers one request and ends the connection. A fault of the socket ends it, too.
-fn serve(mut stream: TcpStream, answers: Answers, seen: &Mutex<Seen>) -> Option<()> {
-    let (key, body) = read(&stream)?;
+/// Answers a request, which must be one of OTLP in JSON.
+fn serve(
+    request: &Request,
+    stream: &mut TcpStream,
+    answers: Answers,
+    seen: &Mutex<Seen>,
+) -> Option<()> {
+    assert_eq!((&*request.method, &*request.path), ("POST", "/v1/traces"));
+    assert_eq!(request.header("content-type"), Some("application/json"));
+    let key = request.header("api-key").unwrap_or_default().to_owned();
+    let body = String::from_utf8(request.body.clone()).ok()?;
     let requests = {
         let mut seen = seen.lock();
         seen.requests += 1;
@@ -146,36 +148,8 @@ fn serve(mut stream: TcpStream, answers: Answers, seen: &Mutex<Seen>) -> Option<
             (200, "{}".to_owned())
         }
     };
-    let length = answer.len();
-    write!(
-        stream,
-        "HTTP/1.1 {status} x\r\nretry-after: 0\r\ncontent-type: application/json\r\n\
-         content-length: {length}\r\nconnection: close\r\n\r\n{answer}"
-    )
-    .ok()
-}
-
-/// Reads a request, which must be one of OTLP in JSON.
-fn read(stream: &TcpStream) -> Option<(String, String)> {
-    let mut reader = BufReader::new(stream.try_clone().ok()?);
-    let mut line = String::new();
-    reader.read_line(&mut line).ok()?;
-    let (mut length, mut key, mut media) = (0, String::new(), String::new());
-    loop {
-        let mut line = String::new();
-        reader.read_line(&mut line).ok()?;
-        let Some((name, value)) = line.trim().split_once(": ") else { break };
-        match name.to_lowercase().as_str() {
-            "content-length" => length = value.parse().ok()?,
-            "content-type" => media = value.to_owned(),
-            "api-key" => key = value.to_owned(),
-            _ => {}
-        }
-    }
-    assert_eq!((line.trim(), media.as_str()), ("POST /v1/traces HTTP/1.1", "application/json"));
-    let mut body = vec![0; length];
-    reader.read_exact(&mut body).ok()?;
-    Some((key, String::from_utf8(body).ok()?))
+    let headers = "retry-after: 0\r\ncontent-type: application/json\r\n";
+    http_server::answer(stream, status, headers, &answer)
 }
 
 /// The spans of one request. Fails for anything that the specification does not allow.

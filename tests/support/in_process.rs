@@ -38,8 +38,12 @@ pub struct InProcess {
 
 /// The stand-in encoder: its vectors depend on words alone, and it needs no files.
 pub fn hash_model() -> Model {
-    let options =
-        embedder::Options { model: ModelChoice::Hash, library: None, tokens_max: 256, threads: 1 };
+    let options = embedder::EncoderOptions {
+        model: ModelChoice::Hash,
+        library: None,
+        tokens_max: 256,
+        threads: 1,
+    };
     Model::open(&options).expect("the hash encoder needs no files")
 }
 

@@ -1,11 +1,11 @@
 //! A chat endpoint for tests, in the shapes and with the faults of OpenAI, Ollama, vLLM and
-//! llama.cpp. Plain HTTP over a socket of this machine.
+//! llama.cpp.
 
+use super::http_server::{self, Request, answer};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -68,16 +68,10 @@ impl LanguageServer {
     }
 
     pub fn by(shape: Shape, plan: impl FnMut(&Asked) -> Step + Send + 'static) -> LanguageServer {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has free ports");
-        let address = listener.local_addr().expect("it is bound");
         let asked = Arc::new(Mutex::new(Vec::new()));
-        let (seen, plan) = (asked.clone(), Arc::new(Mutex::new(Box::new(plan) as Box<Plan>)));
-        std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let (seen, plan) = (seen.clone(), plan.clone());
-                std::thread::spawn(move || serve(stream, shape, &seen, &plan));
-            }
-        });
+        let (seen, plan) = (asked.clone(), Mutex::new(Box::new(plan) as Box<Plan>));
+        let address =
+            http_server::start(move |request, stream| serve(request, stream, shape, &seen, &plan));
         LanguageServer { url: format!("http://{address}/v1"), asked }
     }
 
@@ -91,59 +85,42 @@ impl LanguageServer {
     }
 }
 
-/// Answers one request and ends the connection. A fault of the socket ends it too.
 fn serve(
-    mut stream: TcpStream,
+    request: &Request,
+    stream: &mut TcpStream,
     shape: Shape,
     seen: &Mutex<Vec<Asked>>,
     plan: &Mutex<Box<Plan>>,
 ) -> Option<()> {
-    let asked = read(&stream)?;
+    let asked = Asked {
+        path: request.path.clone(),
+        authorization: request.header("authorization").map(str::to_owned),
+        body: serde_json::from_slice(&request.body).ok()?,
+    };
     seen.lock().push(asked.clone());
     let step = (plan.lock())(&asked);
     match step {
-        Step::Says(text) => write_json(&mut stream, &whole(shape, &text, "stop")),
-        Step::Truncated(text) => write_json(&mut stream, &whole(shape, &text, "length")),
+        Step::Says(text) => write_json(stream, &whole(shape, &text, "stop")),
+        Step::Truncated(text) => write_json(stream, &whole(shape, &text, "length")),
         Step::Refuses => {
             let mut body = whole(shape, "", "stop");
             body["choices"][0]["message"]["content"] = Value::Null;
             body["choices"][0]["message"]["refusal"] = "I cannot help with that.".into();
-            write_json(&mut stream, &body)
+            write_json(stream, &body)
         }
-        Step::Filters => write_json(&mut stream, &whole(shape, "", "content_filter")),
+        Step::Filters => write_json(stream, &whole(shape, "", "content_filter")),
         Step::Streams(text) => {
-            write(&mut stream, 200, "content-type: text/event-stream\r\n", &events(&text, true))
+            answer(stream, 200, "content-type: text/event-stream\r\n", &events(&text, true))
         }
-        Step::StreamsHalf(text) => write(&mut stream, 200, "", &events(&text, false)),
-        Step::Status(status, headers, body) => write(&mut stream, status, headers, body),
+        Step::StreamsHalf(text) => answer(stream, 200, "", &events(&text, false)),
+        Step::Status(status, headers, body) => answer(stream, status, headers, body),
         Step::Hangs => {
             std::thread::sleep(Duration::from_secs(30));
             Some(())
         }
         Step::Closes => Some(()),
-        Step::Bytes(count) => write(&mut stream, 200, "", &" ".repeat(count)),
+        Step::Bytes(count) => answer(stream, 200, "", &" ".repeat(count)),
     }
-}
-
-fn read(stream: &TcpStream) -> Option<Asked> {
-    let mut reader = BufReader::new(stream.try_clone().ok()?);
-    let mut line = String::new();
-    reader.read_line(&mut line).ok()?;
-    let path = line.split(' ').nth(1)?.to_owned();
-    let (mut length, mut authorization) = (0, None);
-    loop {
-        let mut line = String::new();
-        reader.read_line(&mut line).ok()?;
-        let Some((name, value)) = line.trim().split_once(": ") else { break };
-        match name.to_lowercase().as_str() {
-            "content-length" => length = value.parse().ok()?,
-            "authorization" => authorization = Some(value.to_owned()),
-            _ => {}
-        }
-    }
-    let mut body = vec![0; length];
-    reader.read_exact(&mut body).ok()?;
-    Some(Asked { path, authorization, body: serde_json::from_slice(&body).ok()? })
 }
 
 /// The fields that each server writes, as captured from their documentation.
@@ -196,14 +173,5 @@ fn events(text: &str, ends: bool) -> String {
 }
 
 fn write_json(stream: &mut TcpStream, body: &Value) -> Option<()> {
-    write(stream, 200, "content-type: application/json\r\n", &body.to_string())
-}
-
-fn write(stream: &mut TcpStream, status: u16, headers: &str, body: &str) -> Option<()> {
-    let length = body.len();
-    write!(
-        stream,
-        "HTTP/1.1 {status} x\r\n{headers}content-length: {length}\r\nconnection: close\r\n\r\n{body}"
-    )
-    .ok()
+    answer(stream, 200, "content-type: application/json\r\n", &body.to_string())
 }

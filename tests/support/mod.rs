@@ -9,6 +9,7 @@ pub mod changelog;
 pub mod client;
 pub mod cluster;
 pub mod collector;
+pub mod http_server;
 pub mod in_process;
 pub mod kafka;
 pub mod language_server;

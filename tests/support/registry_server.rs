@@ -1,11 +1,10 @@
-//! A schema registry for tests: the two GET calls of Confluent's HTTP, with its error codes. Plain
-//! HTTP over a socket of this machine.
+//! A schema registry for tests: the two GET calls of Confluent's HTTP, with its error codes.
 
+use super::http_server::{self, Request};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::collections::HashMap;
-use std::io::{BufRead, BufReader, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,8 +34,6 @@ struct State {
 
 impl RegistryServer {
     pub fn start() -> RegistryServer {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has free ports");
-        let address = listener.local_addr().expect("it is bound");
         let state = Arc::new(Mutex::new(State {
             mode: Mode::Answers,
             answers: HashMap::new(),
@@ -44,12 +41,7 @@ impl RegistryServer {
             asked: Vec::new(),
         }));
         let shared = state.clone();
-        std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let shared = shared.clone();
-                std::thread::spawn(move || serve(stream, &shared));
-            }
-        });
+        let address = http_server::start(move |request, stream| serve(request, stream, &shared));
         RegistryServer { url: format!("http://{address}"), state }
     }
 
@@ -75,14 +67,14 @@ impl RegistryServer {
     }
 }
 
-/// Answers one request and ends the connection. A fault of the socket ends it too.
-fn serve(mut stream: TcpStream, state: &Mutex<State>) -> Option<()> {
-    let (path, authorization) = read(&stream)?;
+fn serve(request: &Request, stream: &mut TcpStream, state: &Mutex<State>) -> Option<()> {
+    let path = &request.path;
     let (mode, answer, is_known) = {
         let mut state = state.lock();
         state.asked.push(path.clone());
-        let is_known = state.login.is_none() || state.login == authorization;
-        (state.mode, state.answers.get(&path).cloned(), is_known)
+        let is_known =
+            state.login.is_none() || state.login.as_deref() == request.header("authorization");
+        (state.mode, state.answers.get(path).cloned(), is_known)
     };
     let (status, body) = match (mode, answer) {
         (Mode::Hangs, _) => {
@@ -100,29 +92,6 @@ fn serve(mut stream: TcpStream, state: &Mutex<State>) -> Option<()> {
         }
         (Mode::Answers, None) => (404, json!("no such page")),
     };
-    let body = body.to_string();
-    write!(
-        stream,
-        "HTTP/1.1 {status} x\r\ncontent-type: application/vnd.schemaregistry.v1+json\r\n\
-         content-length: {}\r\nconnection: close\r\n\r\n{body}",
-        body.len()
-    )
-    .ok()
-}
-
-fn read(stream: &TcpStream) -> Option<(String, Option<String>)> {
-    let mut reader = BufReader::new(stream.try_clone().ok()?);
-    let mut line = String::new();
-    reader.read_line(&mut line).ok()?;
-    let path = line.strip_prefix("GET ")?.split(' ').next()?.to_owned();
-    let mut authorization = None;
-    loop {
-        let mut line = String::new();
-        reader.read_line(&mut line).ok()?;
-        let Some((name, value)) = line.trim().split_once(": ") else { break };
-        if name.eq_ignore_ascii_case("authorization") {
-            authorization = Some(value.to_owned());
-        }
-    }
-    Some((path, authorization))
+    let headers = "content-type: application/vnd.schemaregistry.v1+json\r\n";
+    http_server::answer(stream, status, headers, &body.to_string())
 }

@@ -46,7 +46,7 @@ impl Broker {
             return kafka::start_in(&dir).unwrap_or_else(|why| panic!("{why}"));
         }
         let listen = (Ipv4Addr::LOCALHOST, 0).into();
-        let broker = Embedded::start(embedded::Options::new(dir, listen))
+        let broker = Embedded::start(embedded::EmbeddedOptions::new(dir, listen))
             .unwrap_or_else(|e| panic!("the embedded broker does not start: {e}"));
         Box::leak(Box::new(broker)).address().to_string()
     }
@@ -101,7 +101,7 @@ impl Place {
 
     /// Starts the embedded log of this place without its service, which has ended.
     pub fn embedded(&self, listen: SocketAddr) -> Embedded {
-        let options = embedded::Options::new(self.data().join("log"), listen);
+        let options = embedded::EmbeddedOptions::new(self.data().join("log"), listen);
         Embedded::start(options).unwrap_or_else(|e| panic!("the log does not open: {e}"))
     }
 

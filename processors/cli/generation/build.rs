@@ -36,8 +36,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use storage::changelog::{
-    Build, Destination, Fold, META, Meta, Owner, Proven, Source, any_meta, closed_of, last_meta,
-    owner,
+    Build, Destination, Fold, META, Meta, Owner, Source, any_meta, closed_of, last_meta, owner,
 };
 use storage::rekeying::Rekeying;
 use storage::store::Identity;
@@ -201,9 +200,7 @@ impl<'a> Builder<'a> {
                 complete += i32::from(build.is_complete);
                 self.state.build.add(build);
             }
-            if fold.proven() == Proven::Differs {
-                return Err(fold.incomplete().about(format!("{}/{partition}", self.topic)));
-            }
+            fold.proven().map_err(|fault| fault.about(format!("{}/{partition}", self.topic)))?;
             self.state.folds.push(fold);
         }
         self.state.build.is_complete = complete == self.rekeying.to;

@@ -36,14 +36,15 @@ fn first_begun(generations: &Generations, progress: &Progress) -> Result<Option<
     let partitions: Vec<i32> = (0..*from).collect();
     let committed = connection.committed(&old.kafka.group_id, &topic, &partitions)?;
     for partition in partitions {
-        let begins = |record: &Record| Ok(is_mark(record, generations.number()));
-        let ends = |record: &Record| {
-            Ok(owner(record.key.as_deref().unwrap_or_default())? == Owner::Closed)
-        };
+        let committed = committed.get(&partition).copied();
         let position = progress.build.positions.get(&partition).copied();
         if progress.build.ends.contains_key(&partition)
-            || any(generations, &topic, partition, committed.get(&partition).copied(), &begins)?
-            || any(generations, &old.topics.memories(), partition, position, &ends)?
+            || any(generations, &topic, partition, committed, &|record| {
+                Ok(is_mark(record, generations.number()))
+            })?
+            || any(generations, &old.topics.memories(), partition, position, &|record| {
+                Ok(owner(record.key.as_deref().unwrap_or_default())? == Owner::Closed)
+            })?
         {
             return Ok(Some(partition));
         }

@@ -126,8 +126,10 @@ impl Comparison<'_> {
 /// Empties the vectors of a record. Returns how many of them have other dimensions than these.
 fn without_vectors(record: &mut Record, dimensions: Option<u32>) -> Result<u64> {
     let Some(read) = reencoding(record)? else { return Ok(0) };
-    let wanted = |length: usize| dimensions.is_none_or(|wanted| wanted as usize == length);
-    let misfits = read.vectors().iter().filter(|vector| !wanted(vector.values.len())).count();
+    let mut misfits = read.vectors();
+    misfits
+        .retain(|vector| dimensions.is_some_and(|wanted| wanted as usize != vector.values.len()));
+    let misfits = misfits.len();
     let mut headers = record.headers.iter_mut().rev();
     if let Some((_, state)) = headers.find(|(name, _)| name == STATE_HEADER) {
         *state = read.bytes(Vec::new());

@@ -198,8 +198,9 @@ impl CutOver<'_> {
         if rekeying.from == rekeying.to {
             self.take_over_recalls()?;
         }
-        let next = |new: i32| progress.build.ends.get(&new).map_or(0, |end| end + 1);
-        let offsets: BTreeMap<i32, i64> = (0..rekeying.to).map(|new| (new, next(new))).collect();
+        let ends = &progress.build.ends;
+        let offsets: BTreeMap<i32, i64> =
+            (0..rekeying.to).map(|new| (new, ends.get(&new).map_or(0, |end| end + 1))).collect();
         connection.commit(&new.kafka.group_id, &new.topics.events(), &offsets)
     }
 

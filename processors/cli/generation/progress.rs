@@ -20,7 +20,7 @@ pub struct Generations {
     pub to: Option<i32>,
 }
 
-/// How far the new generation is.
+/// The state of the new generation.
 pub struct Progress {
     /// The builder's notes in all new shards.
     pub build: Build,

@@ -9,11 +9,12 @@
 //! An answer becomes an `extracted` event, also one without facts, so that a session is asked about
 //! once. Where the endpoint failed there is no event, and a later round asks again.
 
-use super::model::Task;
+use super::model::{Task, has_form};
 use crate::plan::{Snapshot, seen};
 use domain::{
     Author, Authorship, Extracted, Fact, Kind, Memory, MemoryVersion, Position, Role, Scope, Time,
 };
+use kernel::Session;
 use kernel::reads::ContextWindow;
 use kernel::rules::Treatment;
 use llm::{Refusal, Shape};
@@ -57,10 +58,10 @@ pub fn plan(
     now: Time,
 ) -> Vec<PlannedExtraction> {
     let Extract { idle_hours, age_days, facts_max, .. } = profile.extract;
-    let has_paused = |last_at: Time| {
-        now.ms_since(last_at) as f32 >= idle_hours * HOUR_MS && now.days_since(last_at) <= age_days
-    };
-    let sessions = snapshot.sessions.iter().filter(|(_, session)| has_paused(session.last_at));
+    let sessions = snapshot.sessions.iter().filter(|(_, Session { last_at, .. })| {
+        now.ms_since(*last_at) as f32 >= idle_hours * HOUR_MS
+            && now.days_since(*last_at) <= age_days
+    });
     let mut planned = Vec::new();
     for (name, _) in sessions {
         let window = windows.iter().find(|(session, _)| session == name).map(|(_, window)| window);
@@ -170,9 +171,7 @@ impl PlannedExtraction {
 
     /// Makes the proposal of an answer. `None` if the endpoint failed: a later round asks again.
     pub fn extracted(&self, answer: Result<Value, Refusal>, model: &str) -> Option<Extracted> {
-        let by_rules =
-            |why: &str| (Vec::new(), Authorship { by: Author::Rules, reason: why.to_owned() });
-        let (facts, made) = match answer.map(serde_json::from_value::<Answer>) {
+        match answer.map(serde_json::from_value::<Answer>) {
             Ok(Ok(answer)) => {
                 let found = answer.facts.len();
                 let mut facts: Vec<Fact> =
@@ -184,18 +183,17 @@ impl PlannedExtraction {
                     0 => model.to_owned(),
                     left_out => format!("{model}, {left_out} of {found} facts left out"),
                 };
-                (facts, Authorship { by: Author::Model, reason })
+                Some(self.found(facts, Authorship { by: Author::Model, reason }))
             }
-            Ok(Err(_)) => by_rules(Refusal::Invalid.reason()),
+            Ok(Err(_)) => Some(self.left_to_the_rules(Refusal::Invalid.reason())),
             Err(Refusal::Declined | Refusal::Invalid | Refusal::Truncated) => {
-                by_rules("the model gave no usable answer")
+                Some(self.left_to_the_rules("the model gave no usable answer"))
             }
-            Err(_) => return None,
-        };
-        Some(self.found(facts, made))
+            Err(_) => None,
+        }
     }
 
-    /// The proposal of a session that cannot be asked about at all.
+    /// The proposal of a session about which the model cannot be asked, or answers nothing usable.
     pub fn left_to_the_rules(&self, why: &str) -> Extracted {
         self.found(Vec::new(), Authorship { by: Author::Rules, reason: why.to_owned() })
     }
@@ -212,8 +210,8 @@ impl PlannedExtraction {
     /// Leaves out turns of others where those of the user alone state the fact, so that the fact
     /// counts as the user's own.
     fn prefer_own_turns(&self, fact: &mut Fact) {
-        let is_own = |turn: &usize| self.turns.get(*turn).is_some_and(|it| it.role == Role::User);
-        let own: Vec<usize> = fact.turns.iter().copied().filter(is_own).collect();
+        let mut own = fact.turns.clone();
+        own.retain(|turn| self.turns.get(*turn).is_some_and(|it| it.role == Role::User));
         if !own.is_empty() && self.is_stated_in(fact, &own) {
             fact.turns = own;
         }
@@ -288,9 +286,5 @@ pub fn task() -> Task {
             }
         }}}
     });
-    let check = |value: &Value| match Answer::deserialize(value) {
-        Ok(_) => Ok(()),
-        Err(error) => Err(error.to_string()),
-    };
-    Task { instruction, shape: Shape { name: "facts", schema, check } }
+    Task { instruction, shape: Shape { name: "facts", schema, check: has_form::<Answer> } }
 }

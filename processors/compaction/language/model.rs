@@ -16,6 +16,7 @@ use llm::{Breaker, Budget, Cost, LanguageModel, Prompt, Refusal, Shape};
 use metrics::Metrics;
 use parking_lot::Mutex;
 use profiles::Profile;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,12 +52,17 @@ pub struct Task {
     pub shape: Shape,
 }
 
+/// Checks that an answer has the fields of `T`.
+pub fn has_form<T: DeserializeOwned>(answer: &Value) -> Result<(), String> {
+    T::deserialize(answer).map(drop).map_err(|error| error.to_string())
+}
+
 /// A question about texts of one user.
 pub struct Question {
     key: UserKey,
     task: Arc<Task>,
     data: Value,
-    redact: redact::Options,
+    redact: Vec<Rule>,
 }
 
 impl Question {
@@ -106,17 +112,17 @@ pub fn cleaned(text: &str, profile: &Profile) -> String {
     clean(text, &before_leaving(&profile.redact))
 }
 
-fn clean(text: &str, options: &redact::Options) -> String {
-    redact::redacted(text, options).map_or_else(|| text.to_owned(), |clean| clean.text)
+fn clean(text: &str, rules: &[Rule]) -> String {
+    redact::redacted(text, rules).map_or_else(|| text.to_owned(), |clean| clean.text)
 }
 
 /// Credentials and payment details never leave the process, whatever rules the profile has.
 const NEVER_SENT: [Rule; 6] =
     [Rule::PrivateKey, Rule::Jwt, Rule::ApiKey, Rule::Bearer, Rule::Card, Rule::Iban];
 
-fn before_leaving(profile: &redact::Options) -> redact::Options {
-    let is_on = |rule: &Rule| NEVER_SENT.contains(rule) || profile.rules.contains(rule);
-    redact::Options { rules: Rule::ALL.into_iter().filter(is_on).collect() }
+fn before_leaving(profile: &[Rule]) -> Vec<Rule> {
+    let is_on = |rule: &Rule| NEVER_SENT.contains(rule) || profile.contains(rule);
+    Rule::ALL.into_iter().filter(is_on).collect()
 }
 
 /// The model with its limits. Shared by all workers of the process.
@@ -200,13 +206,13 @@ impl Language {
 }
 
 /// Redacts every text of a value, at any depth.
-fn redacted(value: &Value, options: &redact::Options) -> Value {
+fn redacted(value: &Value, rules: &[Rule]) -> Value {
     match value {
-        Value::String(text) => clean(text, options).into(),
-        Value::Array(values) => values.iter().map(|value| redacted(value, options)).collect(),
+        Value::String(text) => clean(text, rules).into(),
+        Value::Array(values) => values.iter().map(|value| redacted(value, rules)).collect(),
         Value::Object(fields) => fields
             .iter()
-            .map(|(name, value)| (name.clone(), redacted(value, options)))
+            .map(|(name, value)| (name.clone(), redacted(value, rules)))
             .collect::<Map<_, _>>()
             .into(),
         other => other.clone(),

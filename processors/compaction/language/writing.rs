@@ -1,7 +1,7 @@
 //! Asks the language model for the summary of a session, and takes the quotes of the rules where
 //! its answer is missing or unfaithful. Pure.
 
-use super::model::{Question, Task, cleaned};
+use super::model::{Question, Task, cleaned, has_form};
 use crate::plan::{PlannedSummary, quoting};
 use domain::{Author, Authorship, Memory, UserKey};
 use llm::{Refusal, Shape};
@@ -100,9 +100,5 @@ pub fn task() -> Task {
         "required": ["summary"],
         "properties": {"summary": {"type": "string"}}
     });
-    let check = |value: &Value| match Answer::deserialize(value) {
-        Ok(_) => Ok(()),
-        Err(error) => Err(error.to_string()),
-    };
-    Task { instruction, shape: Shape { name: "summary", schema, check } }
+    Task { instruction, shape: Shape { name: "summary", schema, check: has_form::<Answer> } }
 }

@@ -2,14 +2,14 @@
 //!
 //! A body arrives as plain JSON, with the [Confluent
 //! prefix](https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop/index.html#wire-format)
-//! of five bytes, behind which stands JSON, or, with a registry, a format of [`Schemas`]; or as a
+//! of five bytes, behind which stands JSON, or, with a registry, a format of `Schemas`; or as a
 //! [CloudEvent](https://github.com/cloudevents/spec/blob/main/cloudevents/bindings/kafka-protocol-binding.md):
 //! in structured mode the JSON is the envelope and the body its `data`, in binary mode the
 //! attributes are headers (`ce_type`, `ce_id`, `ce_time`). The fields of each type are read
 //! elsewhere.
 
-use super::DecodeOptions;
 use super::fields::brief;
+use super::options::DecodeOptions;
 use crate::wire::Moment;
 use base64::Engine;
 use base64::alphabet;
@@ -17,13 +17,6 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use broker::Record;
 use domain::fault::{Reject, RejectCode};
 use serde_json::Value;
-use std::fmt;
-
-/// Values that are written by a schema, whose id stands in the Confluent prefix.
-pub trait Schemas: fmt::Debug + Send + Sync {
-    /// Returns the JSON object of the bytes behind the prefix.
-    fn body(&self, id: u32, bytes: &[u8]) -> Result<Value, Reject>;
-}
 
 pub struct Envelope {
     /// The type, for example `turn`.

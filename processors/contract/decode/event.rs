@@ -9,7 +9,8 @@ use super::fields::{
     self, check_count, checked_metadata, content, kind, not_a_name, required, share, time,
     unknown_type, variant, word,
 };
-use super::{DecodeOptions, FEEDBACK_MAX, Hop, headers};
+use super::headers;
+use super::options::{DecodeOptions, FEEDBACK_MAX, Hop};
 use crate::wire::{self, Moment};
 use broker::Record;
 use domain::fault::{Reject, RejectCode};

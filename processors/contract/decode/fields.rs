@@ -1,6 +1,6 @@
 //! Checks of fields that several messages have. Every [`Reject`] from here names its field.
 
-use super::{DecodeOptions, KINDS_MAX, METADATA_BYTES_MAX};
+use super::options::{DecodeOptions, KINDS_MAX, METADATA_BYTES_MAX};
 use crate::wire::Moment;
 use domain::fault::{Reject, RejectCode};
 use domain::{InvalidName, Kind, Metadata, Time};

@@ -5,7 +5,7 @@
 //! that part. A condition that is left out would return memories that were not asked for.
 
 use super::fields::{brief, check_count, checked_metadata, time};
-use super::{CONDITIONS_DEPTH_MAX, CONDITIONS_MAX};
+use super::options::{CONDITIONS_DEPTH_MAX, CONDITIONS_MAX};
 use crate::wire::Moment;
 use domain::fault::Reject;
 use domain::{Bound, Comparison, Condition, Filter, Metadata, Test};

@@ -9,7 +9,8 @@ use super::fields::{
     variant, word,
 };
 use super::filter::filter;
-use super::{DecodeOptions, HISTORY_TURNS_MAX, LIST_LIMIT, QUERIES_MAX, headers};
+use super::headers;
+use super::options::{DecodeOptions, HISTORY_TURNS_MAX, LIST_LIMIT, QUERIES_MAX};
 use crate::wire;
 use broker::Record;
 use domain::fault::Reject;

@@ -1,11 +1,12 @@
 //! Tests the decoded value of each message, and the reason of each rejection.
 
+use super::options::*;
 use super::*;
 use broker::{Headers, OutgoingRecord, header};
 use domain::fault::RejectCode;
 use domain::{
-    Action, Explain, Forget, Format, ForwardReason, MemoryId, RequestKind, SIGNATURE, Scope,
-    Signal, SignedParts, SigningKey, TenantKeys, Time,
+    Action, Explain, Forget, Format, ForwardReason, MemoryId, Position, RequestKind, SIGNATURE,
+    Scope, Signal, SignedParts, SigningKey, TenantKeys, Time,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};

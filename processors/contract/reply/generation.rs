@@ -1,7 +1,7 @@
 //! Builds the signed ticks on the events topic by which one generation of shards hands over to the
 //! next. A program that knows no generations applies them as any other tick.
 
-use super::JSON;
+use crate::wire::JSON;
 use broker::OutgoingRecord;
 use domain::{GENERATION, HandOver, SIGNATURE, SignedParts, SigningKey};
 

@@ -4,8 +4,8 @@
 //! They pass through the events topic like any client's events, so a replay repeats them and the
 //! ingest processor stays the only writer of a shard. Each is signed for its partition.
 
-use super::{JSON, json, view};
-use crate::wire;
+use super::view;
+use crate::wire::{self, JSON, json};
 use broker::OutgoingRecord;
 use domain::{
     Authorship, Extracted, ForgetContinuation, IdleSession, MemoryId, MemoryVersion, Revise,

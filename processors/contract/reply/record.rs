@@ -1,8 +1,8 @@
 //! Builds the records of the shared topics: decisions and dead letters. Those of the memories topic
 //! are built by the changelog in `storage`, which also reads them.
 
-use super::{JSON, json, view};
-use crate::wire;
+use super::view;
+use crate::wire::{self, JSON, json};
 use broker::{Headers, OutgoingRecord, Record, headers_bytes};
 use domain::fault::Reject;
 use domain::{Decision, Erasure};

@@ -6,7 +6,7 @@ use domain::fault::RejectCode;
 use domain::{
     Author, Authorship, Extracted, Fact, Kind, Levels, MemoryId, MemoryVersion, Metadata,
     NeighbourTurns, Outcome, Position, Revise, Revision, Role, SIGNATURE, Scope, SignedParts,
-    SigningKey, Surprise, UserKey,
+    SigningKey, Surprise, Time, UserKey,
 };
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
 //! Maps domain values to the structs of `wire.rs`. Each function maps one value and borrows as much
 //! as possible. A new field of the contract is filled here.
 
-use super::{DuplicatePair, FadeCurve, Freshness, RecalledMemory, Stats};
+use super::parts::{DuplicatePair, FadeCurve, Freshness, RecalledMemory, Stats};
 use crate::wire;
 use domain::{
     Assembly, Cursor, Decision, Erasure, Levels, Memory, MemoryId, MemoryVersion, Position,

@@ -2,11 +2,19 @@
 //! decoders of `kafka-protocol` reserve room for the announced entries before they read the first,
 //! and a reservation that fails ends the process.
 
-use super::Hangup;
 use bytes::{Buf, Bytes, TryGetError};
 use kafka_protocol::protocol::Decodable;
 use kafka_protocol::protocol::buf::ByteBuf;
 use std::ops::Range;
+
+/// Why a connection is closed.
+pub struct Hangup(pub String);
+
+impl<E: std::fmt::Display> From<E> for Hangup {
+    fn from(error: E) -> Hangup {
+        Hangup(error.to_string())
+    }
+}
 
 /// Decodes twice: first with the counts bounded, and nothing of that is kept. Records and texts are
 /// slices of the frame both times.

@@ -1,12 +1,12 @@
 //! Fetch: batches as they lie on the disk, up to the offset that the reader may see. A request that
 //! finds nothing waits until a partition has more.
 
-use super::Call;
-use crate::broker::Broker;
+use super::call::Call;
 use crate::clean::Aborted;
-use crate::partition::Waiter;
-use crate::segments::{Place, read_batches};
-use crate::server::Share;
+use crate::node::Node;
+use crate::request_memory::Share;
+use crate::segments::{Position, read_batches};
+use crate::waiter::Waiter;
 use bytes::Bytes;
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::fetch_request::FetchPartition;
@@ -35,22 +35,32 @@ struct Found {
     records: Vec<u8>,
 }
 
+fn refused(error: ResponseError) -> Box<Found> {
+    Box::new(Found {
+        error: Some(error),
+        high_watermark: -1,
+        stable: -1,
+        start: -1,
+        ..Found::default()
+    })
+}
+
 pub fn fetch(call: &Call<'_>, request: FetchRequest) -> FetchResponse {
     if request.session_id != 0 {
         // Answers without a session id have the client name all partitions each time.
         let error = ResponseError::FetchSessionIdNotFound.code();
         return FetchResponse::default().with_error_code(error);
     }
-    let broker = call.broker;
+    let node = call.node;
     let wait = Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or_default());
     let deadline = Instant::now() + wait.min(WAIT_MAX);
     let waiter = Arc::new(Waiter::default());
     loop {
         // Given back while the request waits for records.
-        let share = broker.memory.try_take(ANSWER_BYTES);
-        let (responses, bytes, is_final) = read_all(broker, &request, &waiter, share.as_ref());
+        let share = node.memory.try_take(ANSWER_BYTES);
+        let (responses, bytes, is_final) = read_all(node, &request, &waiter, share.as_ref());
         let is_enough = bytes >= usize::try_from(request.min_bytes).unwrap_or_default();
-        if is_enough || is_final || broker.is_stopping() || Instant::now() >= deadline {
+        if is_enough || is_final || node.is_stopping() || Instant::now() >= deadline {
             return FetchResponse::default().with_responses(responses);
         }
         drop(share);
@@ -59,7 +69,7 @@ pub fn fetch(call: &Call<'_>, request: FetchRequest) -> FetchResponse {
 }
 
 fn read_all(
-    broker: &Broker,
+    node: &Node,
     request: &FetchRequest,
     waiter: &Arc<Waiter>,
     share: Option<&Share<'_>>,
@@ -73,7 +83,7 @@ fn read_all(
         let mut partitions = Vec::with_capacity(topic.partitions.len());
         for wanted in &topic.partitions {
             let room = if left == 0 && bytes > 0 { None } else { Some(left) };
-            let found = read(broker, &topic.topic, wanted, committed_only, room, waiter);
+            let found = read(node, &topic.topic, wanted, committed_only, room, waiter);
             left = left.saturating_sub(found.records.len());
             bytes += found.records.len();
             is_final |= found.error.is_some();
@@ -107,48 +117,39 @@ fn response(partition: i32, found: Found, committed_only: bool) -> PartitionData
 
 /// Without room, only the offsets of the partition are looked up.
 fn read(
-    broker: &Broker,
+    node: &Node,
     topic: &str,
     wanted: &FetchPartition,
     committed_only: bool,
     room: Option<usize>,
     waiter: &Arc<Waiter>,
 ) -> Found {
-    let (mut found, place, limit) = match look_up(broker, topic, wanted, committed_only, waiter) {
+    let (mut found, position, limit) = match look_up(node, topic, wanted, committed_only, waiter) {
         Ok(looked_up) => looked_up,
         Err(found) => return *found,
     };
-    let (Some(place), Some(room)) = (place, room) else { return found };
+    let (Some(position), Some(room)) = (position, room) else { return found };
     let asked = usize::try_from(wanted.partition_max_bytes).unwrap_or_default();
-    match read_batches(&place, limit, asked.min(room)) {
+    match read_batches(&position, limit, asked.min(room)) {
         Ok(records) => found.records = records,
         Err(fault) => {
             // A reader must not go on past unreadable records.
             let about =
                 format!("reads {topic}/{} from offset {}", wanted.partition, wanted.fetch_offset);
-            found.error = Some(broker.fail(fault.about(about)));
+            found.error = Some(node.fail(fault.about(about)));
         }
     }
     found
 }
 
 fn look_up(
-    broker: &Broker,
+    node: &Node,
     topic: &str,
     wanted: &FetchPartition,
     committed_only: bool,
     waiter: &Arc<Waiter>,
-) -> Result<(Found, Option<Place>, i64), Box<Found>> {
-    let refused = |error| {
-        Box::new(Found {
-            error: Some(error),
-            high_watermark: -1,
-            stable: -1,
-            start: -1,
-            ..Found::default()
-        })
-    };
-    let mut core = broker.core();
+) -> Result<(Found, Option<Position>, i64), Box<Found>> {
+    let mut core = node.core();
     let number = core.state.topic(topic).map(|(number, _)| number);
     let partition = number.and_then(|number| core.state.partition_mut(number, wanted.partition));
     let Some(partition) = partition else {
@@ -161,8 +162,8 @@ fn look_up(
     if !committed_only && offset >= partition.durable && offset < partition.log.next() {
         let last = core.last_change();
         drop(core);
-        broker.make_durable(last).map_err(refused)?;
-        core = broker.core();
+        node.make_durable(last).map_err(refused)?;
+        core = node.core();
     }
     let partition = number.and_then(|number| core.state.partition(number, wanted.partition));
     let Some(partition) = partition else {
@@ -183,15 +184,15 @@ fn look_up(
         return Ok((found, None, limit));
     }
     if committed_only {
-        let aborted = partition.aborted.iter();
-        let overlaps = |a: &&Aborted| a.last_offset >= offset && a.first_offset < limit;
-        found.aborted = aborted.filter(overlaps).copied().collect();
+        let aborted = partition.aborted.iter().copied();
+        let overlapping = aborted.filter(|a| a.last_offset >= offset && a.first_offset < limit);
+        found.aborted = overlapping.collect();
     }
-    match partition.log.find(&broker.files, offset) {
-        Ok(place) => Ok((found, place, limit)),
+    match partition.log.find(&node.files, offset) {
+        Ok(position) => Ok((found, position, limit)),
         Err(fault) => {
             let about = format!("reads {topic}/{} from offset {offset}", wanted.partition);
-            Err(refused(broker.fail(fault.about(about))))
+            Err(refused(node.fail(fault.about(about))))
         }
     }
 }

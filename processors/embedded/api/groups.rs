@@ -1,9 +1,9 @@
 //! Groups: their members, and the offsets that they commit.
 
-use super::{Call, NODE, code, text};
-use crate::broker::Core;
+use super::call::{Call, NODE, code, text};
 use crate::change::{Change, CommittedOffset, GroupOffset};
 use crate::groups::{Group, Identity, Join, Joined, Phase, Refused, Sync};
+use crate::node::Core;
 use crate::state::GroupOffsets;
 use bytes::Bytes;
 use kafka_protocol::ResponseError;
@@ -47,7 +47,7 @@ pub fn find_coordinator(
     call: &Call<'_>,
     request: FindCoordinatorRequest,
 ) -> FindCoordinatorResponse {
-    let address = call.broker.options.listen;
+    let address = call.node.options.listen;
     let (host, port) = (text(address.ip().to_string()), i32::from(address.port()));
     let response = FindCoordinatorResponse::default();
     // Groups and transactions, but not share groups.
@@ -90,7 +90,7 @@ pub fn join(call: &Call<'_>, request: JoinGroupRequest) -> JoinGroupResponse {
         skips_assignment: call.version >= 9,
     };
     let member = request.member_id;
-    let joined = call.broker.groups.join(join);
+    let joined = call.node.groups.join(join);
     let refused = |error: ResponseError, member: StrBytes| {
         JoinGroupResponse::default()
             .with_error_code(error.code())
@@ -138,7 +138,7 @@ pub fn sync(call: &Call<'_>, request: SyncGroupRequest) -> SyncGroupResponse {
             .map(|one| (one.member_id.to_string(), owned(&one.assignment)))
             .collect(),
     };
-    match call.broker.groups.sync(sync) {
+    match call.node.groups.sync(sync) {
         Ok(assignment) => SyncGroupResponse::default()
             .with_protocol_type(protocol_type)
             .with_protocol_name(protocol)
@@ -173,11 +173,11 @@ pub fn heartbeat(call: &Call<'_>, request: HeartbeatRequest) -> HeartbeatRespons
         request.group_instance_id.as_ref(),
         request.generation_id,
     );
-    HeartbeatResponse::default().with_error_code(code(&call.broker.groups.heartbeat(&from)))
+    HeartbeatResponse::default().with_error_code(code(&call.node.groups.heartbeat(&from)))
 }
 
 pub fn leave(call: &Call<'_>, request: LeaveGroupRequest) -> LeaveGroupResponse {
-    let groups = &call.broker.groups;
+    let groups = &call.node.groups;
     if call.version < 3 {
         let left = groups.leave(&request.group_id, &request.member_id, None);
         return LeaveGroupResponse::default().with_error_code(code(&left));
@@ -200,20 +200,20 @@ pub fn commit(call: &Call<'_>, request: OffsetCommitRequest) -> OffsetCommitResp
         request.group_instance_id.as_ref(),
         request.generation_id_or_member_epoch,
     );
-    let at_ms = call.broker.now_ms();
+    let at_ms = call.node.now_ms();
     let mut offsets = Vec::new();
     let mut refused = BTreeMap::new();
-    let core = call.broker.core();
+    let core = call.node.core();
     for topic in &request.topics {
         let known = core.state.topic(&topic.name).map(|(number, _)| number);
         for partition in &topic.partitions {
             let metadata = partition.committed_metadata.as_deref().unwrap_or_default();
-            let place = (topic.name.to_string(), partition.partition_index);
+            let key = (topic.name.to_string(), partition.partition_index);
             let found = known.and_then(|n| core.state.partition(n, partition.partition_index));
             if found.is_none() {
-                refused.insert(place, ResponseError::UnknownTopicOrPartition);
+                refused.insert(key, ResponseError::UnknownTopicOrPartition);
             } else if metadata.len() > METADATA_MAX {
-                refused.insert(place, ResponseError::OffsetMetadataTooLarge);
+                refused.insert(key, ResponseError::OffsetMetadataTooLarge);
             } else {
                 let committed = CommittedOffset {
                     offset: partition.committed_offset,
@@ -221,7 +221,7 @@ pub fn commit(call: &Call<'_>, request: OffsetCommitRequest) -> OffsetCommitResp
                     metadata: metadata.to_owned(),
                     at_ms,
                 };
-                offsets.push(GroupOffset { topic: place.0, partition: place.1, committed });
+                offsets.push(GroupOffset { topic: key.0, partition: key.1, committed });
             }
         }
     }
@@ -229,8 +229,8 @@ pub fn commit(call: &Call<'_>, request: OffsetCommitRequest) -> OffsetCommitResp
     let committed = commit_offsets(call, &from, offsets);
     let topics = request.topics.into_iter().map(|topic| {
         let partitions = topic.partitions.iter().map(|partition| {
-            let place = (topic.name.to_string(), partition.partition_index);
-            let error = match (&committed, refused.get(&place)) {
+            let key = (topic.name.to_string(), partition.partition_index);
+            let error = match (&committed, refused.get(&key)) {
                 (Ok(()), Some(error)) => error.code(),
                 (committed, _) => code(committed),
             };
@@ -250,20 +250,20 @@ fn commit_offsets(
     offsets: Vec<GroupOffset>,
 ) -> Result<(), ResponseError> {
     let group = from.group.as_str();
-    let mut core = call.broker.core();
-    call.broker.groups.check_commit(from, false)?;
+    let mut core = call.node.core();
+    call.node.groups.check_commit(from, false)?;
     if offsets.is_empty() {
         return Ok(());
     }
-    has_place(&core, group)?;
+    has_room(&core, group)?;
     let committed = Change::OffsetsCommitted { group, offsets, producer_id: None };
-    let entry = call.broker.change(&mut core, &committed)?;
+    let entry = call.node.change(&mut core, &committed)?;
     drop(core);
-    call.broker.make_durable(entry)
+    call.node.make_durable(entry)
 }
 
 /// Refuses the offsets of a further group once as many as allowed have some.
-pub fn has_place(core: &Core, group: &str) -> Result<(), ResponseError> {
+pub fn has_room(core: &Core, group: &str) -> Result<(), ResponseError> {
     let groups = &core.state.groups;
     if groups.len() >= GROUPS_MAX && !groups.contains_key(group) {
         return Err(ResponseError::GroupMaxSizeReached);
@@ -309,10 +309,10 @@ fn fetched(
     asked: Option<Vec<(TopicName, Vec<i32>)>>,
     is_stable: bool,
 ) -> Vec<OffsetFetchResponseTopics> {
-    let core = call.broker.core();
+    let core = call.node.core();
     let none = GroupOffsets::default();
     let offsets = core.state.groups.get(group).unwrap_or(&none);
-    let places: Vec<(String, i32)> = match asked {
+    let partitions: Vec<(String, i32)> = match asked {
         Some(topics) => topics
             .into_iter()
             .flat_map(|(topic, partitions)| {
@@ -322,18 +322,18 @@ fn fetched(
         None => offsets.committed.keys().cloned().collect(),
     };
     let mut topics: BTreeMap<String, Vec<OffsetFetchResponsePartitions>> = BTreeMap::new();
-    for place in places {
-        let is_unstable = is_stable && offsets.is_pending(&place.0, place.1);
+    for key in partitions {
+        let is_unstable = is_stable && offsets.is_pending(&key.0, key.1);
         let error = if is_unstable { ResponseError::UnstableOffsetCommit.code() } else { 0 };
-        let found = offsets.committed.get(&place).filter(|_| !is_unstable);
+        let found = offsets.committed.get(&key).filter(|_| !is_unstable);
         let metadata = found.map_or(String::new(), |found| found.metadata.clone());
         let answer = OffsetFetchResponsePartitions::default()
-            .with_partition_index(place.1)
+            .with_partition_index(key.1)
             .with_committed_offset(found.map_or(-1, |found| found.offset))
             .with_committed_leader_epoch(found.map_or(-1, |found| found.leader_epoch))
             .with_metadata(Some(text(metadata)))
             .with_error_code(error);
-        topics.entry(place.0).or_default().push(answer);
+        topics.entry(key.0).or_default().push(answer);
     }
     let topics = topics.into_iter().map(|(topic, partitions)| {
         OffsetFetchResponseTopics::default()
@@ -345,21 +345,21 @@ fn fetched(
 
 pub fn delete_offsets(call: &Call<'_>, request: OffsetDeleteRequest) -> OffsetDeleteResponse {
     let group = request.group_id.as_str();
-    let core = call.broker.core();
-    let groups = call.broker.groups.groups();
+    let core = call.node.core();
+    let groups = call.node.groups.groups();
     let is_read =
         |topic: &TopicName| groups.get(group).is_some_and(|group| group.reads(topic.as_str()));
     let read: BTreeSet<TopicName> =
         request.topics.iter().map(|topic| topic.name.clone()).filter(is_read).collect();
     drop(groups);
     let unread = request.topics.iter().filter(|topic| !read.contains(&topic.name));
-    let places = unread.flat_map(|topic| {
+    let partitions = unread.flat_map(|topic| {
         let partitions = topic.partitions.iter();
         partitions.map(move |partition| (topic.name.to_string(), partition.partition_index))
     });
-    let places: Vec<(String, i32)> = places.collect();
-    let is_any = !places.is_empty() || read.is_empty();
-    let deleted = if is_any { delete_of(call, core, group, Some(places)) } else { Ok(()) };
+    let partitions: Vec<(String, i32)> = partitions.collect();
+    let is_any = !partitions.is_empty() || read.is_empty();
+    let deleted = if is_any { delete_of(call, core, group, Some(partitions)) } else { Ok(()) };
     if let Err(error) = deleted {
         return OffsetDeleteResponse::default().with_error_code(error.code());
     }
@@ -383,21 +383,21 @@ fn delete_of(
     call: &Call<'_>,
     mut core: MutexGuard<'_, Core>,
     group: &str,
-    places: Option<Vec<(String, i32)>>,
+    partitions: Option<Vec<(String, i32)>>,
 ) -> Result<(), ResponseError> {
     if !core.state.groups.contains_key(group) {
         return Err(ResponseError::GroupIdNotFound);
     }
-    let entry = call.broker.change(&mut core, &Change::OffsetsDeleted { group, places })?;
+    let entry = call.node.change(&mut core, &Change::OffsetsDeleted { group, partitions })?;
     drop(core);
-    call.broker.make_durable(entry)
+    call.node.make_durable(entry)
 }
 
 pub fn delete(call: &Call<'_>, request: DeleteGroupsRequest) -> DeleteGroupsResponse {
     let results = request.groups_names.into_iter().map(|group| {
-        let core = call.broker.core();
+        let core = call.node.core();
         let has_members =
-            call.broker.groups.groups().get(&group).is_some_and(|g| !g.members.is_empty());
+            call.node.groups.groups().get(&group).is_some_and(|g| !g.members.is_empty());
         let deleted = match has_members {
             true => Err(ResponseError::NonEmptyGroup),
             false => delete_of(call, core, &group, None),
@@ -408,8 +408,8 @@ pub fn delete(call: &Call<'_>, request: DeleteGroupsRequest) -> DeleteGroupsResp
 }
 
 pub fn describe(call: &Call<'_>, request: DescribeGroupsRequest) -> DescribeGroupsResponse {
-    let core = call.broker.core();
-    let groups = call.broker.groups.groups();
+    let core = call.node.core();
+    let groups = call.node.groups.groups();
     let described = request.groups.into_iter().map(|id| {
         let described = DescribedGroup::default().with_group_id(id.clone());
         let Some(group) = groups.get(&id) else {
@@ -450,8 +450,8 @@ fn members(version: i16, group: &Group) -> Vec<DescribedGroupMember> {
 }
 
 pub fn list(call: &Call<'_>, request: ListGroupsRequest) -> ListGroupsResponse {
-    let core = call.broker.core();
-    let groups = call.broker.groups.groups();
+    let core = call.node.core();
+    let groups = call.node.groups.groups();
     let names: BTreeSet<&String> =
         groups.iter().map(|(name, _)| name).chain(core.state.groups.keys()).collect();
     let is_listed = |filter: &[StrBytes], value: &str| {

@@ -2,6 +2,7 @@
 //! subject.
 
 mod announced;
+mod call;
 pub mod fetch;
 pub mod groups;
 pub mod offsets;
@@ -9,19 +10,19 @@ pub mod produce;
 pub mod topics;
 pub mod transactions;
 
-use super::broker::Broker;
-use announced::decode;
-use bytes::{BufMut as _, Bytes, BytesMut};
+pub use announced::Hangup;
+pub use call::{Answer, Call, Peer};
+
+use super::node::Node;
+use bytes::Bytes;
+use call::encode;
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::{
-    ApiKey, ApiVersionsRequest, ApiVersionsResponse, BrokerId, RequestHeader, ResponseHeader,
-    SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest, SaslHandshakeResponse,
+    ApiKey, ApiVersionsRequest, ApiVersionsResponse, RequestHeader, SaslAuthenticateRequest,
+    SaslAuthenticateResponse, SaslHandshakeRequest, SaslHandshakeResponse,
     api_versions_response::ApiVersion,
 };
-use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, StrBytes};
-
-/// The only node.
-pub const NODE: BrokerId = BrokerId(1);
+use kafka_protocol::protocol::{Decodable, StrBytes};
 
 /// Requests with the lowest and highest version that is answered. Not higher: produce 12 and end of
 /// transaction 5 are of transactions without a request for each partition
@@ -65,33 +66,8 @@ const SERVED: &[(ApiKey, i16, i16)] = &[
     (ApiKey::ListTransactions, 0, 1),
 ];
 
-/// The peer of a connection.
-pub struct Peer {
-    pub host: String,
-    /// The peer has given the secret, or needs none.
-    pub is_trusted: bool,
-}
-
-/// The answer to a request.
-pub enum Answer {
-    Now(Bytes),
-    /// Sent when the journal is durable up to this number.
-    When(u64, Bytes),
-    /// A producer that wants no acknowledgement.
-    None,
-}
-
-/// Why a connection is closed.
-pub struct Hangup(pub String);
-
-impl<E: std::fmt::Display> From<E> for Hangup {
-    fn from(error: E) -> Hangup {
-        Hangup(error.to_string())
-    }
-}
-
 /// Answers one request, given without the length prefix.
-pub fn answer(broker: &Broker, peer: &mut Peer, mut frame: Bytes) -> Result<Answer, Hangup> {
+pub fn answer(node: &Node, peer: &mut Peer, mut frame: Bytes) -> Result<Answer, Hangup> {
     let (Some(key), Some(version)) = (i16_at(&frame, 0), i16_at(&frame, 2)) else {
         return Err(Hangup("a request without a header".into()));
     };
@@ -107,9 +83,9 @@ pub fn answer(broker: &Broker, peer: &mut Peer, mut frame: Bytes) -> Result<Answ
         return Err(Hangup(format!("{key:?} in version {version} is not served")));
     }
     let header = RequestHeader::decode(&mut frame, key.request_header_version(version))?;
-    let call = Call { broker, header: &header, version, peer };
+    let call = Call { node, header: &header, version, peer };
     if !call.peer.is_trusted {
-        return call.log_in(key, frame);
+        return log_in(call, key, frame);
     }
     match key {
         ApiKey::Produce => produce::answer(&call, frame),
@@ -144,70 +120,43 @@ pub fn answer(broker: &Broker, peer: &mut Peer, mut frame: Bytes) -> Result<Answ
         ApiKey::DescribeGroups => call.with(frame, groups::describe),
         ApiKey::ListGroups => call.with(frame, groups::list),
         ApiKey::DeleteGroups => call.with(frame, groups::delete),
-        _ => call.log_in(key, frame),
+        _ => log_in(call, key, frame),
     }
 }
 
-/// The context of a request that a handler may need besides the body.
-pub struct Call<'a> {
-    pub broker: &'a Broker,
-    pub header: &'a RequestHeader,
-    pub version: i16,
-    pub peer: &'a mut Peer,
-}
-
-impl Call<'_> {
-    fn with<Q: Decodable, A: Encodable + HeaderVersion>(
-        &self,
-        mut frame: Bytes,
-        handle: impl FnOnce(&Self, Q) -> A,
-    ) -> Result<Answer, Hangup> {
-        let request = decode(&mut frame, self.version)?;
-        Ok(Answer::Now(self.encode(&handle(self, request))?))
-    }
-
-    fn encode<A: Encodable + HeaderVersion>(&self, answer: &A) -> Result<Bytes, Hangup> {
-        encode(self.header.correlation_id, self.version, answer)
-    }
-
-    pub fn client_id(&self) -> &str {
-        self.header.client_id.as_deref().unwrap_or_default()
-    }
-
-    /// Answers the requests that are allowed before the log-in.
-    fn log_in(self, key: ApiKey, mut frame: Bytes) -> Result<Answer, Hangup> {
-        match key {
-            ApiKey::ApiVersions => {
-                ApiVersionsRequest::decode(&mut frame, self.version)?;
-                Ok(Answer::Now(self.encode(&versions())?))
-            }
-            ApiKey::SaslHandshake => {
-                let asked = SaslHandshakeRequest::decode(&mut frame, self.version)?;
-                let plain = StrBytes::from_static_str("PLAIN");
-                let error = match asked.mechanism == plain {
-                    true => 0,
-                    false => ResponseError::UnsupportedSaslMechanism.code(),
-                };
-                let answer = SaslHandshakeResponse::default()
-                    .with_error_code(error)
-                    .with_mechanisms(vec![plain]);
-                Ok(Answer::Now(self.encode(&answer)?))
-            }
-            ApiKey::SaslAuthenticate => {
-                let asked = SaslAuthenticateRequest::decode(&mut frame, self.version)?;
-                let is_right = self.broker.options.accepts(&asked.auth_bytes);
-                self.peer.is_trusted |= is_right;
-                let mut answer = SaslAuthenticateResponse::default();
-                if !is_right {
-                    let why = "this broker wants the secret of its data directory";
-                    answer = answer
-                        .with_error_code(ResponseError::SaslAuthenticationFailed.code())
-                        .with_error_message(Some(StrBytes::from_static_str(why)));
-                }
-                Ok(Answer::Now(self.encode(&answer)?))
-            }
-            _ => Err(Hangup("the peer has not logged in".into())),
+/// Answers the requests that are allowed before the log-in.
+fn log_in(call: Call<'_>, key: ApiKey, mut frame: Bytes) -> Result<Answer, Hangup> {
+    match key {
+        ApiKey::ApiVersions => {
+            ApiVersionsRequest::decode(&mut frame, call.version)?;
+            Ok(Answer::Now(call.encode(&versions())?))
         }
+        ApiKey::SaslHandshake => {
+            let asked = SaslHandshakeRequest::decode(&mut frame, call.version)?;
+            let plain = StrBytes::from_static_str("PLAIN");
+            let error = match asked.mechanism == plain {
+                true => 0,
+                false => ResponseError::UnsupportedSaslMechanism.code(),
+            };
+            let answer = SaslHandshakeResponse::default()
+                .with_error_code(error)
+                .with_mechanisms(vec![plain]);
+            Ok(Answer::Now(call.encode(&answer)?))
+        }
+        ApiKey::SaslAuthenticate => {
+            let asked = SaslAuthenticateRequest::decode(&mut frame, call.version)?;
+            let is_right = call.node.options.accepts(&asked.auth_bytes);
+            call.peer.is_trusted |= is_right;
+            let mut answer = SaslAuthenticateResponse::default();
+            if !is_right {
+                let why = "this broker wants the secret of its data directory";
+                answer = answer
+                    .with_error_code(ResponseError::SaslAuthenticationFailed.code())
+                    .with_error_message(Some(StrBytes::from_static_str(why)));
+            }
+            Ok(Answer::Now(call.encode(&answer)?))
+        }
+        _ => Err(Hangup("the peer has not logged in".into())),
     }
 }
 
@@ -219,34 +168,6 @@ fn versions() -> ApiVersionsResponse {
             .with_max_version(*high)
     });
     ApiVersionsResponse::default().with_api_keys(served.collect())
-}
-
-/// Length, correlation id and no tags.
-const ANSWER_HEADER_BYTES: usize = 9;
-
-/// Writes a response, length prefix included.
-fn encode<A: Encodable + HeaderVersion>(
-    correlation: i32,
-    version: i16,
-    answer: &A,
-) -> Result<Bytes, Hangup> {
-    // Not grown while megabytes of records are copied.
-    let mut bytes = BytesMut::with_capacity(ANSWER_HEADER_BYTES + answer.compute_size(version)?);
-    bytes.put_i32(0);
-    let header = ResponseHeader::default().with_correlation_id(correlation);
-    header.encode(&mut bytes, A::header_version(version))?;
-    answer.encode(&mut bytes, version)?;
-    let length = (bytes.len() - 4) as i32;
-    bytes[..4].copy_from_slice(&length.to_be_bytes());
-    Ok(bytes.freeze())
-}
-
-pub fn code(result: &Result<(), ResponseError>) -> i16 {
-    result.as_ref().map_or_else(ResponseError::code, |()| 0)
-}
-
-pub fn text(text: impl Into<String>) -> StrBytes {
-    StrBytes::from_string(text.into())
 }
 
 fn i16_at(bytes: &[u8], at: usize) -> Option<i16> {

@@ -1,10 +1,10 @@
 //! Offsets of a partition: both ends, the first of a time, and the deletion of its oldest records.
 
-use super::Call;
-use crate::broker::Broker;
+use super::call::Call;
 use crate::change::Change;
+use crate::node::Node;
 use crate::records::Records;
-use crate::segments::{Place, read_batches};
+use crate::segments::{Position, read_batches};
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::delete_records_response::{
     DeleteRecordsPartitionResult, DeleteRecordsTopicResult,
@@ -30,8 +30,8 @@ pub fn list(call: &Call<'_>, request: ListOffsetsRequest) -> ListOffsetsResponse
     let committed_only = request.isolation_level == 1;
     let topics = request.topics.into_iter().map(|topic| {
         let partitions = topic.partitions.iter().map(|asked| {
-            let place = (topic.name.as_str(), asked.partition_index);
-            let found = offset(call.broker, place, asked.timestamp, committed_only);
+            let partition = (topic.name.as_str(), asked.partition_index);
+            let found = offset(call.node, partition, asked.timestamp, committed_only);
             let response = ListOffsetsPartitionResponse::default()
                 .with_partition_index(asked.partition_index)
                 .with_leader_epoch(-1);
@@ -54,21 +54,21 @@ pub fn list(call: &Call<'_>, request: ListOffsetsRequest) -> ListOffsetsResponse
 }
 
 fn offset(
-    broker: &Broker,
-    (topic, place): (&str, i32),
+    node: &Node,
+    (topic, index): (&str, i32),
     time_ms: i64,
     committed_only: bool,
 ) -> Result<Option<(i64, i64)>, ResponseError> {
-    let mut core = broker.core();
+    let mut core = node.core();
     if !committed_only && !core.is_durable() {
         let last = core.last_change();
         drop(core);
-        broker.make_durable(last)?;
-        core = broker.core();
+        node.make_durable(last)?;
+        core = node.core();
     }
     let (number, _) = core.state.topic(topic).ok_or(ResponseError::UnknownTopicOrPartition)?;
     let partition =
-        core.state.partition(number, place).ok_or(ResponseError::UnknownTopicOrPartition)?;
+        core.state.partition(number, index).ok_or(ResponseError::UnknownTopicOrPartition)?;
     let limit = if committed_only { partition.stable() } else { partition.durable };
     let (wanted, start) = match time_ms {
         LATEST => return Ok(Some((limit, -1))),
@@ -83,27 +83,27 @@ fn offset(
         _ => (Some(time_ms), partition.log.start),
     };
     let Some(wanted) = wanted else { return Ok(None) };
-    let found = partition.log.find_time(&broker.files, wanted);
+    let found = partition.log.find_time(&node.files, wanted);
     drop(core);
     let found = found.and_then(|found| {
         found.map_or(Ok(None), |found| record_of_time(&found, start, limit, wanted))
     });
-    found.map_err(|fault| broker.fail(fault.about(format!("looks up a time in {topic}/{place}"))))
+    found.map_err(|fault| node.fail(fault.about(format!("looks up a time in {topic}/{index}"))))
 }
 
-/// The first record of this time or later in the batch at a place.
+/// The first record of this time or later in the batch at a position.
 fn record_of_time(
-    place: &Place,
+    position: &Position,
     start: i64,
     limit: i64,
     time_ms: i64,
 ) -> domain::fault::Result<Option<(i64, i64)>> {
-    let batch = read_batches(place, limit, 0)?;
+    let batch = read_batches(position, limit, 0)?;
     if batch.is_empty() {
         return Ok(None);
     }
     let broken =
-        |why| crate::fault::damaged(&place.path, place.at, &format!("no records: {why:?}"));
+        |why| crate::fault::damaged(&position.path, position.at, &format!("no records: {why:?}"));
     let records = Records::read(&batch).map_err(broken)?;
     for record in records.iter() {
         let record = record.map_err(broken)?;
@@ -118,7 +118,7 @@ pub fn delete_records(call: &Call<'_>, request: DeleteRecordsRequest) -> DeleteR
     let topics = request.topics.into_iter().map(|topic| {
         let partitions = topic.partitions.iter().map(|asked| {
             let deleted =
-                delete_before(call.broker, &topic.name, asked.partition_index, asked.offset);
+                delete_before(call.node, &topic.name, asked.partition_index, asked.offset);
             let result =
                 DeleteRecordsPartitionResult::default().with_partition_index(asked.partition_index);
             match deleted {
@@ -132,19 +132,14 @@ pub fn delete_records(call: &Call<'_>, request: DeleteRecordsRequest) -> DeleteR
     DeleteRecordsResponse::default().with_topics(topics.collect())
 }
 
-fn delete_before(
-    broker: &Broker,
-    topic: &str,
-    place: i32,
-    offset: i64,
-) -> Result<i64, ResponseError> {
-    let mut core = broker.core();
+fn delete_before(node: &Node, topic: &str, index: i32, offset: i64) -> Result<i64, ResponseError> {
+    let mut core = node.core();
     let (number, found) = core.state.topic(topic).ok_or(ResponseError::UnknownTopicOrPartition)?;
     if !found.settings.is_deleted {
         return Err(ResponseError::PolicyViolation);
     }
     let partition =
-        core.state.partition(number, place).ok_or(ResponseError::UnknownTopicOrPartition)?;
+        core.state.partition(number, index).ok_or(ResponseError::UnknownTopicOrPartition)?;
     // -1: all that is there.
     let start = if offset == -1 { partition.durable } else { offset };
     // Behind the end only in a partition that was never written: a restore of a backup numbers the
@@ -152,11 +147,11 @@ fn delete_before(
     if start < 0 || start > partition.durable && !partition.log.is_new() {
         return Err(ResponseError::OffsetOutOfRange);
     }
-    let deleted = Change::RecordsDeleted { topic: number, partition: place, start };
-    let entry = broker.change(&mut core, &deleted)?;
-    let start = core.state.partition(number, place).map_or(start, |found| found.log.start);
+    let deleted = Change::RecordsDeleted { topic: number, partition: index, start };
+    let entry = node.change(&mut core, &deleted)?;
+    let start = core.state.partition(number, index).map_or(start, |found| found.log.start);
     drop(core);
-    broker.make_durable(entry)?;
+    node.make_durable(entry)?;
     Ok(start)
 }
 
@@ -165,7 +160,7 @@ pub fn ends_of_epochs(
     call: &Call<'_>,
     request: OffsetForLeaderEpochRequest,
 ) -> OffsetForLeaderEpochResponse {
-    let core = call.broker.core();
+    let core = call.node.core();
     let topics = request.topics.into_iter().map(|topic| {
         let number = core.state.topic(&topic.topic).map(|(number, _)| number);
         let partitions = topic.partitions.iter().map(|asked| {
@@ -185,8 +180,8 @@ pub fn ends_of_epochs(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::call::text;
     use crate::api::groups::tests::{Scene, TOPIC};
-    use crate::api::text;
     use kafka_protocol::messages::TopicName;
     use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
 

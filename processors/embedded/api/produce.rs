@@ -1,10 +1,10 @@
-//! Produce: checks, places and journals a batch.
+//! Produce: checks, numbers and journals a batch.
 
-use super::announced::decode;
-use super::{Answer, Call, Hangup, text};
+use super::announced::{Hangup, decode};
+use super::call::{Answer, Call, text};
 use crate::batch::{self, Header, Invalid};
-use crate::broker::Broker;
 use crate::change::Change;
+use crate::node::Node;
 use crate::partition::{Partition, Written};
 use crate::records;
 use crate::state::{Transaction, TransactionState};
@@ -14,7 +14,7 @@ use kafka_protocol::messages::produce_response::{PartitionProduceResponse, Topic
 use kafka_protocol::messages::{ProduceRequest, ProduceResponse};
 
 /// Where a batch lies, and the entry of the journal to wait for.
-struct Placed {
+struct Appended {
     base_offset: i64,
     /// -1 where the times are the producer's.
     append_time_ms: i64,
@@ -34,11 +34,11 @@ pub fn answer(call: &Call<'_>, mut frame: Bytes) -> Result<Answer, Hangup> {
         let mut partitions = Vec::with_capacity(topic.partition_data.len());
         for data in topic.partition_data {
             let batch = data.records.unwrap_or_default();
-            let placed = produce(call.broker, &topic.name, data.index, &batch, transactional);
-            if let Ok(placed) = &placed {
-                last = last.max(placed.number);
+            let appended = produce(call.node, &topic.name, data.index, &batch, transactional);
+            if let Ok(appended) = &appended {
+                last = last.max(appended.number);
             }
-            partitions.push(response(data.index, placed));
+            partitions.push(response(data.index, appended));
         }
         responses.push(
             TopicProduceResponse::default()
@@ -53,13 +53,13 @@ pub fn answer(call: &Call<'_>, mut frame: Bytes) -> Result<Answer, Hangup> {
     Ok(last.map_or(Answer::Now(bytes.clone()), |last| Answer::When(last, bytes)))
 }
 
-fn response(index: i32, placed: Result<Placed, Refusal>) -> PartitionProduceResponse {
+fn response(index: i32, appended: Result<Appended, Refusal>) -> PartitionProduceResponse {
     let response = PartitionProduceResponse::default().with_index(index);
-    match placed {
-        Ok(placed) => response
-            .with_base_offset(placed.base_offset)
-            .with_log_append_time_ms(placed.append_time_ms)
-            .with_log_start_offset(placed.start),
+    match appended {
+        Ok(appended) => response
+            .with_base_offset(appended.base_offset)
+            .with_log_append_time_ms(appended.append_time_ms)
+            .with_log_start_offset(appended.start),
         Err((error, why)) => response
             .with_error_code(error.code())
             .with_base_offset(-1)
@@ -89,12 +89,12 @@ fn check_transaction(
 }
 
 fn produce(
-    broker: &Broker,
+    node: &Node,
     topic: &str,
-    place: i32,
+    index: i32,
     bytes: &[u8],
     transactional: Option<&str>,
-) -> Result<Placed, Refusal> {
+) -> Result<Appended, Refusal> {
     let header = Header::checked(bytes).map_err(|why| match why {
         Invalid::Magic(_) => {
             (ResponseError::UnsupportedForMessageFormat, "records of format 2 only")
@@ -106,7 +106,7 @@ fn produce(
         return Err((ResponseError::InvalidRecord, "one batch of records for a partition"));
     }
     let settings = {
-        let core = broker.core();
+        let core = node.core();
         let (_, topic) = core.state.topic(topic).ok_or(UNKNOWN)?;
         topic.settings.clone()
     };
@@ -116,21 +116,21 @@ fn produce(
     records::check(bytes, &header, settings.is_compacted).map_err(|_| {
         (ResponseError::InvalidRecord, "records that contradict their batch, or have no key")
     })?;
-    let now_ms = broker.now_ms();
+    let now_ms = node.now_ms();
     let mut batch = bytes.to_vec();
     if settings.is_append_time {
         batch::stamp(&mut batch, now_ms);
     }
-    let room = broker.core_with_room(batch.len() + ENTRY_BYTES);
+    let room = node.core_with_room(batch.len() + ENTRY_BYTES);
     let mut core = room.map_err(unwritable)?;
     let (number, _) = core.state.topic(topic).ok_or(UNKNOWN)?;
-    let partition = core.state.partition(number, place).ok_or(UNKNOWN)?;
+    let partition = core.state.partition(number, index).ok_or(UNKNOWN)?;
     if header.is_transactional() {
         let transaction = transactional.and_then(|id| core.state.transactions.get(id));
-        check_transaction(transaction, &header, (number, place))?;
+        check_transaction(transaction, &header, (number, index))?;
     }
     if let Some(written) = check_sequence(partition, &header)? {
-        return Ok(Placed {
+        return Ok(Appended {
             base_offset: written.base_offset,
             append_time_ms: if settings.is_append_time { written.timestamp } else { -1 },
             start: partition.log.start,
@@ -139,11 +139,11 @@ fn produce(
         });
     }
     let (base_offset, start) = (partition.log.next(), partition.log.start);
-    batch::place(&mut batch, base_offset);
+    batch::set_offset(&mut batch, base_offset);
     let appended =
-        Change::Appended { topic: number, partition: place, at_ms: now_ms, batch: &batch };
-    let entry = broker.change(&mut core, &appended).map_err(unwritable)?;
-    Ok(Placed {
+        Change::Appended { topic: number, partition: index, at_ms: now_ms, batch: &batch };
+    let entry = node.change(&mut core, &appended).map_err(unwritable)?;
+    Ok(Appended {
         base_offset,
         append_time_ms: if settings.is_append_time { now_ms } else { -1 },
         start,
@@ -154,14 +154,14 @@ fn produce(
 /// For tests: the entry of the journal that a batch waits for.
 #[cfg(test)]
 pub fn produce_bytes(
-    broker: &Broker,
+    node: &Node,
     topic: &str,
-    place: i32,
+    index: i32,
     batch: &[u8],
     transactional: Option<&str>,
 ) -> Result<Option<u64>, ResponseError> {
-    produce(broker, topic, place, batch, transactional)
-        .map(|placed| placed.number)
+    produce(node, topic, index, batch, transactional)
+        .map(|appended| appended.number)
         .map_err(|(error, _)| error)
 }
 

@@ -1,8 +1,8 @@
 //! The node and the topics: describing, creating, changing and deleting them.
 
-use super::{Call, NODE, code, text};
-use crate::broker::Broker;
+use super::call::{Call, NODE, code, text};
 use crate::change::Change;
+use crate::node::Node;
 use crate::settings::{self, Settings};
 use crate::state::{State, Topic};
 use kafka_protocol::ResponseError;
@@ -43,9 +43,9 @@ const OF_BROKER: i8 = 4;
 type Refusal = (ResponseError, String);
 
 pub fn metadata(call: &Call<'_>, request: MetadataRequest) -> MetadataResponse {
-    let broker = call.broker;
-    let address = broker.options.listen;
-    let core = broker.core();
+    let node = call.node;
+    let address = node.options.listen;
+    let core = node.core();
     let topics = match request.topics {
         // Version 0 has no other way to ask for all of them.
         Some(asked) if !(call.version == 0 && asked.is_empty()) => asked
@@ -98,8 +98,8 @@ fn described(topic: Option<&Topic>, name: TopicName) -> MetadataResponseTopic {
 }
 
 pub fn cluster(call: &Call<'_>, request: DescribeClusterRequest) -> DescribeClusterResponse {
-    let address = call.broker.options.listen;
-    let cluster = call.broker.core().state.cluster.clone();
+    let address = call.node.options.listen;
+    let cluster = call.node.core().state.cluster.clone();
     DescribeClusterResponse::default()
         .with_endpoint_type(request.endpoint_type)
         .with_cluster_id(text(cluster))
@@ -115,7 +115,7 @@ pub fn cluster(call: &Call<'_>, request: DescribeClusterRequest) -> DescribeClus
 pub fn create(call: &Call<'_>, request: CreateTopicsRequest) -> CreateTopicsResponse {
     let topics = request.topics.into_iter().map(|topic| {
         let result = CreatableTopicResult::default().with_name(topic.name.clone());
-        match create_topic(call.broker, &topic, request.validate_only) {
+        match create_topic(call.node, &topic, request.validate_only) {
             Ok((id, partitions)) => result
                 .with_topic_id(id)
                 .with_num_partitions(partitions)
@@ -132,14 +132,13 @@ pub fn create(call: &Call<'_>, request: CreateTopicsRequest) -> CreateTopicsResp
 }
 
 fn create_topic(
-    broker: &Broker,
+    node: &Node,
     asked: &CreatableTopic,
     only_validate: bool,
 ) -> Result<(Uuid, i32), Refusal> {
     let name = asked.name.as_str();
-    let is_legal = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-    let is_name = !name.is_empty() && name.len() <= NAME_BYTES_MAX && name.chars().all(is_legal);
-    if !is_name || name == "." || name == ".." {
+    let is_legal = name.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c));
+    if !is_legal || matches!(name, "" | "." | "..") || name.len() > NAME_BYTES_MAX {
         let why = "a name has up to 249 letters, digits, \".\", \"_\" and \"-\"";
         return Err((ResponseError::InvalidTopicException, why.into()));
     }
@@ -162,7 +161,7 @@ fn create_topic(
         .filter_map(|config| Some((config.name.to_string(), config.value.as_ref()?.to_string())))
         .collect();
     Settings::parse(&settings).map_err(|why| (ResponseError::InvalidConfig, why))?;
-    let mut core = broker.core();
+    let mut core = node.core();
     if core.state.topic(name).is_some() {
         let why = format!("topic {name} exists already");
         return Err((ResponseError::TopicAlreadyExists, why));
@@ -174,10 +173,15 @@ fn create_topic(
     }
     let topic = core.state.next_topic;
     let created = Change::TopicCreated { topic, id: id.into_bytes(), name, partitions, settings };
-    let entry = broker.change(&mut core, &created).map_err(unwritable)?;
+    let entry = node.change(&mut core, &created).map_err(unwritable)?;
     drop(core);
-    broker.make_durable(entry).map_err(unwritable)?;
+    node.make_durable(entry).map_err(unwritable)?;
     Ok((id, partitions))
+}
+
+fn known<'a>(state: &'a State, name: &str) -> Result<(u32, &'a Topic), Refusal> {
+    let unknown = (ResponseError::UnknownTopicOrPartition, format!("no topic {name}"));
+    state.topic(name).ok_or(unknown)
 }
 
 fn unwritable(error: ResponseError) -> Refusal {
@@ -199,7 +203,7 @@ pub fn delete(call: &Call<'_>, request: DeleteTopicsRequest) -> DeleteTopicsResp
         .into_iter()
         .map(|name| DeleteTopicState::default().with_name(Some(name)));
     let responses = request.topics.into_iter().chain(by_name).map(|asked| {
-        let deleted = delete_topic(call.broker, &asked);
+        let deleted = delete_topic(call.node, &asked);
         let error = code(&deleted.as_ref().map(drop).map_err(|error| *error));
         DeletableTopicResult::default()
             .with_topic_id(deleted.unwrap_or(asked.topic_id))
@@ -209,8 +213,8 @@ pub fn delete(call: &Call<'_>, request: DeleteTopicsRequest) -> DeleteTopicsResp
     DeleteTopicsResponse::default().with_responses(responses.collect())
 }
 
-fn delete_topic(broker: &Broker, asked: &DeleteTopicState) -> Result<Uuid, ResponseError> {
-    let mut core = broker.core();
+fn delete_topic(node: &Node, asked: &DeleteTopicState) -> Result<Uuid, ResponseError> {
+    let mut core = node.core();
     let (topic, id) = match &asked.name {
         Some(name) => {
             let found = core.state.topic(name).ok_or(ResponseError::UnknownTopicOrPartition)?;
@@ -222,11 +226,11 @@ fn delete_topic(broker: &Broker, asked: &DeleteTopicState) -> Result<Uuid, Respo
             (found.0, Uuid::from_bytes(found.1.id))
         }
     };
-    let entry = broker.change(&mut core, &Change::TopicDeleted { topic })?;
+    let entry = node.change(&mut core, &Change::TopicDeleted { topic })?;
     drop(core);
-    broker.make_durable(entry)?;
+    node.make_durable(entry)?;
     // The files go with the next checkpoint.
-    broker.want_checkpoint();
+    node.want_checkpoint();
     Ok(id)
 }
 
@@ -235,7 +239,7 @@ pub fn add_partitions(
     request: CreatePartitionsRequest,
 ) -> CreatePartitionsResponse {
     let results = request.topics.into_iter().map(|topic| {
-        let added = grow(call.broker, &topic.name, topic.count, request.validate_only);
+        let added = grow(call.node, &topic.name, topic.count, request.validate_only);
         let result = CreatePartitionsTopicResult::default().with_name(topic.name);
         match added {
             Ok(()) => result,
@@ -247,10 +251,9 @@ pub fn add_partitions(
     CreatePartitionsResponse::default().with_results(results.collect())
 }
 
-fn grow(broker: &Broker, name: &str, count: i32, only_validate: bool) -> Result<(), Refusal> {
-    let mut core = broker.core();
-    let unknown = || (ResponseError::UnknownTopicOrPartition, format!("no topic {name}"));
-    let (topic, found) = core.state.topic(name).ok_or_else(unknown)?;
+fn grow(node: &Node, name: &str, count: i32, only_validate: bool) -> Result<(), Refusal> {
+    let mut core = node.core();
+    let (topic, found) = known(&core.state, name)?;
     let present = found.partitions.len() as i32;
     if count <= present || count > PARTITIONS_MAX {
         let why =
@@ -262,9 +265,9 @@ fn grow(broker: &Broker, name: &str, count: i32, only_validate: bool) -> Result<
         return Ok(());
     }
     let added = Change::PartitionsAdded { topic, partitions: count };
-    let entry = broker.change(&mut core, &added).map_err(unwritable)?;
+    let entry = node.change(&mut core, &added).map_err(unwritable)?;
     drop(core);
-    broker.make_durable(entry).map_err(unwritable)
+    node.make_durable(entry).map_err(unwritable)
 }
 
 pub fn describe_settings(
@@ -275,7 +278,7 @@ pub fn describe_settings(
         let result = DescribeConfigsResult::default()
             .with_resource_type(resource.resource_type)
             .with_resource_name(resource.resource_name.clone());
-        match settings_of(call.broker, &resource) {
+        match settings_of(call.node, &resource) {
             Ok(configs) => result.with_configs(configs),
             Err((error, why)) => {
                 result.with_error_code(error.code()).with_error_message(Some(text(why)))
@@ -286,15 +289,14 @@ pub fn describe_settings(
 }
 
 fn settings_of(
-    broker: &Broker,
+    node: &Node,
     resource: &DescribeConfigsResource,
 ) -> Result<Vec<DescribeConfigsResourceResult>, Refusal> {
     let name = resource.resource_name.as_str();
     let entries = match resource.resource_type {
         OF_TOPIC => {
-            let core = broker.core();
-            let unknown = || (ResponseError::UnknownTopicOrPartition, format!("no topic {name}"));
-            let (_, topic) = core.state.topic(name).ok_or_else(unknown)?;
+            let core = node.core();
+            let (_, topic) = known(&core.state, name)?;
             settings::describe(&topic.own)
         }
         OF_BROKER => settings::describe_broker(),
@@ -303,15 +305,12 @@ fn settings_of(
             return Err((ResponseError::InvalidRequest, why));
         }
     };
-    let is_asked = |name: &str| {
-        let keys = resource.configuration_keys.as_ref();
-        keys.is_none_or(|keys| keys.is_empty() || keys.iter().any(|key| key.as_str() == name))
-    };
+    let keys = resource.configuration_keys.as_deref().unwrap_or_default();
     // Sources of a value: 1 of the topic itself, 4 of the static configuration, 5 the default.
     let own = if resource.resource_type == OF_TOPIC { 1 } else { 4 };
     Ok(entries
         .into_iter()
-        .filter(|entry| is_asked(entry.name))
+        .filter(|entry| keys.is_empty() || keys.iter().any(|key| key.as_str() == entry.name))
         .map(|entry| {
             DescribeConfigsResourceResult::default()
                 .with_name(text(entry.name))
@@ -328,12 +327,11 @@ pub fn alter_settings(
     request: IncrementalAlterConfigsRequest,
 ) -> IncrementalAlterConfigsResponse {
     let responses = request.resources.into_iter().map(|resource| {
-        let alter = |own: &BTreeMap<String, String>| altered(own, &resource.configs);
         let result = change_settings(
-            call.broker,
+            call.node,
             (resource.resource_type, resource.resource_name.as_str()),
             request.validate_only,
-            alter,
+            |own| altered(own, &resource.configs),
         );
         let response = AlterConfigsResourceResponse::default()
             .with_resource_type(resource.resource_type)
@@ -375,7 +373,7 @@ pub fn replace_settings(call: &Call<'_>, request: AlterConfigsRequest) -> AlterC
             Some((config.name.to_string(), config.value.as_ref()?.to_string()))
         });
         let result = change_settings(
-            call.broker,
+            call.node,
             (resource.resource_type, resource.resource_name.as_str()),
             request.validate_only,
             |_| Ok(named.collect()),
@@ -395,7 +393,7 @@ pub fn replace_settings(call: &Call<'_>, request: AlterConfigsRequest) -> AlterC
 
 /// Gives a topic the settings that `change` makes of the present ones.
 fn change_settings(
-    broker: &Broker,
+    node: &Node,
     (kind, name): (i8, &str),
     only_validate: bool,
     change: impl FnOnce(&BTreeMap<String, String>) -> Result<BTreeMap<String, String>, Refusal>,
@@ -404,18 +402,17 @@ fn change_settings(
         let why = "only the settings of topics can be changed here";
         return Err((ResponseError::InvalidRequest, why.into()));
     }
-    let mut core = broker.core();
-    let unknown = || (ResponseError::UnknownTopicOrPartition, format!("no topic {name}"));
-    let (topic, found) = core.state.topic(name).ok_or_else(unknown)?;
+    let mut core = node.core();
+    let (topic, found) = known(&core.state, name)?;
     let settings = change(&found.own)?;
     Settings::parse(&settings).map_err(|why| (ResponseError::InvalidConfig, why))?;
     if only_validate {
         return Ok(());
     }
     let changed = Change::SettingsChanged { topic, settings };
-    let entry = broker.change(&mut core, &changed).map_err(unwritable)?;
+    let entry = node.change(&mut core, &changed).map_err(unwritable)?;
     drop(core);
-    broker.make_durable(entry).map_err(unwritable)
+    node.make_durable(entry).map_err(unwritable)
 }
 
 #[cfg(test)]
@@ -442,7 +439,7 @@ mod tests {
         assert_eq!(replace(0, "retention.ms", "5"), 0);
         assert_eq!(replace(1, "segment.ms", "6"), 0);
         assert_eq!(replace(2, "segment.ms", "no"), ResponseError::InvalidConfig.code());
-        let core = scene.broker.core();
+        let core = scene.node.core();
         let own = &core.state.topic(TOPIC).expect("the topic").1.own;
         assert_eq!(*own, BTreeMap::from([("segment.ms".to_owned(), "6".to_owned())]));
     }

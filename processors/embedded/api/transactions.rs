@@ -1,10 +1,11 @@
 //! Transactions: one producer at a time under each name, the partitions and groups of the
 //! transaction, and its end.
 
-use super::{Call, code, text};
-use crate::broker::{Broker, Core};
+use super::call::{Call, code, text};
+use super::groups;
 use crate::change::{Change, CommittedOffset, GroupOffset};
 use crate::groups::Identity;
+use crate::node::{Core, Node};
 use crate::settings::TRANSACTION_MS_MAX;
 use crate::state::{Transaction, TransactionState};
 use kafka_protocol::ResponseError;
@@ -37,8 +38,8 @@ type Outcome<T> = Result<T, ResponseError>;
 
 pub fn init_producer(call: &Call<'_>, request: InitProducerIdRequest) -> InitProducerIdResponse {
     let begun = match &request.transactional_id {
-        None => new_producer_id(call.broker).map(|id| (id, 0)),
-        Some(id) => renew(call.broker, id, &request),
+        None => new_producer_id(call.node).map(|id| (id, 0)),
+        Some(id) => renew(call.node, id, &request),
     };
     match begun {
         Ok((id, epoch)) => InitProducerIdResponse::default()
@@ -59,23 +60,20 @@ fn older(error: ResponseError, knows_fenced: bool) -> ResponseError {
     }
 }
 
-pub fn new_producer_id(broker: &Broker) -> Outcome<i64> {
-    let mut core = broker.core();
-    let (id, reserved) = take_producer_id(broker, &mut core)?;
+pub fn new_producer_id(node: &Node) -> Outcome<i64> {
+    let mut core = node.core();
+    let (id, reserved) = take_producer_id(node, &mut core)?;
     drop(core);
-    reserved.map_or(Ok(()), |entry| broker.make_durable(entry))?;
+    reserved.map_or(Ok(()), |entry| node.make_durable(entry))?;
     Ok(id)
 }
 
-fn take_producer_id(
-    broker: &Broker,
-    core: &mut MutexGuard<'_, Core>,
-) -> Outcome<(i64, Option<u64>)> {
+fn take_producer_id(node: &Node, core: &mut MutexGuard<'_, Core>) -> Outcome<(i64, Option<u64>)> {
     let id = core.state.next_producer;
     let mut reserved = None;
     if id >= core.state.reserved_producers {
         let until = id + RESERVED;
-        reserved = Some(broker.change(core, &Change::ProducersReserved { until })?);
+        reserved = Some(node.change(core, &Change::ProducersReserved { until })?);
     }
     core.state.next_producer = id + 1;
     Ok((id, reserved))
@@ -83,7 +81,7 @@ fn take_producer_id(
 
 /// Begins a producer under a name. The new epoch fences the one before, whose open transaction is
 /// aborted.
-pub fn renew(broker: &Broker, id: &str, request: &InitProducerIdRequest) -> Outcome<(i64, i16)> {
+pub fn renew(node: &Node, id: &str, request: &InitProducerIdRequest) -> Outcome<(i64, i16)> {
     if id.is_empty() {
         return Err(ResponseError::InvalidRequest);
     }
@@ -91,8 +89,8 @@ pub fn renew(broker: &Broker, id: &str, request: &InitProducerIdRequest) -> Outc
     if !(1..=TRANSACTION_MS_MAX).contains(&timeout_ms) {
         return Err(ResponseError::InvalidTransactionTimeout);
     }
-    let at_ms = broker.now_ms();
-    let mut core = broker.core();
+    let at_ms = node.now_ms();
+    let mut core = node.core();
     let known =
         core.state.transactions.get(id).map(|known| {
             (known.producer_id, known.epoch, known.state == TransactionState::Ongoing)
@@ -107,25 +105,25 @@ pub fn renew(broker: &Broker, id: &str, request: &InitProducerIdRequest) -> Outc
         Some((producer_id, epoch, is_open)) => {
             let epoch = epoch.saturating_add(1);
             if is_open {
-                end_open(broker, &mut core, id, epoch, at_ms)?;
+                end_open(node, &mut core, id, epoch, at_ms)?;
             }
             // The last epoch is for fencing only.
             if epoch < i16::MAX {
                 (producer_id, epoch)
             } else {
-                (take_producer_id(broker, &mut core)?.0, 0)
+                (take_producer_id(node, &mut core)?.0, 0)
             }
         }
         None => {
             forget_names(&mut core);
-            (take_producer_id(broker, &mut core)?.0, 0)
+            (take_producer_id(node, &mut core)?.0, 0)
         }
     };
     let renewed =
         Change::ProducerRenewed { transactional_id: id, producer_id, epoch, timeout_ms, at_ms };
-    let entry = broker.change(&mut core, &renewed)?;
+    let entry = node.change(&mut core, &renewed)?;
     drop(core);
-    broker.make_durable(entry)?;
+    node.make_durable(entry)?;
     Ok((producer_id, epoch))
 }
 
@@ -140,36 +138,34 @@ fn forget_names(core: &mut Core) {
 }
 
 fn end_open(
-    broker: &Broker,
+    node: &Node,
     core: &mut MutexGuard<'_, Core>,
     id: &str,
     epoch: i16,
     at_ms: i64,
 ) -> Outcome<u64> {
     let ended = Change::TransactionEnded { transactional_id: id, epoch, is_commit: false, at_ms };
-    broker.change(core, &ended)
+    node.change(core, &ended)
 }
 
-impl Broker {
-    /// Aborts transactions that are open for longer than their producer allowed, and fences the
-    /// producer.
-    pub fn end_expired_transactions(&self) {
-        let now_ms = self.now_ms();
-        let mut core = self.core();
-        let transactions = core.state.transactions.iter();
-        let expired: Vec<(String, i16)> = transactions
-            .filter(|(_, found)| found.expires_ms().is_some_and(|at| at <= now_ms))
-            .map(|(id, found)| (id.clone(), found.epoch.saturating_add(1)))
-            .collect();
-        let mut last = None;
-        for (id, epoch) in &expired {
-            tracing::info!(id, "aborts a transaction that was open for too long");
-            last = end_open(self, &mut core, id, *epoch, now_ms).ok().or(last);
-        }
-        drop(core);
-        if let Some(last) = last {
-            let _ = self.make_durable(last); // a failure is noted by the broker
-        }
+/// Aborts transactions that are open for longer than their producer allowed, and fences the
+/// producer.
+pub fn end_expired(node: &Node) {
+    let now_ms = node.now_ms();
+    let mut core = node.core();
+    let transactions = core.state.transactions.iter();
+    let expired: Vec<(String, i16)> = transactions
+        .filter(|(_, found)| found.expires_ms().is_some_and(|at| at <= now_ms))
+        .map(|(id, found)| (id.clone(), found.epoch.saturating_add(1)))
+        .collect();
+    let mut last = None;
+    for (id, epoch) in &expired {
+        tracing::info!(id, "aborts a transaction that was open for too long");
+        last = end_open(node, &mut core, id, *epoch, now_ms).ok().or(last);
+    }
+    drop(core);
+    if let Some(last) = last {
+        let _ = node.make_durable(last); // a failure is noted by the broker
     }
 }
 
@@ -191,13 +187,13 @@ pub fn add_partitions(
     request: AddPartitionsToTxnRequest,
 ) -> AddPartitionsToTxnResponse {
     let topics = &request.v3_and_below_topics;
-    let places = || {
+    let named = || {
         topics.iter().flat_map(|topic| {
             topic.partitions.iter().map(move |partition| (topic.name.as_str(), *partition))
         })
     };
-    let mut core = call.broker.core();
-    let is_known: BTreeMap<(&str, i32), Option<u32>> = places()
+    let mut core = call.node.core();
+    let is_known: BTreeMap<(&str, i32), Option<u32>> = named()
         .map(|(name, partition)| {
             let topic = core.state.topic(name).map(|(number, _)| number);
             ((name, partition), topic.filter(|n| core.state.partition(*n, partition).is_some()))
@@ -207,8 +203,8 @@ pub fn add_partitions(
         Err(ResponseError::OperationNotAttempted)
     } else {
         let partitions =
-            is_known.iter().filter_map(|((_, place), topic)| Some(((*topic)?, *place)));
-        join_partitions(call.broker, &mut core, &request, partitions.collect())
+            is_known.iter().filter_map(|((_, index), topic)| Some(((*topic)?, *index)));
+        join_partitions(call.node, &mut core, &request, partitions.collect())
     };
     drop(core);
     let joined = joined.map_err(|error| older(error, call.version >= 2));
@@ -230,7 +226,7 @@ pub fn add_partitions(
 }
 
 fn join_partitions(
-    broker: &Broker,
+    node: &Node,
     core: &mut MutexGuard<'_, Core>,
     request: &AddPartitionsToTxnRequest,
     partitions: Vec<(u32, i32)>,
@@ -238,21 +234,21 @@ fn join_partitions(
     let id = &request.v3_and_below_transactional_id;
     let producer_id = request.v3_and_below_producer_id;
     of_producer(core, id, producer_id, request.v3_and_below_producer_epoch)?;
-    let at_ms = broker.now_ms();
-    broker.change(core, &Change::PartitionsJoined { transactional_id: id, partitions, at_ms })?;
-    broker.note_deadline(core.state.transactions.get(id.as_str()));
+    let at_ms = node.now_ms();
+    node.change(core, &Change::PartitionsJoined { transactional_id: id, partitions, at_ms })?;
+    node.note_deadline(core.state.transactions.get(id.as_str()));
     Ok(())
 }
 
 pub fn add_offsets(call: &Call<'_>, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse {
-    let broker = call.broker;
-    let mut core = broker.core();
+    let node = call.node;
+    let mut core = node.core();
     let id = &request.transactional_id;
     let checked = of_producer(&core, id, request.producer_id, request.producer_epoch).map(drop);
     let joined = checked.and_then(|()| {
-        let (group, at_ms) = (request.group_id.as_str(), broker.now_ms());
-        broker.change(&mut core, &Change::GroupJoined { transactional_id: id, group, at_ms })?;
-        broker.note_deadline(core.state.transactions.get(id.as_str()));
+        let (group, at_ms) = (request.group_id.as_str(), node.now_ms());
+        node.change(&mut core, &Change::GroupJoined { transactional_id: id, group, at_ms })?;
+        node.note_deadline(core.state.transactions.get(id.as_str()));
         Ok(())
     });
     let joined = joined.map_err(|error| older(error, call.version >= 2));
@@ -260,7 +256,7 @@ pub fn add_offsets(call: &Call<'_>, request: AddOffsetsToTxnRequest) -> AddOffse
 }
 
 pub fn commit_offsets(call: &Call<'_>, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse {
-    let committed = commit(call.broker, &request);
+    let committed = commit(call.node, &request);
     let error = code(&committed);
     let topics = request.topics.into_iter().map(|topic| {
         let partitions = topic.partitions.iter().map(|partition| {
@@ -274,7 +270,7 @@ pub fn commit_offsets(call: &Call<'_>, request: TxnOffsetCommitRequest) -> TxnOf
     TxnOffsetCommitResponse::default().with_topics(topics.collect())
 }
 
-fn commit(broker: &Broker, request: &TxnOffsetCommitRequest) -> Outcome<()> {
+fn commit(node: &Node, request: &TxnOffsetCommitRequest) -> Outcome<()> {
     let group = request.group_id.as_str();
     let from = Identity {
         group: group.to_owned(),
@@ -282,7 +278,7 @@ fn commit(broker: &Broker, request: &TxnOffsetCommitRequest) -> Outcome<()> {
         instance: request.group_instance_id.as_ref().map(ToString::to_string),
         generation: request.generation_id,
     };
-    let at_ms = broker.now_ms();
+    let at_ms = node.now_ms();
     let offsets = request.topics.iter().flat_map(|topic| {
         topic.partitions.iter().map(|partition| GroupOffset {
             topic: topic.name.to_string(),
@@ -296,11 +292,11 @@ fn commit(broker: &Broker, request: &TxnOffsetCommitRequest) -> Outcome<()> {
         })
     });
     let offsets: Vec<GroupOffset> = offsets.collect();
-    if offsets.iter().any(|offset| offset.committed.metadata.len() > super::groups::METADATA_MAX) {
+    if offsets.iter().any(|offset| offset.committed.metadata.len() > groups::METADATA_MAX) {
         return Err(ResponseError::OffsetMetadataTooLarge);
     }
-    let mut core = broker.core();
-    broker.groups.check_commit(&from, true)?;
+    let mut core = node.core();
+    node.groups.check_commit(&from, true)?;
     let (id, epoch) = (&request.transactional_id, request.producer_epoch);
     let transaction = of_producer(&core, id, request.producer_id, epoch)
         // The producer's other requests return `ProducerFenced`.
@@ -310,14 +306,14 @@ fn commit(broker: &Broker, request: &TxnOffsetCommitRequest) -> Outcome<()> {
     if !is_part {
         return Err(ResponseError::InvalidTxnState);
     }
-    super::groups::has_place(&core, group)?;
+    groups::has_room(&core, group)?;
     let producer_id = Some(request.producer_id.0);
-    broker.change(&mut core, &Change::OffsetsCommitted { group, offsets, producer_id })?;
+    node.change(&mut core, &Change::OffsetsCommitted { group, offsets, producer_id })?;
     Ok(())
 }
 
 pub fn end(call: &Call<'_>, request: EndTxnRequest) -> EndTxnResponse {
-    let ended = end_transaction(call.broker, &request);
+    let ended = end_transaction(call.node, &request);
     let ended = ended.map_err(|error| older(error, call.version >= 2));
     EndTxnResponse::default()
         .with_error_code(code(&ended))
@@ -325,16 +321,16 @@ pub fn end(call: &Call<'_>, request: EndTxnRequest) -> EndTxnResponse {
         .with_producer_epoch(-1)
 }
 
-pub fn end_transaction(broker: &Broker, request: &EndTxnRequest) -> Outcome<()> {
+pub fn end_transaction(node: &Node, request: &EndTxnRequest) -> Outcome<()> {
     let (id, epoch) = (&request.transactional_id, request.producer_epoch);
     let is_commit = request.committed;
-    let mut core = broker.core();
+    let mut core = node.core();
     let transaction = of_producer(&core, id, request.producer_id, epoch)?;
     let entry = match (transaction.state, is_commit) {
         (TransactionState::Ongoing, _) => {
-            let at_ms = broker.now_ms();
+            let at_ms = node.now_ms();
             let ended = Change::TransactionEnded { transactional_id: id, epoch, is_commit, at_ms };
-            broker.change(&mut core, &ended)?
+            node.change(&mut core, &ended)?
         }
         // The answer was lost, and the request comes again.
         (TransactionState::Committed, true) | (TransactionState::Aborted, false) => {
@@ -343,7 +339,7 @@ pub fn end_transaction(broker: &Broker, request: &EndTxnRequest) -> Outcome<()> 
         _ => return Err(ResponseError::InvalidTxnState),
     };
     drop(core);
-    broker.make_durable(entry)
+    node.make_durable(entry)
 }
 
 fn state_name(state: TransactionState) -> &'static str {
@@ -360,8 +356,8 @@ pub fn list(call: &Call<'_>, request: ListTransactionsRequest) -> ListTransactio
         ["Empty", "Ongoing", "CompleteCommit", "CompleteAbort", "PrepareCommit", "PrepareAbort"];
     let (known, unknown): (Vec<_>, Vec<_>) =
         request.state_filters.into_iter().partition(|state| names.contains(&state.as_str()));
-    let (producers, now_ms) = (request.producer_id_filters, call.broker.now_ms());
-    let core = call.broker.core();
+    let (producers, now_ms) = (request.producer_id_filters, call.node.now_ms());
+    let core = call.node.core();
     let is_any = known.is_empty() && unknown.is_empty();
     let is_wanted = |found: &Transaction| {
         let state = state_name(found.state);
@@ -389,7 +385,7 @@ pub fn describe(
     call: &Call<'_>,
     request: DescribeTransactionsRequest,
 ) -> DescribeTransactionsResponse {
-    let core = call.broker.core();
+    let core = call.node.core();
     let states = request.transactional_ids.into_iter().map(|id| {
         let described = describe_transactions_response::TransactionState::default();
         let Some(found) = core.state.transactions.get(id.as_str()) else {
@@ -423,7 +419,7 @@ pub fn describe_producers(
     call: &Call<'_>,
     request: DescribeProducersRequest,
 ) -> DescribeProducersResponse {
-    let core = call.broker.core();
+    let core = call.node.core();
     let topics = request.topics.into_iter().map(|topic| {
         let number = core.state.topic(&topic.name).map(|(number, _)| number);
         let partitions = topic.partition_indexes.iter().map(|index| {

@@ -235,11 +235,11 @@ impl Group {
             return;
         }
         self.deadline = now + self.rebalance_ms();
-        let is_here = |id: &String| self.members.get(id).is_some_and(|m| m.joining.is_some());
-        if !is_here(&self.leader) {
+        let mut here = self.members.iter().filter(|(_, member)| member.joining.is_some());
+        if !here.clone().any(|(id, _)| *id == self.leader) {
             // Static members alone, all away: once more, until they come or their sessions end.
-            let Some(here) = self.members.keys().find(|id| is_here(id)) else { return };
-            self.leader = here.clone();
+            let Some((first, _)) = here.next() else { return };
+            self.leader = first.clone();
         }
         self.generation += 1;
         self.protocol = self.selected();
@@ -256,12 +256,11 @@ impl Group {
 
     /// The protocol that most members prefer among those that all have.
     pub(super) fn selected(&self) -> String {
-        let is_common = |name: &str| {
-            self.members.values().all(|member| member.protocols.iter().any(|(n, _)| n == name))
-        };
         let mut votes: BTreeMap<&str, usize> = BTreeMap::new();
         for member in self.members.values() {
-            let preferred = member.protocols.iter().find(|(name, _)| is_common(name));
+            let preferred = member.protocols.iter().find(|(name, _)| {
+                self.members.values().all(|other| other.protocols.iter().any(|(n, _)| n == name))
+            });
             if let Some((name, _)) = preferred {
                 *votes.entry(name).or_default() += 1;
             }
@@ -312,10 +311,8 @@ impl Group {
     ) -> Outcome<Step<Bytes>> {
         self.check(&sync.identity)?;
         let id = &sync.identity.member;
-        let differs =
-            |asked: &Option<String>, own: &String| asked.as_ref().is_some_and(|a| a != own);
-        if differs(&sync.protocol_type, &self.protocol_type)
-            || differs(&sync.protocol, &self.protocol)
+        if sync.protocol_type.as_ref().is_some_and(|asked| *asked != self.protocol_type)
+            || sync.protocol.as_ref().is_some_and(|asked| *asked != self.protocol)
         {
             return Err(ResponseError::InconsistentGroupProtocol);
         }

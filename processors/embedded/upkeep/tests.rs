@@ -1,13 +1,14 @@
 //! A compacted topic and one with a retention, on files, with time wound by hand.
 
 use super::super::api::produce::produce_bytes;
-use super::super::broker::{Broker, WallClock};
 use super::super::change::Change;
+use super::super::node::Node;
 use super::super::records::Records;
 use super::super::records::tests::{encode, record};
 use super::super::segments::read_batches;
-use super::run;
-use crate::Options;
+use super::clean;
+use crate::EmbeddedOptions;
+use crate::options::WallClock;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -27,66 +28,66 @@ impl WallClock for HandClock {
 struct Bench {
     dir: tempfile::TempDir,
     clock: Arc<HandClock>,
-    broker: Broker,
+    node: Node,
 }
 
-fn open(dir: &Path, clock: &Arc<HandClock>) -> Broker {
+fn open(dir: &Path, clock: &Arc<HandClock>) -> Node {
     let mut options =
-        Options::new(dir.to_owned(), "127.0.0.1:0".parse().expect("a loopback address"));
+        EmbeddedOptions::new(dir.to_owned(), "127.0.0.1:0".parse().expect("a loopback address"));
     options.clock = clock.clone();
-    Broker::open(options).expect("the log opens")
+    Node::open(options).expect("the log opens")
 }
 
 impl Bench {
     fn new(settings: &[(&str, &str)]) -> Bench {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let clock = Arc::new(HandClock(AtomicI64::new(1_000_000)));
-        let broker = open(dir.path(), &clock);
+        let node = open(dir.path(), &clock);
         let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         let settings: BTreeMap<String, String> = settings.iter().map(owned).collect();
         let created =
             Change::TopicCreated { topic: 1, id: [1; 16], name: "topic", partitions: 1, settings };
-        broker.change(&mut broker.core(), &created).expect("makes the topic");
-        Bench { dir, clock, broker }
+        node.change(&mut node.core(), &created).expect("makes the topic");
+        Bench { dir, clock, node }
     }
 
     fn write(&self, key: &str, value: Option<&str>) {
         let mut one = record(0, Some(key), value);
         (one.producer_id, one.producer_epoch, one.sequence) = (-1, -1, -1);
         one.timestamp = self.clock.now_ms();
-        let entry = produce_bytes(&self.broker, "topic", 0, &encode(&[one], 0), None);
+        let entry = produce_bytes(&self.node, "topic", 0, &encode(&[one], 0), None);
         let entry = entry.expect("the topic takes it").expect("outside a transaction");
-        self.broker.make_durable(entry).expect("the disk takes it");
+        self.node.make_durable(entry).expect("the disk takes it");
     }
 
     fn wait(&self, ms: i64) {
         self.clock.0.fetch_add(ms, Ordering::Relaxed);
-        run(&self.broker).expect("the disk takes it");
-        self.broker.checkpoint().expect("the disk takes it");
+        clean(&self.node).expect("the disk takes it");
+        self.node.checkpoint().expect("the disk takes it");
     }
 
     fn restart(self) -> Bench {
-        let Bench { dir, clock, broker } = self;
-        drop(broker);
-        let broker = open(dir.path(), &clock);
-        Bench { dir, clock, broker }
+        let Bench { dir, clock, node } = self;
+        drop(node);
+        let node = open(dir.path(), &clock);
+        Bench { dir, clock, node }
     }
 
     /// Offset, key and presence of a value of each record.
     fn records(&self) -> Vec<(i64, String, bool)> {
-        let core = self.broker.core();
+        let core = self.node.core();
         let partition = core.state.partition(1, 0).expect("it was made");
         let (mut at, mut found) = (partition.log.start, Vec::new());
         while at < partition.durable {
-            let place = partition.log.find(&self.broker.files, at).expect("reads");
-            let batch = read_batches(&place.expect("a batch"), i64::MAX, 0).expect("reads");
+            let position = partition.log.find(&self.node.files, at).expect("reads");
+            let batch = read_batches(&position.expect("a batch"), i64::MAX, 0).expect("reads");
             let records = Records::read(&batch).expect("reads");
             for record in records.iter() {
                 let record = record.expect("reads");
                 let key = String::from_utf8_lossy(record.key.expect("a key")).into_owned();
                 found.push((record.offset, key, record.has_value));
             }
-            at = records.header().next_offset();
+            at = records.header.next_offset();
         }
         found
     }
@@ -107,7 +108,7 @@ impl Bench {
     }
 
     fn tombstones_gone(&self) -> i64 {
-        self.broker.core().state.partition(1, 0).expect("it was made").tombstones_gone
+        self.node.core().state.partition(1, 0).expect("it was made").tombstones_gone
     }
 }
 
@@ -180,7 +181,7 @@ fn a_damaged_batch_stops_the_broker_and_names_its_place() {
     let bench = Bench::new(&[]);
     bench.write("a", Some("Zanzibar"));
     let path = {
-        let core = bench.broker.core();
+        let core = bench.node.core();
         let log = &core.state.partition(1, 0).expect("it was made").log;
         log.path(&log.list()[0])
     };
@@ -192,9 +193,9 @@ fn a_damaged_batch_stops_the_broker_and_names_its_place() {
     let request = FetchRequest::default().with_max_bytes(1 << 20).with_topics(vec![asked]);
     let (header, mut peer) =
         (RequestHeader::default(), Peer { host: String::new(), is_trusted: true });
-    let call = Call { broker: &bench.broker, header: &header, version: 12, peer: &mut peer };
+    let call = Call { node: &bench.node, header: &header, version: 12, peer: &mut peer };
     let answer = fetch::fetch(&call, request);
     assert_ne!(answer.responses[0].partitions[0].error_code, 0);
-    let fault = bench.broker.fault().expect("it has stopped").to_string();
+    let fault = bench.node.fault().expect("it has stopped").to_string();
     assert!(fault.contains("topic/0 from offset 0") && fault.contains("log-damaged"), "{fault}");
 }

@@ -17,9 +17,9 @@ pub fn feedback(
     signal: Signal,
 ) -> Result<Handled> {
     let mut handled = Handled::default();
-    let effect = cx.rules.effect(signal);
-    let is_use =
-        signal == Signal::Used || (signal == Signal::Returned && cx.rules.returned_counts());
+    let effect = cx.rules.feedback.effect(signal);
+    let is_use = signal == Signal::Used
+        || (signal == Signal::Returned && cx.rules.feedback.returned_counts());
     let (mut known, mut once) = (Vec::new(), HashSet::new());
     let mut is_shared = false;
     for id in memories {
@@ -41,7 +41,7 @@ pub fn feedback(
         memory.confidence = (memory.confidence + effect.confidence).clamp(0.0, 1.0);
         memory.uses += u32::from(is_use);
         memory.confirmed += u32::from(signal == Signal::Confirmed);
-        if cx.rules.renews() && (is_use || signal == Signal::Confirmed) {
+        if cx.rules.feedback.renews() && (is_use || signal == Signal::Confirmed) {
             memory.fresh_at = memory.fresh_at.max(cx.event.at);
         }
         if signal == Signal::Wrong {

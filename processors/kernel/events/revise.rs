@@ -4,7 +4,8 @@
 use super::prune::unchanged;
 use crate::context::Context;
 use crate::handled::Handled;
-use crate::links::{Revised, revisions};
+use crate::links::revisions;
+use crate::policy::Revised;
 use crate::staged::Staged;
 use domain::fault::Result;
 use domain::{Decision, Memory, MemoryId, Outcome, Revise};

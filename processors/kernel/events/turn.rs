@@ -175,7 +175,7 @@ fn confirm(
     said: &CandidateInput<'_>,
     confidence: f32,
 ) {
-    let effect = cx.rules.effect(Signal::Confirmed);
+    let effect = cx.rules.feedback.effect(Signal::Confirmed);
     memory.confirmed += 1;
     memory.confidence = (memory.confidence + effect.confidence).clamp(0.0, 1.0);
     if memory.role != Role::User && said.turn.role == Role::User {

@@ -5,6 +5,7 @@
 //!   3. Compare the texts (`split::conflicts`): another number for the same thing, or a denial.
 
 use crate::context::Context;
+use crate::policy::Opposed;
 use crate::reads::{Reads, SlotHolder};
 use crate::staged::Staged;
 use domain::fault::Result;
@@ -20,12 +21,6 @@ const COMPARED_MAX: usize = 20;
 const DENIALS_MAX: usize = 64;
 /// A memory that this many contradict is a member of a list and not a contradiction.
 const OPPOSED_MAX: usize = 16;
-
-/// An earlier memory, and the reason why the new one contradicts that memory.
-pub struct Opposed {
-    pub memory: Memory,
-    pub why: String,
-}
 
 /// A new statement that earlier memories are compared with.
 #[derive(Clone, Copy)]

@@ -6,6 +6,7 @@
 
 use crate::context::Context;
 use crate::links::slots;
+use crate::policy::Revised;
 use crate::reads::Reads;
 use crate::staged::Staged;
 use domain::fault::Result;
@@ -24,14 +25,6 @@ const SAMPLED: usize = 32;
 const COMPARED_MAX: usize = 5;
 /// Memories that one statement may revise: a fact is often stated twice.
 const REVISED_MAX: usize = 2;
-
-/// A memory that is probably revised, and the reason.
-pub struct Revised {
-    pub memory: Memory,
-    pub probability: f32,
-    pub is_partial: bool,
-    pub why: String,
-}
 
 /// A new statement that earlier memories are compared with.
 #[derive(Clone, Copy)]

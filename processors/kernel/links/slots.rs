@@ -2,8 +2,8 @@
 //! state the current value and closes them when a new memory gives another one. A false alarm must
 //! cost at most a link, so only a memory that states nothing else is closed.
 
-use super::conflicts::Opposed;
 use crate::context::Context;
+use crate::policy::Opposed;
 use crate::reads::{Reads, SlotHolder};
 use crate::staged::Staged;
 use crate::summaries::retract_summaries;

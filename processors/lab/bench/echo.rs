@@ -18,8 +18,8 @@ pub struct Echo {
 }
 
 impl Echo {
-    /// Opens an echo that sends `answer` in each reply instead of the bytes of the request: a record of
-    /// many bytes takes longer through two clients and a broker.
+    /// Opens an echo that sends `answer` in each reply instead of the bytes of the request: a
+    /// record of many bytes takes longer through two clients and a broker.
     pub fn open(connection: &Connection, config: &Config, answer: Vec<u8>) -> Result<Echo> {
         let mut consumer = connection
             .reader(&format!("{}-echo", config.kafka.group_id), &config.topics.recalls())?;

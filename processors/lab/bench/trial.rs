@@ -48,7 +48,7 @@ impl Trial {
             // The broker is started here and not by the service, so that the bare round trip can
             // use it too.
             let (dir, listen) = (config.store.dir.join("log"), (Ipv4Addr::LOCALHOST, 0).into());
-            let broker = Embedded::start(embedded::Options::new(dir, listen))?;
+            let broker = Embedded::start(embedded::EmbeddedOptions::new(dir, listen))?;
             config.kafka.bootstrap_servers = broker.address().to_string();
             embedded = Some(broker);
         }

@@ -3,9 +3,9 @@
 
 use super::change::{self, ChangeTotals};
 use super::data::{self, Conversation};
+use super::figures::{Figures, Fraction, Interval};
 use super::gate::{self, GateResults};
 use super::harness::Harness;
-use super::metrics::{Figures, Fraction, Interval};
 use super::recall::{self, RecallResults};
 use super::report::{EvalReport, number, percent, progress};
 use super::states::LinkKind;

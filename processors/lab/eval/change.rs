@@ -3,8 +3,8 @@
 //! whether memories that still hold are marked as superseded.
 
 use super::data::{Conversation, EvalQuestion};
+use super::figures::share;
 use super::harness::{Harness, SimulatedUser};
-use super::metrics::share;
 use super::report::{EvalReport, number, percent};
 use super::states::{LinkKind, MemoryStates, TurnLink};
 use super::traps::{self, TrapResult};

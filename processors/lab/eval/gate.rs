@@ -4,8 +4,8 @@
 
 use super::cache::CachedEncoder;
 use super::data::{Conversation, EvalTurn};
+use super::figures::{Figures, Fraction, Interval, auc, share};
 use super::harness::{Harness, SimulatedUser};
-use super::metrics::{Figures, Fraction, Interval, auc, share};
 use super::report::{EvalReport, decimal, number, percent};
 use client::show;
 use domain::fault::Result;

@@ -2,7 +2,7 @@
 //! answers with the expected ones.
 
 use super::data;
-use super::metrics::Figures;
+use super::figures::Figures;
 use super::report::{EvalReport, number, percent, progress};
 use client::{Client, parse_user, show};
 use domain::fault::{Fault, Result, StopName};

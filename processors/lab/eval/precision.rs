@@ -2,8 +2,8 @@
 //! `remember`, and 77 questions with the beliefs that the answer may contain, often none. Pinned
 //! beliefs reach the prompt by another way; they are neither expected nor counted.
 
+use super::figures::Interval;
 use super::harness::{Harness, RecallAnswer, SimulatedUser};
-use super::metrics::Interval;
 use domain::Time;
 use domain::fault::{Fault, Result, StopName};
 use serde::Deserialize;

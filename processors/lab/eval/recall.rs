@@ -3,8 +3,8 @@
 
 use super::bare::CosineBaseline;
 use super::data::{Conversation, EvalQuestion};
+use super::figures::{Figures, Fraction, Interval, share};
 use super::harness::{AnsweredMemory, Harness, RecallAnswer, SimulatedUser};
-use super::metrics::{Figures, Fraction, Interval, share};
 use super::reliability::{RatedAnswer, Reliability};
 use super::report::{EvalReport, number, percent};
 use client::show;

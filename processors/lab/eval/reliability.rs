@@ -1,7 +1,7 @@
 //! Computes the calibration of `relevance`: of the memories with a relevance of 30 %, are 30 %
 //! evidence? Pure.
 
-use super::metrics::{auc, mean, share};
+use super::figures::{auc, mean, share};
 use super::report::{decimal, number, percent};
 use client::show;
 use serde_json::{Value, json};

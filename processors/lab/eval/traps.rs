@@ -2,7 +2,7 @@
 //! a fact about a friend, a plan.
 
 use super::data::EvalQuestion;
-use super::metrics::{mean, share};
+use super::figures::{mean, share};
 use super::report::{number, percent};
 use super::states::MemoryStates;
 use serde_json::{Map, Value, json};

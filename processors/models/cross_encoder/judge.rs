@@ -3,8 +3,7 @@
 //!
 //! The probability is the softmax of the model's logits at the label "contradiction".
 
-use super::Options;
-use super::onnx::{CrossEncoder, CrossEncoderDirectory, unusable};
+use super::onnx::{CrossEncoder, CrossEncoderDirectory, CrossEncoderOptions, unusable};
 use crate::onnx::{self, cannot};
 use domain::fault::Result;
 use serde::Deserialize;
@@ -24,9 +23,9 @@ pub struct JudgeModel {
 }
 
 impl JudgeModel {
-    /// Opens a model. The place of the contradiction among the labels differs between models and is
+    /// Opens a model. The index of the contradiction among the labels differs between models and is
     /// read from `config.json`.
-    pub fn open(options: &Options) -> Result<JudgeModel> {
+    pub fn open(options: &CrossEncoderOptions) -> Result<JudgeModel> {
         let (labels, contradiction) =
             labels(options).map_err(|error| unusable(options.option, error))?;
         let directory = CrossEncoderDirectory::open(options, labels)?;
@@ -49,18 +48,18 @@ struct ModelConfig {
     id2label: BTreeMap<String, String>,
 }
 
-/// Returns the number of labels, and the place of the contradiction.
-fn labels(options: &Options) -> onnx::Result<(usize, usize)> {
+/// Returns the number of labels, and the index of the contradiction.
+fn labels(options: &CrossEncoderOptions) -> onnx::Result<(usize, usize)> {
     let file = options.model.join("config.json");
     let config: ModelConfig = serde_json::from_slice(&onnx::read(&file)?)
         .map_err(|error| cannot("read", &file, error))?;
     let contradiction =
         config.id2label.iter().find(|(_, label)| label.eq_ignore_ascii_case("contradiction"));
-    let place = contradiction
+    let index = contradiction
         .and_then(|(id, _)| id.parse().ok())
-        .filter(|place| *place < config.id2label.len());
-    match place {
-        Some(place) => Ok((config.id2label.len(), place)),
+        .filter(|index| *index < config.id2label.len());
+    match index {
+        Some(index) => Ok((config.id2label.len(), index)),
         None => {
             let labels: Vec<&str> = config.id2label.values().map(String::as_str).collect();
             let why = format!("its id2label has no \"contradiction\", only {labels:?}");
@@ -85,10 +84,10 @@ impl ContradictionJudge for JudgeSession {
 
 /// Returns one value of the softmax. The greatest logit is subtracted first, so that no exponential
 /// overflows.
-fn softmax_at(row: &[f32], place: usize) -> f32 {
+fn softmax_at(row: &[f32], index: usize) -> f32 {
     let greatest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let sum: f32 = row.iter().map(|logit| (logit - greatest).exp()).sum();
-    (row[place] - greatest).exp() / sum
+    (row[index] - greatest).exp() / sum
 }
 
 #[cfg(test)]
@@ -151,7 +150,7 @@ mod tests {
         if let Some(config) = config {
             fs::write(folder.join("config.json"), config).expect("the folder is ours");
         }
-        let options = Options {
+        let options = CrossEncoderOptions {
             option: "conflict.model",
             model: folder.to_owned(),
             library: None,
@@ -176,7 +175,7 @@ mod tests {
         )
         .expect("ours");
         let model = Path::new(folder.path()).to_owned();
-        let text = JudgeModel::open(&Options { model, ..options })
+        let text = JudgeModel::open(&CrossEncoderOptions { model, ..options })
             .err()
             .expect("must not open")
             .to_string();

@@ -4,9 +4,9 @@
 //! Its output is `logits`, a row for each pair. Pairs are cut to `tokens_max`, the longer text
 //! first, and filled up to the longest pair of the batch; the mask excludes the filling.
 
-use super::Options;
 use crate::onnx::{self, Graph, LimitedTokenizer, ModelFiles, Signature, cannot, truncate};
 use domain::fault::{Fault, Result, StopName};
+use std::path::PathBuf;
 use tokenizers::Encoding;
 
 const CROSS_ENCODER: Signature = Signature {
@@ -14,6 +14,18 @@ const CROSS_ENCODER: Signature = Signature {
     inputs: &["input_ids", "attention_mask", "token_type_ids"],
     output: "logits",
 };
+
+#[derive(Clone, Debug)]
+pub struct CrossEncoderOptions {
+    /// The configuration option that names the model. Part of every error.
+    pub option: &'static str,
+    /// The directory with `model.onnx` and `tokenizer.json`.
+    pub model: PathBuf,
+    /// The shared library of ONNX Runtime, if the library is not in the model's directory.
+    pub library: Option<PathBuf>,
+    /// Limits the tokens of a pair, special tokens included. The longer text is cut.
+    pub tokens_max: usize,
+}
 
 pub struct CrossEncoderDirectory {
     option: &'static str,
@@ -24,7 +36,7 @@ pub struct CrossEncoderDirectory {
 impl CrossEncoderDirectory {
     /// Opens a model that gives `columns` numbers for each pair. Reads a pair of maximum length
     /// beside a short one, so that a model that fails at its limit fails at the start.
-    pub fn open(options: &Options, columns: usize) -> Result<CrossEncoderDirectory> {
+    pub fn open(options: &CrossEncoderOptions, columns: usize) -> Result<CrossEncoderDirectory> {
         let option = options.option;
         let files =
             ModelFiles::open(&options.model, options.library.as_deref(), options.tokens_max)
@@ -196,7 +208,7 @@ mod tests {
     }
 
     fn check_refused(directory: &Path, expected: &str) {
-        let options = Options {
+        let options = CrossEncoderOptions {
             option: "rerank.model",
             model: directory.to_owned(),
             library: None,

@@ -1,8 +1,7 @@
 //! Scores how well a text answers a question, by a cross-encoder with one output ([passage
 //! re-ranking](https://arxiv.org/abs/1901.04085)).
 
-use super::Options;
-use super::onnx::{CrossEncoder, CrossEncoderDirectory};
+use super::onnx::{CrossEncoder, CrossEncoderDirectory, CrossEncoderOptions};
 use domain::fault::Result;
 
 /// Scores pairs of a question and a text.
@@ -16,7 +15,7 @@ pub trait Reranker: Send {
 pub struct RerankerModel(CrossEncoderDirectory);
 
 impl RerankerModel {
-    pub fn open(options: &Options) -> Result<RerankerModel> {
+    pub fn open(options: &CrossEncoderOptions) -> Result<RerankerModel> {
         Ok(RerankerModel(CrossEncoderDirectory::open(options, 1)?))
     }
 

@@ -19,7 +19,7 @@ pub struct VectorCache {
 pub struct CachedBatch {
     /// The hash of each text, with the vector if cached.
     texts: Vec<(Uuid, Option<Vec<f32>>)>,
-    /// The place of each missing text among those to be encoded.
+    /// The index of each missing text among those to be encoded.
     missing: HashMap<Uuid, usize>,
 }
 
@@ -41,9 +41,9 @@ impl VectorCache {
             let hash = Uuid::new_v5(&Uuid::NAMESPACE_OID, text.as_bytes());
             let found = vectors.get(&hash).cloned();
             if found.is_none()
-                && let Entry::Vacant(place) = batch.missing.entry(hash)
+                && let Entry::Vacant(entry) = batch.missing.entry(hash)
             {
-                place.insert(to_encode.len());
+                entry.insert(to_encode.len());
                 to_encode.push(text);
             }
             batch.texts.push((hash, found));

@@ -4,7 +4,7 @@
 //! Texts are similar if they share words; the stand-in has no notion of meaning. Stored vectors
 //! depend on every constant and hash here: a change needs a new `NAME`.
 
-use super::{Embedder, unit};
+use super::vectors::{Embedder, unit};
 use domain::CosineScale;
 use domain::fault::Result;
 

@@ -11,7 +11,7 @@
 //! a change here needs the same change there.
 
 use super::spread::Measured;
-use super::{Embedder, centred};
+use super::vectors::{Embedder, centred};
 use domain::CosineScale;
 use domain::fault::Result;
 

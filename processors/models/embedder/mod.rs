@@ -10,50 +10,18 @@ mod cache;
 mod hash;
 pub mod measure;
 mod onnx;
+mod options;
 pub mod pool;
 mod spread;
 mod tokens;
+mod vectors;
+
+pub use options::{EncoderOptions, ModelChoice, TOKENS_MAX};
+pub use tokens::TokenCounter;
+pub use vectors::Embedder;
 
 use domain::CosineScale;
 use domain::fault::Result;
-use std::path::PathBuf;
-pub use tokens::TokenCounter;
-
-/// Encodes one text at a time, never a batch: eight-bit activations are quantised per tensor, so
-/// the vector of a text would depend on the other texts (cosine 0.991 to itself), and on a CPU a
-/// batch is no faster than texts without padding.
-pub trait Embedder: Send {
-    /// Returns a vector of unit length, also for an empty text.
-    fn encode(&mut self, text: &str) -> Result<Vec<f32>>;
-    fn dimensions(&self) -> usize;
-    /// Identifies the model: names differ whenever vectors could. A shard stores the name of the
-    /// model that made its vectors.
-    fn name(&self) -> &str;
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ModelChoice {
-    /// A directory with `model.onnx`, `tokenizer.json` and, optionally, `vocab.txt` and
-    /// `spread.json`.
-    Directory(PathBuf),
-    /// The stand-in without a model: texts are similar if they share words.
-    Hash,
-}
-
-/// Word pieces read of a text; the rest is cut off. The default model was trained with 256, and a
-/// candidate has at most 230.
-pub const TOKENS_MAX: usize = 256;
-
-#[derive(Clone, Debug)]
-pub struct Options {
-    pub model: ModelChoice,
-    /// The shared library of ONNX Runtime, if the library is not in the model's directory.
-    pub library: Option<PathBuf>,
-    /// Limits the tokens of a text, special tokens included. The rest of the text is not encoded.
-    pub tokens_max: usize,
-    /// Threads of one session, which encodes one text.
-    pub threads: usize,
-}
 
 /// A loaded model that has encoded a text of maximum length. Opens a session for each thread.
 pub struct Model {
@@ -66,7 +34,7 @@ enum Loaded {
 }
 
 impl Model {
-    pub fn open(options: &Options) -> Result<Model> {
+    pub fn open(options: &EncoderOptions) -> Result<Model> {
         let loaded = match &options.model {
             ModelChoice::Directory(path) => Loaded::Directory(Box::new(
                 onnx::EncoderDirectory::open(path, options)?.measured(path)?,
@@ -77,7 +45,7 @@ impl Model {
     }
 
     /// Opens the encoder without reading `spread.json`, for a measurement.
-    pub fn open_unmeasured(options: &Options) -> Result<Model> {
+    pub fn open_unmeasured(options: &EncoderOptions) -> Result<Model> {
         match &options.model {
             ModelChoice::Directory(path) => Ok(Model {
                 loaded: Loaded::Directory(Box::new(onnx::EncoderDirectory::open(path, options)?)),
@@ -136,32 +104,12 @@ impl Model {
     }
 }
 
-/// Scales a vector to unit length. A vector without direction becomes the first axis, so that every
-/// cosine is a number.
-fn unit(mut vector: Vec<f32>) -> Vec<f32> {
-    let norm = vector.iter().map(|x| x * x).sum::<f32>().sqrt();
-    if norm > 0.0 && norm.is_finite() {
-        vector.iter_mut().for_each(|x| *x /= norm);
-    } else {
-        vector.fill(0.0);
-        vector[0] = 1.0;
-    }
-    vector
-}
-
-/// Subtracts the centre that all vectors of an encoder share, if there is one.
-fn centred(mut vector: Vec<f32>, centre: &[f32]) -> Vec<f32> {
-    if centre.is_empty() {
-        return vector;
-    }
-    vector.iter_mut().zip(centre).for_each(|(x, shared)| *x -= shared);
-    unit(vector)
-}
-
 #[cfg(test)]
 mod tests {
+    use super::vectors::unit;
     use super::*;
     use std::io::{self, Write};
+    use std::path::PathBuf;
 
     /// Opens the real model, or returns `None` with a visible message if no model is available.
     fn real_model(tokens_max: usize) -> Option<Model> {
@@ -177,13 +125,13 @@ mod tests {
         };
         let model = ModelChoice::Directory(PathBuf::from(directory));
         Some(
-            Model::open(&Options { model, library: None, tokens_max, threads: 1 })
+            Model::open(&EncoderOptions { model, library: None, tokens_max, threads: 1 })
                 .expect("the test model opens"),
         )
     }
 
     fn stand_in() -> Model {
-        Model::open(&Options {
+        Model::open(&EncoderOptions {
             model: ModelChoice::Hash,
             library: None,
             tokens_max: 256,
@@ -264,7 +212,7 @@ mod tests {
             for file in ["model.onnx", "tokenizer.json"] {
                 std::fs::copy(set_up.join(file), own(file)).unwrap();
             }
-            let options = Options {
+            let options = EncoderOptions {
                 model: ModelChoice::Directory(brought.path().to_owned()),
                 library: Some(set_up.join("libonnxruntime.so")),
                 tokens_max: 64,

@@ -6,8 +6,9 @@
 //! A text is encoded in five steps: tokenize, cut to `tokens_max`, run the graph, average over the
 //! tokens if the graph does not, scale to unit length and subtract the centre.
 
+use super::options::EncoderOptions;
 use super::spread::Measured;
-use super::{Embedder, Options, centred, unit};
+use super::vectors::{Embedder, centred, unit};
 use crate::onnx::{self, Graph, LimitedTokenizer, ModelFiles, Signature};
 use domain::CosineScale;
 use domain::fault::{Fault, Result, StopName};
@@ -57,7 +58,7 @@ pub struct EncoderDirectory {
 impl EncoderDirectory {
     /// Opens a model and encodes a text of maximum length, so that a model that fails at its limit
     /// fails at the start.
-    pub fn open(path: &Path, options: &Options) -> Result<EncoderDirectory> {
+    pub fn open(path: &Path, options: &EncoderOptions) -> Result<EncoderDirectory> {
         let files = ModelFiles::open(path, options.library.as_deref(), options.tokens_max)
             .map_err(unusable)?;
         let graph = onnx::read(&files.graph).map_err(unusable)?;
@@ -297,12 +298,12 @@ fn unusable(what: impl std::fmt::Display) -> Fault {
 
 #[cfg(test)]
 mod tests {
-    use super::super::ModelChoice;
+    use super::super::options::ModelChoice;
     use super::*;
 
-    fn options(directory: &Path, library: Option<&Path>) -> Options {
+    fn options(directory: &Path, library: Option<&Path>) -> EncoderOptions {
         let model = ModelChoice::Directory(directory.to_owned());
-        Options { model, library: library.map(Path::to_owned), tokens_max: 16, threads: 1 }
+        EncoderOptions { model, library: library.map(Path::to_owned), tokens_max: 16, threads: 1 }
     }
 
     fn check_refused(directory: &Path, library: Option<&Path>, expected: &str) {

@@ -11,8 +11,8 @@
 //!
 //! The pool starts no thread: its owner starts one for each [`Worker`], with a separate session.
 
-use super::Embedder;
 use super::cache::{CachedBatch, VectorCache};
+use super::vectors::Embedder;
 use crossbeam_channel::{Receiver, Sender, bounded, select};
 use domain::fault::{Fault, Result, StopName};
 use domain::panics::caught;
@@ -221,8 +221,8 @@ impl Threads {
                 recv(answers) -> answer => answer.ok(),
                 recv(self.ended) -> _ => answers.try_recv().ok(),
             };
-            for (place, vector) in answer.ok_or_else(workers_gone)?? {
-                vectors[place] = Some(vector);
+            for (index, vector) in answer.ok_or_else(workers_gone)?? {
+                vectors[index] = Some(vector);
             }
         }
         vectors.into_iter().collect::<Option<_>>().ok_or_else(workers_gone)
@@ -255,13 +255,13 @@ impl Batch {
     fn encode(&self, embedder: &mut dyn Embedder) -> Answer {
         let mut vectors = Vec::new();
         loop {
-            let place = self.next.fetch_add(1, Ordering::Relaxed);
-            let Some(text) = self.texts.get(place) else {
+            let index = self.next.fetch_add(1, Ordering::Relaxed);
+            let Some(text) = self.texts.get(index) else {
                 self.took_us.fetch_max(self.began.elapsed().as_micros() as u64, Ordering::Relaxed);
                 return Ok(vectors);
             };
             match encode(embedder, text) {
-                Ok(encoded) => vectors.push((place, encoded)),
+                Ok(encoded) => vectors.push((index, encoded)),
                 Err(fault) => {
                     // Stops the other workers of the batch.
                     self.next.store(self.texts.len(), Ordering::Relaxed);

@@ -15,7 +15,7 @@ use domain::{Content, Role, Scope, Time, Vector};
 use kernel::context::Context;
 use kernel::links::{revisions, slots};
 use kernel::policy::{
-    CandidateInput, Judgement, Links, Policy, RememberInput, RememberJudgement, Traits,
+    CandidateInput, Judgement, Links, Policy, RememberInput, RememberJudgement, Revised, Traits,
 };
 use kernel::ranking::{Hit, Question, RankedHits};
 use kernel::staged::Staged;
@@ -127,7 +127,7 @@ fn revised(
     staged: &Staged<'_>,
     Content { text, vector }: &Content<Vector>,
     links: &Links,
-) -> Result<Vec<revisions::Revised>> {
+) -> Result<Vec<Revised>> {
     let Some(news) = PossibleRevision::of(text) else { return Ok(Vec::new()) };
     let at = cx.event.at;
     let closed: Vec<_> = links

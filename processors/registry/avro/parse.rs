@@ -2,8 +2,8 @@
 //!
 //! Limit: recursion is bounded by the nesting of the JSON, of which serde_json reads 128 levels.
 
-use super::{Field, Named, PartsOfSecond, Type, Types};
-use crate::Source;
+use super::types::{Field, Named, PartsOfSecond, Type, Types};
+use crate::source::Source;
 use serde_json::{Map, Value};
 use std::collections::HashMap;
 
@@ -19,8 +19,8 @@ pub fn schema(source: &Source) -> Result<Types, String> {
 #[derive(Default)]
 struct Parser {
     named: Vec<Named>,
-    /// Places in `named`, by full name.
-    places: HashMap<String, usize>,
+    /// Indexes in `named`, by full name.
+    indexes: HashMap<String, usize>,
 }
 
 impl Parser {
@@ -53,9 +53,9 @@ impl Parser {
             "bytes" => Type::Bytes,
             "string" => Type::Text,
             _ => {
-                let place = self.places.get(&full_name(name, space));
-                let place = place.or_else(|| self.places.get(name));
-                Type::Named(*place.ok_or_else(|| format!("names an unknown type: {name}"))?)
+                let index = self.indexes.get(&full_name(name, space));
+                let index = index.or_else(|| self.indexes.get(name));
+                Type::Named(*index.ok_or_else(|| format!("names an unknown type: {name}"))?)
             }
         })
     }
@@ -102,12 +102,12 @@ impl Parser {
         let space = fields.get("namespace").and_then(Value::as_str).unwrap_or(space);
         let full = full_name(name, space);
         let space = full.rsplit_once('.').map_or("", |(space, _)| space).to_owned();
-        let place = self.named.len();
+        let index = self.named.len();
         self.named.push(Named::Open);
-        if self.places.insert(full.clone(), place).is_some() {
+        if self.indexes.insert(full.clone(), index).is_some() {
             return Err(format!("defines {full} twice"));
         }
-        self.named[place] = match kind {
+        self.named[index] = match kind {
             "enum" => {
                 let symbols = list(fields, "symbols")?.iter();
                 let symbols = symbols.map(|symbol| symbol.as_str().map(str::to_owned));
@@ -121,7 +121,7 @@ impl Parser {
             }
             _ => Named::Record(self.fields(fields, &space)?),
         };
-        Ok(Type::Named(place))
+        Ok(Type::Named(index))
     }
 
     fn fields(&mut self, record: &Map<String, Value>, space: &str) -> Result<Vec<Field>, String> {

@@ -3,8 +3,8 @@
 //! Every value and every name is paid from the bytes that the JSON may have, so what takes no bytes
 //! itself, such as a null, is bounded too.
 
-use super::{Field, Named, PartsOfSecond, Type, Types};
-use crate::{Limits, Unreadable};
+use super::types::{Field, Named, PartsOfSecond, Type, Types};
+use crate::source::{Limits, Unreadable};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Map, Number, Value};
@@ -74,7 +74,7 @@ impl Reader<'_> {
                 let branch = branch.ok_or("a union has no such branch")?;
                 self.deeper(|reader| reader.value(branch))
             }
-            Type::Named(place) => match &self.named[*place] {
+            Type::Named(index) => match &self.named[*index] {
                 Named::Record(fields) => self.deeper(|reader| reader.record(fields)),
                 Named::Enum(symbols) => {
                     let symbol = usize::try_from(self.long()?).ok();

@@ -1,14 +1,15 @@
 //! Collects the part of a batch that belongs to one shard: staged records, decisions, records to
 //! publish, and counts for the metrics.
 
+use super::count::Count;
 use super::traced::EventSpans;
 use super::{Write, changes};
 use broker::OutgoingRecord;
 use contract::decode::Hop;
-use domain::fault::{RejectCode, Result};
-use domain::{Closed, Decision, Erasure, Outcome, Signal, Time};
+use domain::fault::Result;
+use domain::{Closed, Decision, Erasure, Time};
 use kernel::{Forgotten, Handled, Reads, Staged};
-use metrics::{Changes, Metrics};
+use metrics::Metrics;
 use std::collections::HashSet;
 use std::sync::Arc;
 use storage::shard::Shard;
@@ -38,64 +39,6 @@ pub struct Batch<'a> {
 
 /// Name of the quota of memories in the metric.
 const MEMORIES: &str = "memories-per-partition";
-
-/// An occurrence for the metrics. Counted once the batch is committed, because an aborted batch is
-/// read and applied again.
-#[derive(Clone, Debug)]
-pub enum Count {
-    EventRead(&'static str),
-    Redacted(&'static str),
-    CopySkipped,
-    Forwarded(Arc<str>),
-    DeadLetter {
-        code: RejectCode,
-        topic: Arc<str>,
-        /// `None` if the record names none.
-        tenant: Option<String>,
-    },
-    /// Refused for the quota of this name.
-    OverQuota(&'static str),
-    /// An event of this type in which something was ignored or corrected.
-    Warned(&'static str),
-    /// Entries of this kind that were left out of a record.
-    Cut(&'static str, usize),
-    Judged(Outcome, &'static str),
-    Changed(Changes),
-    Feedback(Signal),
-    Shadowed {
-        outcome: Outcome,
-        agrees: bool,
-    },
-}
-
-impl Count {
-    /// The type of the event, if this counts one.
-    pub fn event(&self) -> Option<&'static str> {
-        match self {
-            Count::EventRead(action) => Some(action),
-            _ => None,
-        }
-    }
-
-    pub fn add_to(&self, metrics: &Metrics) {
-        match self {
-            Count::EventRead(action) => metrics.event_read(action),
-            Count::Redacted(rule) => metrics.redacted(rule),
-            Count::CopySkipped => metrics.copy_skipped(),
-            Count::Forwarded(topic) => metrics.forwarded(topic),
-            Count::DeadLetter { code, topic, tenant } => {
-                metrics.dead_letter(code.as_str(), topic, tenant.as_deref());
-            }
-            Count::OverQuota(quota) => metrics.over_quota(quota),
-            Count::Warned(name) => metrics.warned(name),
-            Count::Cut(what, count) => metrics.cut(what, *count),
-            Count::Judged(outcome, class) => metrics.judged(*outcome, class),
-            Count::Changed(changes) => metrics.memory.changed(changes),
-            Count::Feedback(signal) => metrics.memory.feedback(*signal),
-            Count::Shadowed { outcome, agrees } => metrics.shadowed(*outcome, *agrees),
-        }
-    }
-}
 
 impl<'a> Batch<'a> {
     pub fn of(shard: &'a Shard, spans: EventSpans) -> Batch<'a> {

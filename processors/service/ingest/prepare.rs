@@ -4,7 +4,7 @@
 //! is staged.
 
 use super::Ingest;
-use super::batch::Count;
+use super::count::Count;
 use broker::Record;
 use contract::decode::{self, Hop};
 use domain::fault::{Reject, RejectCode};
@@ -50,7 +50,7 @@ pub struct InFlight<'r, V> {
 /// Where a record goes.
 pub enum Route<V> {
     /// Applied by this shard.
-    Apply(Prepared<V>),
+    Apply(Box<Prepared<V>>),
     /// The record belongs to another partition: that of the user, or of the tenant.
     Forward(i32, ForwardReason),
     Reject(Reject),
@@ -154,7 +154,7 @@ impl Ingest {
         let event = event.step(&mut splitting);
         let tenant = event.key.tenant();
         let signed = decode::signed_at(tenant, record, &self.options.decode);
-        Route::Apply(Prepared {
+        Route::Apply(Box::new(Prepared {
             partition: record.partition,
             offset: record.offset,
             part: if is_first { Part::First } else { Part::InOrder },
@@ -167,7 +167,7 @@ impl Ingest {
                 signed,
             },
             event,
-        })
+        }))
     }
 
     /// Rejects an event of a tenant over its quota. Order matters: before redaction and encoding,
@@ -287,7 +287,8 @@ impl<'r> Drafted<'r> {
         let own: Result<Vec<Vector>, Refusal> = own.into_iter().collect();
         let route = match (route, own) {
             (Route::Apply(prepared), Ok(vectors)) => {
-                Route::Apply(prepared.step(&mut Joining { first: texts.start, vectors }))
+                let mut joining = Joining { first: texts.start, vectors };
+                Route::Apply(Box::new(prepared.step(&mut joining)))
             }
             (Route::Apply(_), Err(refusal)) => {
                 let what =

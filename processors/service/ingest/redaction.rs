@@ -5,16 +5,16 @@
 //! address the memory. So does the query of a `forget`, which is neither stored nor published.
 
 use super::Ingest;
-use super::batch::Count;
+use super::count::Count;
 use domain::{Action, Event, Revise};
 use text::redact;
 
 impl Ingest {
     /// Redacts the texts of an event, and counts the findings where `counts` is given.
     pub(super) fn redact(&self, event: &mut Event, mut counts: Option<&mut Vec<Count>>) {
-        let options = &self.profiles.of(&event.key).redact;
+        let rules = &self.profiles.of(&event.key).redact;
         for text in texts(event) {
-            let Some(redacted) = redact::redacted(text, options) else { continue };
+            let Some(redacted) = redact::redacted(text, rules) else { continue };
             *text = redacted.text;
             if let Some(counts) = &mut counts {
                 counts.extend(redacted.found.iter().map(|rule| Count::Redacted(rule.as_str())));

@@ -68,7 +68,7 @@ impl Bench {
             .iter()
             .for_each(|(path, value)| layers.set(path, value, "test").expect("an option"));
         let config = layers.checked().expect("defaults");
-        let options = models::embedder::Options {
+        let options = models::embedder::EncoderOptions {
             model: ModelChoice::Hash,
             library: None,
             tokens_max: 256,

@@ -5,7 +5,7 @@
 //! has many senders and each may have gone long ago: `batch` and `apply` are linked to them. An
 //! event that is put aside, forwarded or skipped has a span, too.
 
-use super::batch::Count;
+use super::count::Count;
 use super::prepare::Ready;
 use crate::trace::{carry, log_attributes, owner_of, sender_of};
 use broker::OutgoingRecord;

@@ -15,7 +15,6 @@ pub fn shard(config: &Config, partitions: i32) -> ShardOptions {
         store: StoreOptions {
             cache_bytes: config.store.cache_bytes,
             recalled_bytes_max: config.store.recalled_bytes_max / partitions.max(1) as usize,
-            ..StoreOptions::default()
         },
         index: IndexOptions {
             documents_bytes_max: (config.index.document_cache_bytes / partitions.max(1) as usize)

@@ -234,12 +234,10 @@ impl Recall {
             Explain::Event(event) => {
                 let mut decisions = shard.decisions_of(key, event);
                 // A decision quotes the turn. The memory may be of the user or of the tenant.
-                let is_over = |id: MemoryId| {
-                    stored(shard, key, id).is_ok_and(|found| {
-                        found.is_some_and(|memory| memory.is_expired(now.events))
-                    })
-                };
-                decisions.retain(|decision| !decision.memory.is_some_and(is_over));
+                decisions.retain(|decision| {
+                    let memory = decision.memory.map(|id| stored(shard, key, id));
+                    !matches!(memory, Some(Ok(Some(memory))) if memory.is_expired(now.events))
+                });
                 let Some(first) = decisions.first() else {
                     return Err(Reject::new(
                         RejectCode::NotFound,

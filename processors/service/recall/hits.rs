@@ -89,8 +89,9 @@ pub fn find_hits(
         hits.extend(memories.filter_map(|(position, memory)| {
             let hit =
                 hit(memory?, words[position], is_in_one_language, near[position].cosine, sought);
-            let to_word = |word| spread.standard(compared.cosine_to(rows[position], word));
-            let nearest_word = word_vectors.iter().map(to_word).fold(0.0, f32::max);
+            let to_words = (word_vectors.iter())
+                .map(|word| spread.standard(compared.cosine_to(rows[position], word)));
+            let nearest_word = to_words.fold(0.0, f32::max);
             Some(Hit { nearest_word, ..hit })
         }));
         read.extend(ids);

@@ -32,10 +32,9 @@ impl Answered {
             return Offsets::new();
         }
         self.looked_at = now_ms;
-        let is_decided = |at: i64| now_ms - at > DECIDED_AFTER_MS;
         let offsets = match self.earlier.take() {
             _ if outstanding == 0 => answered(),
-            Some((at, offsets)) if is_decided(at) => {
+            Some((at, offsets)) if now_ms - at > DECIDED_AFTER_MS => {
                 self.earlier = Some((now_ms, answered()));
                 offsets
             }

@@ -427,10 +427,9 @@ fn changelog(
         prefix: format!("{}-", config.kafka.group_id),
         fence: Arc::new(move |id| fences.fence(id)),
     };
-    let gone = |log: &Embedded| TombstonesGone(Arc::new(log.tombstones_gone(&topic)));
     let options = RestoreOptions {
         take_over: Some(take_over),
-        tombstones_gone: embedded.map(gone),
+        tombstones_gone: embedded.map(|log| TombstonesGone(Arc::new(log.tombstones_gone(&topic)))),
         ..ownership::options::restore(config)
     };
     Ok(Changelog { log: connection.log(&topic)?, options, wanted })

@@ -140,23 +140,21 @@ impl Ends {
     pub(super) fn lag(&mut self, position: &LagPosition, now: Time) -> Option<Lag> {
         let LagPosition { partition, next, .. } = *position;
         let end = (*self.ends.get(&partition)?).max(next + position.behind);
-        let age = |at: Time| now.ms_since(at).max(0) / 1000;
-        let lag = |at: Time| Lag { events: end - next, oldest_seconds: age(at) };
-        if let Some(at) = position.polled {
-            return Some(lag(at));
-        }
-        if end <= next {
-            return Some(Lag::default());
-        }
-        match self.first.get(&partition) {
-            Some((from, First::At(at))) if *from == next => return Some(lag(*at)),
-            Some((_, First::NoneBefore(known))) if *known >= end => return Some(Lag::default()),
-            _ => {}
-        }
-        let first = self.read(partition, next, end)?;
-        self.first.insert(partition, (next, first));
-        Some(match first {
-            First::At(at) => lag(at),
+        let oldest = match (position.polled, self.first.get(&partition)) {
+            (Some(at), _) => First::At(at),
+            _ if end <= next => First::NoneBefore(end),
+            (_, Some((from, First::At(at)))) if *from == next => First::At(*at),
+            (_, Some((_, First::NoneBefore(known)))) if *known >= end => First::NoneBefore(*known),
+            _ => {
+                let first = self.read(partition, next, end)?;
+                self.first.insert(partition, (next, first));
+                first
+            }
+        };
+        Some(match oldest {
+            First::At(at) => {
+                Lag { events: end - next, oldest_seconds: now.ms_since(at).max(0) / 1000 }
+            }
             First::NoneBefore(_) => Lag::default(),
         })
     }

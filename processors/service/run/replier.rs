@@ -205,10 +205,10 @@ impl Replier {
                 let reject = Reject::new(RejectCode::TooLarge, message);
                 reply::instead_of(record, topic, record.partition, &reject)
             }
-            Refusal::NoSuchPlace if record.topic == self.options.replies => {
+            Refusal::NoSuchPartition if record.topic == self.options.replies => {
                 return self.drop(record, "missing_topic");
             }
-            Refusal::NoSuchPlace => {
+            Refusal::NoSuchPartition => {
                 self.metrics.reply_replaced("missing_topic");
                 let topic = &record.topic;
                 self.log("a record is refused", &format!("no topic (or no right), topic {topic}"));

@@ -2,10 +2,10 @@
 //! a collector that hangs or refuses delays nobody: spans are dropped and counted instead.
 
 use super::otlp;
-use super::post::{Post, Posted};
 use super::tracer::{Recorder, Tracer, seed};
-use crate::{Attribute, Counts, Options, Span};
+use crate::{Attribute, Counts, Span, SpanOptions};
 use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
+use outbound::{Answer, Endpoint, Failure};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -20,13 +20,15 @@ const BACK_OFF: Duration = Duration::from_millis(500);
 const LOOK_UP: Duration = Duration::from_millis(50);
 /// Time during which undelivered spans are logged once.
 const QUIET: Duration = Duration::from_secs(60);
+/// Bytes of an answer that are read. A collector answers with a few words.
+const ANSWER_BYTES_MAX: u64 = 65_536;
 
 pub struct Exporter {
     queue: Receiver<Span>,
     dropped: Arc<AtomicU64>,
-    post: Post,
+    collector: Endpoint,
     resource: Vec<Attribute>,
-    options: Options,
+    options: SpanOptions,
     counts: Counts,
     /// After this moment nothing is sent any more. Set when the process stops.
     give_up: Option<Instant>,
@@ -34,7 +36,7 @@ pub struct Exporter {
 }
 
 /// Returns the tracer, and the exporter that sends its spans.
-pub fn start(options: Options) -> (Tracer, Exporter) {
+pub fn start(options: SpanOptions) -> (Tracer, Exporter) {
     let (sender, queue) = bounded(options.queue_max);
     let dropped = Arc::new(AtomicU64::new(0));
     let tracer = Tracer::of(Recorder {
@@ -50,10 +52,12 @@ pub fn start(options: Options) -> (Tracer, Exporter) {
         ("service.version", env!("CARGO_PKG_VERSION").into()),
         ("service.instance.id", Uuid::new_v4().to_string().into()),
     ];
+    let headers = options.headers.iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let collector = Endpoint::new(options.endpoint.clone(), headers.collect(), ANSWER_BYTES_MAX);
     let exporter = Exporter {
         queue,
         dropped,
-        post: Post::new(options.endpoint.clone(), options.headers.clone()),
+        collector,
         resource,
         options,
         counts: Counts::default(),
@@ -118,8 +122,8 @@ impl Exporter {
             if left.is_zero() {
                 break;
             }
-            let (why, retry_after) = match self.post.send(&body, left) {
-                Posted::Accepted { rejected } => {
+            let (why, retry_after) = match delivered(self.collector.post(&body, left)) {
+                Delivered::Accepted { rejected } => {
                     let rejected = rejected.min(count);
                     self.counts.sent += count - rejected;
                     self.counts.refused += rejected;
@@ -128,14 +132,11 @@ impl Exporter {
                     }
                     return;
                 }
-                Posted::Refused { status } => {
+                Delivered::Refused { status } => {
                     self.counts.refused += count;
                     return self.log(count, &format!("the collector answered {status}"));
                 }
-                Posted::Busy { status, retry_after } => {
-                    (format!("the collector answered {status}"), retry_after)
-                }
-                Posted::Unreachable(why) => (why, None),
+                Delivered::Undelivered { why, retry_after } => (why, retry_after),
             };
             if attempt == ATTEMPTS || is_stopping() {
                 self.log(count, &why);
@@ -152,6 +153,42 @@ impl Exporter {
             self.logged = Some(Instant::now());
             tracing::warn!(why, count, "spans are dropped: is tracing.endpoint right?");
         }
+    }
+}
+
+/// How a request ended.
+enum Delivered {
+    /// The collector took the spans, except for so many.
+    Accepted {
+        rejected: u64,
+    },
+    Refused {
+        status: u16,
+    },
+    /// The same spans may be sent again, after this time if the collector names one.
+    Undelivered {
+        why: String,
+        retry_after: Option<Duration>,
+    },
+}
+
+fn delivered(posted: Result<Answer, Failure>) -> Delivered {
+    let answer = match posted {
+        Ok(answer) => answer,
+        Err(failure) => {
+            return Delivered::Undelivered { why: failure.to_string(), retry_after: None };
+        }
+    };
+    match answer.status {
+        200..=299 => {
+            Delivered::Accepted { rejected: otlp::rejected(&answer.body().unwrap_or_default()) }
+        }
+        // The statuses that the specification calls retryable.
+        status @ (429 | 502 | 503 | 504) => Delivered::Undelivered {
+            why: format!("the collector answered {status}"),
+            retry_after: answer.retry_after,
+        },
+        status => Delivered::Refused { status },
     }
 }
 

@@ -7,7 +7,7 @@
 
 use super::manifest::{RECORDS, SegmentFile, Shard};
 use super::segment::{self, FileFacts, Writer, unwritable};
-use crate::changelog::{Fold, META, Proven, Source};
+use crate::changelog::{Fold, META, Source};
 use broker::{Log, Record};
 use domain::fault::{Fault, Result, StopName};
 use std::path::{Path, PathBuf};
@@ -84,7 +84,7 @@ impl Taking {
                 }
                 Ok(())
             })?;
-            if fold.proven() != Proven::Differs {
+            if fold.proven().is_ok() {
                 let facts = writer.finish()?;
                 return Ok(Taking { fold, from, end: source.end, first, part, facts, meta });
             }
@@ -126,7 +126,7 @@ impl Taking {
             epoch: fold.last.as_ref().and_then(|(_, meta)| meta.epoch).unwrap_or(0),
             digest: fold.digest,
             memories: fold.memories,
-            proven: fold.proven() == Proven::Equal,
+            proven: fold.proven()?,
             superseded: fold.superseded,
             ..shard
         };

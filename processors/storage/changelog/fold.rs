@@ -38,16 +38,6 @@ struct Entry {
     number: u64,
 }
 
-/// How far the records are proven to be all of the shard's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Proven {
-    /// Number and digest are those of the last meta record.
-    Equal,
-    /// There is nothing, or the last meta record has no digest.
-    Unknown,
-    Differs,
-}
-
 impl Fold {
     /// Offset of the last event applied; -1 before the first.
     pub fn applied(&self) -> i64 {
@@ -64,16 +54,18 @@ impl Fold {
         self.earlier = self.taken;
     }
 
-    pub fn proven(&self) -> Proven {
+    /// Returns whether number and digest are those of the last meta record; false if there is nothing,
+    /// or if that record has no digest. Stops at records that are not all of the shard's.
+    pub fn proven(&self) -> Result<bool> {
         let Evidence { expected, behind, unknown, .. } = &self.evidence;
         let is_whole = match self.last {
             Some(_) => *behind == 0,
             None => self.digest.records == 0,
         };
         match expected {
-            Some(expected) if is_whole && *expected == self.digest => Proven::Equal,
-            None if is_whole && unknown.is_none() => Proven::Unknown,
-            _ => Proven::Differs,
+            Some(expected) if is_whole && *expected == self.digest => Ok(true),
+            None if is_whole && unknown.is_none() => Ok(false),
+            _ => Err(self.incomplete()),
         }
     }
 

@@ -14,7 +14,7 @@ use domain::fault::{Fault, Result, StopName};
 use std::fmt;
 use std::sync::Arc;
 
-/// Whose meta records a restore accepts.
+/// The groups whose meta records a restore accepts.
 #[derive(Clone, Debug, Default)]
 pub struct Writers {
     /// The consumer group of this process. `None` accepts every group.
@@ -39,7 +39,7 @@ impl Writers {
     }
 }
 
-/// How far a restore is proven.
+/// The proof of a restore.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Proof {
     /// Nothing was read, or the writer gave no digest.

@@ -13,7 +13,7 @@ pub const STATE_HEADER: &str = "keepsake-state";
 /// The header that separates memories from the other records of a shard on the same topic.
 const KIND_HEADER: &str = "keepsake-record";
 
-/// Where the records of a shard go: the memories topic, and the shard's partition.
+/// The destination of the records of a shard: the memories topic, and the shard's partition.
 #[derive(Clone, Copy)]
 pub struct Destination<'a> {
     pub topic: &'a str,

@@ -82,8 +82,7 @@ impl<'a> Source<'a> {
 
     /// Like `each`, until `progress` is cancelled.
     pub fn each_until(&self, progress: &Progress, take: Take<'_>) -> Result<()> {
-        let open = |from| self.log.read_header(self.partition, from, STATE_HEADER);
-        self.read(progress, &open, take)
+        self.read(progress, &|from| self.log.read_header(self.partition, from, STATE_HEADER), take)
     }
 
     /// Like `each`, with all parts of each record.

@@ -62,7 +62,7 @@ pub struct IndexDir {
     generation: String,
 }
 
-/// As long as the store waits for its own lock: together five seconds.
+/// Waits five seconds in all, like the store for its own lock.
 const LOCK_TRIES: u32 = 1000;
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
 

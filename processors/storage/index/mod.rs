@@ -34,7 +34,6 @@ pub use text::TextIndex;
 pub use vectors::{CacheCounts, Compared, VectorBlocks, Vectors};
 
 use domain::fault::Result;
-use domain::{MemoryId, UserKey, Vector};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -62,18 +61,5 @@ impl Index {
         flushed: FlushedIndex,
     ) -> Index {
         Index { text: TextIndex::in_memory(options, flushed), vectors: Vectors::new(blocks) }
-    }
-
-    /// Adds or replaces a memory. Order matters: the store must hold the memory already, because a
-    /// block of vectors that is not cached is read from the store.
-    pub fn put(&self, document: Document, vector: &Vector) {
-        self.vectors.put(&document.key, document.id, vector);
-        self.text.put(document);
-    }
-
-    /// Removes a memory. Order matters: the store must have removed the memory already, see `put`.
-    pub fn remove(&self, key: &UserKey, id: MemoryId) {
-        self.vectors.remove(key, id);
-        self.text.remove(key, id);
     }
 }

@@ -15,7 +15,7 @@
 //!    the block.
 //! 3. `put` and `remove` change a cached block in place, or a copy if a search is reading the
 //!    block. A block that is not cached needs no change, because the next miss reads the store.
-//! 4. [`Unseen`] overlays the changes of a batch that is not committed yet.
+//! 4. `Unseen` overlays the changes of a batch that is not committed yet.
 //!
 
 use super::block::{Block, Sum};

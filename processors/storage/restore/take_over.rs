@@ -40,7 +40,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 pub type Fence = dyn Fn(&str) -> Result<()> + Send + Sync;
 
-/// Who takes a shard over, and how it ends the transactions of the owner before.
+/// The process that takes a shard over, and its means to end the transactions of the owner before.
 #[derive(Clone)]
 pub struct TakeOver {
     /// The transactional id of this process, which its own ingest thread renews.

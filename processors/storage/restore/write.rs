@@ -27,13 +27,13 @@ const CHANGED_MAX: usize = 65_536;
 /// A thread that writes batches to the store, each with its checkpoint behind it. Order matters:
 /// after a crash, the records between the old checkpoint and the new one are read and written
 /// again.
-pub struct Writer<'scope> {
+pub struct WriterThread<'scope> {
     batches: Sender<(Changes, Checkpoint, Claim)>,
     thread: ScopedJoinHandle<'scope, Result<()>>,
 }
 
-impl<'scope> Writer<'scope> {
-    pub fn start(scope: &'scope Scope<'scope, '_>, store: &'scope Store) -> Writer<'scope> {
+impl<'scope> WriterThread<'scope> {
+    pub fn start(scope: &'scope Scope<'scope, '_>, store: &'scope Store) -> WriterThread<'scope> {
         let (batches, to_write) = crossbeam_channel::bounded::<(Changes, Checkpoint, Claim)>(1);
         let thread = scope.spawn(move || {
             for (changes, checkpoint, claim) in to_write {
@@ -42,7 +42,7 @@ impl<'scope> Writer<'scope> {
             }
             Ok(())
         });
-        Writer { batches, thread }
+        WriterThread { batches, thread }
     }
 
     /// Blocks while one batch is being written and another waits. Fails if the thread has ended;
@@ -75,7 +75,7 @@ fn write_ahead(store: &Store, mut changes: Changes) -> Result<()> {
 pub struct Batch<'a> {
     store: &'a Store,
     pending: Pending<'a>,
-    writer: Writer<'a>,
+    writer: WriterThread<'a>,
     is_from_beginning: bool,
     batch_max: usize,
     /// Number of records taken at the last checkpoint.
@@ -89,7 +89,7 @@ impl<'a> Batch<'a> {
         store: &'a Store,
         from: i64,
         is_new: bool,
-        writer: Writer<'a>,
+        writer: WriterThread<'a>,
         batch_max: usize,
         writers: &'a Writers,
     ) -> Batch<'a> {
@@ -194,7 +194,7 @@ mod tests {
             .expect("empty records open with any identity");
         let writers = Writers::default();
         let failed = std::thread::scope(|scope| {
-            let writer = Writer::start(scope, &store);
+            let writer = WriterThread::start(scope, &store);
             let mut batch = Batch::new(&store, 0, true, writer, 1, &writers);
             let read = (0..100).try_for_each(|_| batch.write());
             batch.finish(read)

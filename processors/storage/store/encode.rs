@@ -42,7 +42,7 @@ pub struct TouchedMemories {
 
 /// Reads from `below` only the stored form of memories whose vector stays.
 pub fn encode(staged: StagedChanges, below: &dyn Records) -> Result<EncodedBatch> {
-    let mut batch = Batch { below, finished: EncodedBatch::default() };
+    let mut batch = Encoder { below, finished: EncodedBatch::default() };
     batch.finished.live = staged.live;
     for (partition, offset) in staged.vias {
         batch.put(keys::via(partition), format::offset_bytes(offset));
@@ -56,12 +56,12 @@ pub fn encode(staged: StagedChanges, below: &dyn Records) -> Result<EncodedBatch
     Ok(batch.finished)
 }
 
-struct Batch<'a> {
+struct Encoder<'a> {
     below: &'a dyn Records,
     finished: EncodedBatch,
 }
 
-impl Batch<'_> {
+impl Encoder<'_> {
     fn put(&mut self, record: Vec<u8>, value: Vec<u8>) {
         self.finished.changes.put(record, value);
     }

@@ -65,7 +65,7 @@ const IN_MEMORY_MEMORY_CACHE_BYTES_MAX: usize = 1 << 20;
 /// Value of `erased_since` in a store whose files hold nothing erased.
 const NEVER: i64 = i64::MAX;
 
-pub struct Opened {
+pub struct OpenedStore {
     pub store: Store,
     /// The directory to which a damaged store was moved. `store` is then empty and must be
     /// restored.
@@ -107,7 +107,7 @@ impl Store {
         options: &StoreOptions,
         identity: &Identity,
         stamp_ms: i64,
-    ) -> Result<Opened> {
+    ) -> Result<OpenedStore> {
         Store::open_or_set_aside(dir, options, identity, stamp_ms)
             .map_err(|fault| fault.about(format!("opens the store in {}", dir.display())))
     }
@@ -117,14 +117,14 @@ impl Store {
         options: &StoreOptions,
         identity: &Identity,
         stamp_ms: i64,
-    ) -> Result<Opened> {
+    ) -> Result<OpenedStore> {
         match Store::open_as_it_is(dir, options, identity) {
-            Ok(store) => Ok(Opened { store, rebuilt: None }),
+            Ok(store) => Ok(OpenedStore { store, rebuilt: None }),
             Err(NotOpened::Fault(fault)) => Err(fault),
             Err(NotOpened::Damaged(why)) => {
                 let aside = disk::set_aside(dir, stamp_ms, &why)?;
                 Store::open_as_it_is(dir, options, identity)
-                    .map(|store| Opened { store, rebuilt: Some(aside) })
+                    .map(|store| OpenedStore { store, rebuilt: Some(aside) })
                     .map_err(NotOpened::into_fault)
             }
         }

@@ -11,6 +11,7 @@ use kernel::reads::{
     SlotHolder, Slots, Spoken,
 };
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::Arc;
 
 /// Visits a key behind the prefix, and the value. May fail.
@@ -23,7 +24,7 @@ impl Store {
 
     /// Returns why the shard applies no further events, if so.
     pub fn closed(&self) -> Result<Option<Closed>> {
-        self.decoded(&keys::closed(), format::closed, || "the end of the generation".to_owned())
+        self.decoded(&keys::closed(), format::closed, format_args!("the end of the generation"))
     }
 
     /// Visits every record whose key begins with the prefix, in key order.
@@ -36,10 +37,10 @@ impl Store {
         &self,
         key: &[u8],
         decode: impl FnOnce(&[u8]) -> Result<T>,
-        what: impl FnOnce() -> String,
+        what: fmt::Arguments<'_>,
     ) -> Result<Option<T>> {
         let Some(bytes) = self.record(key)? else { return Ok(None) };
-        decode(&bytes).map(Some).map_err(|fault| fault.about(format!("reads {}", what())))
+        decode(&bytes).map(Some).map_err(|fault| fault.about(format!("reads {what}")))
     }
 
     fn each(&self, prefix: &[u8], visit: TryVisit<'_>) -> Result<()> {
@@ -85,13 +86,9 @@ impl Store {
 
 impl Reads for Store {
     fn memory(&self, key: &UserKey, id: MemoryId) -> Result<Option<Memory>> {
+        let what = format_args!("memory {id} of {key}");
         let record = keys::memory(key, id);
-        let memory = self.decoded(
-            &record,
-            |bytes| format::memory(key, id, bytes),
-            || format!("memory {id} of {key}"),
-        )?;
-        Ok(memory.flatten())
+        Ok(self.decoded(&record, |bytes| format::memory(key, id, bytes), what)?.flatten())
     }
 
     fn memories(&self, key: &UserKey, visit: &mut dyn FnMut(Memory) -> bool) -> Result<()> {
@@ -114,7 +111,7 @@ impl Reads for Store {
     }
 
     fn spoken(&self, key: &UserKey, id: MemoryId) -> Result<Option<Spoken>> {
-        let what = || format!("the speaker of memory {id} of {key}");
+        let what = format_args!("the speaker of memory {id} of {key}");
         Ok(self.decoded(&keys::memory(key, id), format::spoken, what)?.flatten())
     }
 
@@ -123,7 +120,7 @@ impl Reads for Store {
     }
 
     fn vector(&self, key: &UserKey, id: MemoryId) -> Result<Option<Vector>> {
-        let what = || format!("the vector of memory {id} of {key}");
+        let what = format_args!("the vector of memory {id} of {key}");
         Ok(self.decoded(&keys::memory(key, id), format::vector, what)?.flatten())
     }
 
@@ -163,7 +160,7 @@ impl Reads for Store {
     }
 
     fn session(&self, key: &UserKey, session: &str) -> Result<Option<Session>> {
-        let what = || format!("session {session:?} of {key}");
+        let what = format_args!("session {session:?} of {key}");
         self.decoded(&keys::session(key, session), format::session, what)
     }
 
@@ -179,13 +176,14 @@ impl Reads for Store {
 
     fn gate(&self, key: &UserKey) -> Result<Arc<GateState>> {
         self.user_cache.gates.get_or_read(keys::gate(key), |record| {
-            let gate = self.decoded(record, format::gate, || format!("the gate state of {key}"))?;
+            let gate =
+                self.decoded(record, format::gate, format_args!("the gate state of {key}"))?;
             Ok(gate.unwrap_or_default())
         })
     }
 
     fn numbered(&self, key: &UserKey, id: &str) -> Result<Option<(u64, SeenBefore)>> {
-        let what = || format!("the seen id {id:?} of {key}");
+        let what = format_args!("the seen id {id:?} of {key}");
         self.decoded(&keys::seen(key, id), format::seen, what)
     }
 
@@ -202,7 +200,7 @@ impl Reads for Store {
     }
 
     fn slot(&self, key: &UserKey, name: &str) -> Result<Option<SlotHolder>> {
-        let what = || format!("slot {name:?} of {key}");
+        let what = format_args!("slot {name:?} of {key}");
         self.decoded(&keys::slot(key, name), format::slot, what)
     }
 
@@ -224,7 +222,7 @@ impl Reads for Store {
     }
 
     fn via(&self, source_partition: i32) -> Result<Option<i64>> {
-        let what = || format!("the offset forwarded from partition {source_partition}");
+        let what = format_args!("the offset forwarded from partition {source_partition}");
         self.decoded(&keys::via(source_partition), format::offset, what)
     }
 
@@ -237,7 +235,7 @@ impl Reads for Store {
         };
         while let Some(found) = next.filter(|found| found.starts_with(&of_user)) {
             // Recall reads while ingest removes: a key that was found may have no value any more.
-            let what = || format!("a waiting event of {key}");
+            let what = format_args!("a waiting event of {key}");
             if let Some(read_at) = self.decoded(&found, format::offset, what)? {
                 let rest = &found[of_user.len()..];
                 let event = keys::event_of_awaited(rest).ok_or_else(|| unreadable_key(rest))?;
@@ -249,7 +247,7 @@ impl Reads for Store {
     }
 
     fn forget_records(&self, key: &UserKey) -> Result<Vec<ForgetRecord>> {
-        let what = || format!("the remembered forgets of {key}");
+        let what = format_args!("the remembered forgets of {key}");
         let records = self.decoded(&keys::forget_records(key), format::forget_records, what)?;
         Ok(records.unwrap_or_default())
     }

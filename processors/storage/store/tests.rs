@@ -101,7 +101,7 @@ pub(crate) fn identity() -> Identity {
     }
 }
 
-fn open(dir: &Path) -> Result<Opened> {
+fn open(dir: &Path) -> Result<OpenedStore> {
     Store::open(dir, &StoreOptions::default(), &identity(), 1234)
 }
 
@@ -820,7 +820,7 @@ fn copy_dir(from: &Path, to: &Path) {
     }
 }
 
-fn stop_of(opened: Result<Opened>) -> (StopName, String) {
+fn stop_of(opened: Result<OpenedStore>) -> (StopName, String) {
     match opened {
         Err(Fault::Stop(stop)) => (stop.name, stop.what),
         Err(other) => panic!("{other}"),

@@ -75,12 +75,12 @@ fn in_run(text: &str, run: Range<usize>) -> Vec<Range<usize>> {
             if digits.len() > DIGITS_MAX {
                 break;
             }
-            let place = groups[first].start..groups[last].end;
+            let range = groups[first].start..groups[last].end;
             if is_card(&digits)
                 && is_grouped(text, &groups[first..=last])
-                && !is_something_else(text, &place)
+                && !is_something_else(text, &range)
             {
-                found.push(place);
+                found.push(range);
             }
         }
     }
@@ -123,7 +123,7 @@ fn has_check_digit(digits: &str) -> bool {
         .bytes()
         .rev()
         .enumerate()
-        .map(|(place, digit)| u32::from(digit - b'0') * if place % 2 == 1 { 2 } else { 1 })
+        .map(|(index, digit)| u32::from(digit - b'0') * if index % 2 == 1 { 2 } else { 1 })
         .map(|value| value / 10 + value % 10)
         .sum();
     sum.is_multiple_of(10)
@@ -131,14 +131,14 @@ fn has_check_digit(digits: &str) -> bool {
 
 /// Returns true for a telephone number, a hash or a UUID. Some of them pass as cards by chance, and
 /// a tenth of Germany's mobile numbers do.
-fn is_something_else(text: &str, place: &Range<usize>) -> bool {
+fn is_something_else(text: &str, range: &Range<usize>) -> bool {
     let mut left =
-        text[..place.start].chars().rev().take_while(char::is_ascii_alphanumeric).peekable();
-    let mut right = text[place.end..].chars().take_while(char::is_ascii_alphanumeric).peekable();
+        text[..range.start].chars().rev().take_while(char::is_ascii_alphanumeric).peekable();
+    let mut right = text[range.end..].chars().take_while(char::is_ascii_alphanumeric).peekable();
     let is_inside = left.peek().is_some() || right.peek().is_some();
     let is_hex =
         is_inside && left.chain(right).all(|c| c.is_ascii_hexdigit() || matches!(c, 'x' | 'X'));
-    text[..place.start].ends_with('+')
+    text[..range.start].ends_with('+')
         || is_hex
-        || UUID.find_iter(text).any(|uuid| uuid.start() < place.end && place.start < uuid.end())
+        || UUID.find_iter(text).any(|uuid| uuid.start() < range.end && range.start < uuid.end())
 }

@@ -47,17 +47,17 @@ pub fn emails(text: &str) -> Vec<Range<usize>> {
 
 pub fn phones(text: &str) -> Vec<Range<usize>> {
     accepted(&PHONE, text, |found, text| {
-        Some(found.get_match().range()).filter(|place| is_phone(text, place))
+        Some(found.get_match().range()).filter(|range| is_phone(text, range))
     })
 }
 
 /// Returns true if the match has 8 to 15 digits and is not part of a longer number, a version or a
 /// name.
-fn is_phone(text: &str, place: &Range<usize>) -> bool {
-    let digits = digits(&text[place.clone()]);
-    let previous = before(text, place.start);
-    let next = after(text, place.end);
-    let second = next.and_then(|c| after(text, place.end + c.len_utf8()));
+fn is_phone(text: &str, range: &Range<usize>) -> bool {
+    let digits = digits(&text[range.clone()]);
+    let previous = before(text, range.start);
+    let next = after(text, range.end);
+    let second = next.and_then(|c| after(text, range.end + c.len_utf8()));
     let begins = !is_joined(previous) && !is_connector(previous);
     let ends = !(is_joined(next) || is_connector(next) && is_joined(second));
     (PHONE_DIGITS_MIN..=PHONE_DIGITS_MAX).contains(&digits) && begins && ends

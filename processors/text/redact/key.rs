@@ -122,7 +122,7 @@ pub fn api_keys(text: &str) -> Vec<Range<usize>> {
     });
     if digits(text) >= RANDOM_DIGITS_MIN {
         found.extend(accepted(&NAMED_KEY, text, |found, text| {
-            group(found, "token").filter(|place| looks_random(&text[place.clone()]))
+            group(found, "token").filter(|range| looks_random(&text[range.clone()]))
         }));
     }
     found
@@ -131,9 +131,9 @@ pub fn api_keys(text: &str) -> Vec<Range<usize>> {
 pub fn bearer_tokens(text: &str) -> Vec<Range<usize>> {
     accepted(&BEARER, text, |found, text| match group(found, "header_token") {
         Some(token) => Some(token)
-            .filter(|place| place.len() >= HEADER_TOKEN_MIN && is_mixed(&text[place.clone()])),
+            .filter(|range| range.len() >= HEADER_TOKEN_MIN && is_mixed(&text[range.clone()])),
         None => group(found, "token")
-            .filter(|place| place.len() >= TOKEN_MIN && looks_random(&text[place.clone()])),
+            .filter(|range| range.len() >= TOKEN_MIN && looks_random(&text[range.clone()])),
     })
 }
 

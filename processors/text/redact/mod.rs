@@ -73,12 +73,6 @@ impl Rule {
     }
 }
 
-/// The rules that a profile enables.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Options {
-    pub rules: Vec<Rule>,
-}
-
 /// A text with placeholders, and the rule of each placeholder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Redacted {
@@ -87,19 +81,19 @@ pub struct Redacted {
 }
 
 /// Redacts a text. `None` if no rule matches, as for nearly all texts.
-pub fn redacted(text: &str, options: &Options) -> Option<Redacted> {
-    redacted_within(PASSES_MAX, text, options)
+pub fn redacted(text: &str, rules: &[Rule]) -> Option<Redacted> {
+    redacted_within(PASSES_MAX, text, rules)
 }
 
-fn redacted_within(passes_max: usize, text: &str, options: &Options) -> Option<Redacted> {
-    let mut whole = once(text, options)?;
+fn redacted_within(passes_max: usize, text: &str, rules: &[Rule]) -> Option<Redacted> {
+    let mut whole = once(text, rules)?;
     // A secret beside another one may match only after the first is gone.
     for _ in 1..passes_max {
-        let Some(more) = once(&whole.text, options) else { return Some(whole) };
+        let Some(more) = once(&whole.text, rules) else { return Some(whole) };
         whole.text = more.text;
         whole.found.extend(more.found);
     }
-    Some(cut_short(whole, options))
+    Some(cut_short(whole, rules))
 }
 
 /// Passes over one text. Each takes time in proportion to the length, and a text of secrets that
@@ -108,12 +102,12 @@ const PASSES_MAX: usize = 16;
 
 /// Removes everything behind the first placeholder, if a rule still matches: a secret that stays
 /// costs more than text that goes.
-fn cut_short(mut whole: Redacted, options: &Options) -> Redacted {
-    let Some((rule, place)) = places(&whole.text, options).into_iter().next() else { return whole };
+fn cut_short(mut whole: Redacted, rules: &[Rule]) -> Redacted {
+    let Some((rule, range)) = matches(&whole.text, rules).into_iter().next() else { return whole };
     let first = whole.text.find(PLACEHOLDER).unwrap_or(0);
-    whole.text.truncate(first.min(place.start));
+    whole.text.truncate(first.min(range.start));
     // Without the text behind, the rest may match once more.
-    if !places(&format!("{}[", whole.text), options).is_empty() {
+    if !matches(&format!("{}[", whole.text), rules).is_empty() {
         whole.text.clear();
     }
     whole.text.push_str(&placeholder(rule));
@@ -127,41 +121,40 @@ fn placeholder(rule: Rule) -> String {
     format!("{PLACEHOLDER}{}]", rule.as_str())
 }
 
-fn once(text: &str, options: &Options) -> Option<Redacted> {
-    let places = places(text, options);
-    if places.is_empty() {
+fn once(text: &str, rules: &[Rule]) -> Option<Redacted> {
+    let matches = matches(text, rules);
+    if matches.is_empty() {
         return None;
     }
     let mut clean = String::with_capacity(text.len());
     let mut copied_to = 0;
-    for (rule, place) in &places {
-        clean.push_str(&text[copied_to..place.start]);
+    for (rule, range) in &matches {
+        clean.push_str(&text[copied_to..range.start]);
         clean.push_str(&placeholder(*rule));
-        copied_to = place.end;
+        copied_to = range.end;
     }
     clean.push_str(&text[copied_to..]);
-    Some(Redacted { text: clean, found: places.into_iter().map(|(rule, _)| rule).collect() })
+    Some(Redacted { text: clean, found: matches.into_iter().map(|(rule, _)| rule).collect() })
 }
 
-/// Returns the places to redact in the order of the text. Overlapping places are merged, so that no
+/// Returns the matches to redact in the order of the text. Overlapping matches are merged, so that no
 /// part of a secret remains.
-fn places(text: &str, options: &Options) -> Vec<(Rule, Range<usize>)> {
+fn matches(text: &str, rules: &[Rule]) -> Vec<(Rule, Range<usize>)> {
     let digits = digits(text);
-    let mut all: Vec<(Rule, Range<usize>)> = options
-        .rules
+    let mut all: Vec<(Rule, Range<usize>)> = rules
         .iter()
         .filter(|rule| rule.may_find(text, digits))
-        .flat_map(|rule| rule.find(text).into_iter().map(|place| (*rule, place)))
+        .flat_map(|rule| rule.find(text).into_iter().map(|range| (*rule, range)))
         .collect();
-    all.sort_by_key(|(rule, place)| (place.start, *rule));
+    all.sort_by_key(|(rule, range)| (range.start, *rule));
     let mut merged: Vec<(Rule, Range<usize>)> = Vec::with_capacity(all.len());
-    for (rule, place) in all {
+    for (rule, range) in all {
         match merged.last_mut() {
-            Some((first, before)) if place.start < before.end => {
-                before.end = before.end.max(place.end);
+            Some((first, before)) if range.start < before.end => {
+                before.end = before.end.max(range.end);
                 *first = rule.min(*first);
             }
-            _ => merged.push((rule, place)),
+            _ => merged.push((rule, range)),
         }
     }
     merged
@@ -172,11 +165,11 @@ fn places(text: &str, options: &Options) -> Vec<(Rule, Range<usize>)> {
 /// `accept` would refuse that match for the same reason.
 const NAME_BYTES_MAX: usize = 64;
 
-/// Returns the places that `accept` selects from the matches of `pattern`. A refused match may hide
+/// Returns the matches that `accept` selects from the matches of `pattern`. A refused match may hide
 /// the beginning of another match, so the search continues inside its last [`NAME_BYTES_MAX`]
 /// bytes. `accept` gets the text that the match lies in.
 ///
-/// Behind a selected place the search continues as if nothing stood before: a placeholder will. So
+/// Behind a selected range the search continues as if nothing stood before: a placeholder will. So
 /// all of several keys without a gap are found at once, although each hides the beginning of the
 /// next.
 ///
@@ -187,15 +180,15 @@ fn accepted(
     text: &str,
     accept: impl Fn(&Captures<'_>, &str) -> Option<Range<usize>>,
 ) -> Vec<Range<usize>> {
-    let mut places = Vec::new();
+    let mut matches = Vec::new();
     let mut begin = 0;
     let mut from = 0;
     while let Some(found) = pattern.captures_at(&text[begin..], from) {
         let rest = &text[begin..];
         let whole = found.get_match().range();
         match accept(&found, rest) {
-            Some(place) => {
-                places.push(begin + place.start..begin + place.end);
+            Some(range) => {
+                matches.push(begin + range.start..begin + range.end);
                 begin += whole.end;
                 from = 0;
             }
@@ -205,7 +198,7 @@ fn accepted(
             }
         }
     }
-    places
+    matches
 }
 
 /// Returns true for the separators that people put between the groups of a number.

@@ -1,9 +1,9 @@
 //! Groups by the messages of the protocol, in every version that is served.
 
 use super::*;
-use crate::Options;
+use crate::EmbeddedOptions;
 use crate::api::{Peer, transactions};
-use crate::broker::Broker;
+use crate::node::Node;
 use bytes::BytesMut;
 use kafka_protocol::messages::join_group_request::JoinGroupRequestProtocol;
 use kafka_protocol::messages::offset_commit_request::{
@@ -30,7 +30,7 @@ use tempfile::TempDir;
 pub const TOPIC: &str = "topic";
 
 pub struct Scene {
-    pub broker: Broker,
+    pub node: Node,
     _dir: TempDir,
 }
 
@@ -38,7 +38,8 @@ impl Scene {
     pub fn new() -> Scene {
         let dir = tempfile::tempdir().expect("a directory");
         let listen = "127.0.0.1:9092".parse().expect("an address");
-        let broker = Broker::open(Options::new(dir.path().to_owned(), listen)).expect("a broker");
+        let node =
+            Node::open(EmbeddedOptions::new(dir.path().to_owned(), listen)).expect("a broker");
         let created = Change::TopicCreated {
             topic: 1,
             id: [1; 16],
@@ -46,8 +47,8 @@ impl Scene {
             partitions: 2,
             settings: BTreeMap::new(),
         };
-        broker.change(&mut broker.core(), &created).expect("a topic");
-        Scene { broker, _dir: dir }
+        node.change(&mut node.core(), &created).expect("a topic");
+        Scene { node, _dir: dir }
     }
 
     /// Returns the answer, which the version must be able to encode.
@@ -59,7 +60,7 @@ impl Scene {
     ) -> A {
         let header = RequestHeader::default().with_client_id(Some(text("client")));
         let mut peer = Peer { host: "127.0.0.1".to_owned(), is_trusted: true };
-        let call = Call { broker: &self.broker, header: &header, version, peer: &mut peer };
+        let call = Call { node: &self.node, header: &header, version, peer: &mut peer };
         let mut bytes = BytesMut::new();
         let answer = handle(&call, request);
         answer
@@ -232,7 +233,7 @@ fn an_offset_in_an_open_transaction_is_not_stable() {
     let pending = GroupOffset { topic: TOPIC.into(), partition: 0, committed };
     let change =
         Change::OffsetsCommitted { group: "group", offsets: vec![pending], producer_id: Some(1) };
-    scene.broker.change(&mut scene.broker.core(), &change).expect("a pending offset");
+    scene.node.change(&mut scene.node.core(), &change).expect("a pending offset");
     let unstable = ResponseError::UnstableOffsetCommit.code();
     for version in 7..=9 {
         assert_eq!(scene.fetches(version, false, true), [(0, -1, unstable), (1, -1, 0)]);
@@ -284,7 +285,7 @@ fn the_bound_on_groups_holds_within_transactions_too() {
     };
     assert_eq!(commits("first"), 0);
     let others = (1..GROUPS_MAX).map(|n| (format!("group-{n}"), GroupOffsets::default()));
-    scene.broker.core().state.groups.extend(others);
+    scene.node.core().state.groups.extend(others);
     assert_eq!(commits("further"), ResponseError::GroupMaxSizeReached.code());
     assert_eq!(commits("first"), 0, "a group that has offsets commits more of them");
 }

@@ -78,7 +78,7 @@ impl Policy for PickyPolicy {
 
 fn with_encoder(panics: bool, is_broken: bool) -> Bench {
     let mut bench = Bench::new();
-    let options = models::embedder::Options {
+    let options = models::embedder::EncoderOptions {
         model: ModelChoice::Hash,
         library: None,
         tokens_max: 256,

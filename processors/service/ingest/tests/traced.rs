@@ -5,14 +5,14 @@ use super::{Bench, PARTITIONS, remember, turn};
 use broker::{OutgoingRecord, Record, header};
 use domain::UserKey;
 use serde_json::{Value, json};
-use spans::{Context, Exporter, Headers, Options, Span, TRACEPARENT};
+use spans::{Context, Exporter, Headers, Span, SpanOptions, TRACEPARENT};
 use std::time::Duration;
 
 const SENDER: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
 /// A bench that traces records without a sender's decision by `ratio`. Nothing is sent.
 fn traced(ratio: f64) -> (Bench, Exporter) {
-    let (tracer, exporter) = spans::start(Options {
+    let (tracer, exporter) = spans::start(SpanOptions {
         endpoint: "http://127.0.0.1:9/v1/traces".into(),
         headers: Headers::default(),
         service: "keepsake".into(),

@@ -2,7 +2,7 @@
 //! threads that look after them.
 //!
 //! A change is checked and applied under the lock; whoever has to acknowledge the change waits for
-//! the journal outside ([`Broker::make_durable`]). The first that waits syncs for all that have
+//! the journal outside ([`Node::make_durable`]). The first that waits syncs for all that have
 //! come until then.
 
 use super::change::Change;
@@ -10,18 +10,18 @@ use super::coordinator::Coordinator;
 use super::disk::{Disk, read_all};
 use super::fault;
 use super::journal::{self, Journal};
+use super::options::EmbeddedOptions;
+use super::request_memory::RequestMemory;
 use super::segments::Files;
-use super::server::Memory;
 use super::state::{State, Transaction};
-use super::upkeep;
-use crate::Options;
+use super::waiter::Waiter;
 use domain::fault::{Fault, Result, StopName};
 use kafka_protocol::ResponseError;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The journal, which holds the words of erased records too, is emptied at least this often while
 /// there are changes.
@@ -30,20 +30,20 @@ const CHECKPOINT_FORMAT: u8 = 1;
 /// Memory of large requests and answers.
 const MEMORY_BYTES: usize = 256 << 20;
 
-pub struct Broker {
-    pub options: Options,
+pub struct Node {
+    pub options: EmbeddedOptions,
     pub files: Files,
     core: Mutex<Core>,
     /// The journal is durable up to a higher number, or the broker has failed.
     synced: Condvar,
     /// A checkpoint has made room in the journal.
     emptied: Condvar,
-    checkpoint_wanted: (Mutex<bool>, Condvar),
-    timer: (Mutex<bool>, Condvar),
+    checkpoints: Waiter,
+    pub timer: Waiter,
     /// When the timer wakes up by itself.
-    timer_at_ms: AtomicI64,
+    pub timer_at_ms: AtomicI64,
     pub groups: Coordinator,
-    pub memory: Memory,
+    pub memory: RequestMemory,
     is_stopping: AtomicBool,
     failed: Mutex<Option<Fault>>,
     /// Called once with the fault.
@@ -58,8 +58,8 @@ pub struct Core {
     is_syncing: bool,
 }
 
-impl Broker {
-    pub fn open(options: Options) -> Result<Broker> {
+impl Node {
+    pub fn open(options: EmbeddedOptions) -> Result<Node> {
         let disk = options.disk.clone();
         let dir = options.dir.clone();
         disk.make_dir(&dir).map_err(|e| fault::unwritable("makes", &dir, &e))?;
@@ -78,33 +78,33 @@ impl Broker {
         if found.cut_bytes > 0 {
             tracing::info!(bytes = found.cut_bytes, "cuts the torn end of the journal");
         }
-        let broker = Broker {
+        let node = Node {
             files,
             core: Mutex::new(Core { state, journal, is_syncing: false }),
             synced: Condvar::new(),
             emptied: Condvar::new(),
-            checkpoint_wanted: Default::default(),
-            timer: Default::default(),
+            checkpoints: Waiter::default(),
+            timer: Waiter::default(),
             timer_at_ms: AtomicI64::new(0),
             groups: Coordinator::new(),
-            memory: Memory::new(MEMORY_BYTES),
+            memory: RequestMemory::new(MEMORY_BYTES),
             is_stopping: AtomicBool::new(false),
             failed: Mutex::new(None),
             notify: Mutex::new(None),
             options,
         };
         {
-            let mut core = broker.core.lock();
+            let mut core = node.core.lock();
             let last = core.journal.last();
             if last > number || number == 0 {
                 let snapshot = core.begin_checkpoint();
-                snapshot.write(&broker.files, &dir)?;
+                snapshot.write(&node.files, &dir)?;
             }
             core.state.advance(last);
             core.journal.begin()?;
-            core.state.remove_strays(&broker.files)?;
+            core.state.remove_strays(&node.files)?;
         }
-        Ok(broker)
+        Ok(node)
     }
 
     pub fn core(&self) -> MutexGuard<'_, Core> {
@@ -173,7 +173,7 @@ impl Broker {
     }
 
     /// Journals and applies a change, under one lock. Returns the number that
-    /// [`Broker::make_durable`] waits for.
+    /// [`Node::make_durable`] waits for.
     pub fn change(
         &self,
         core: &mut MutexGuard<'_, Core>,
@@ -208,7 +208,7 @@ impl Broker {
             let done = MutexGuard::unlocked(&mut core, || file.sync());
             core.is_syncing = false;
             match done {
-                Ok(()) => core.settle(last),
+                Ok(()) => core.note_durable(last),
                 // A failed sync may have written anything, and the next one would not report that.
                 Err(error) => {
                     let _ = self.fail(fault::unwritable("syncs", &self.options.dir, &error));
@@ -220,34 +220,21 @@ impl Broker {
     }
 
     pub fn want_checkpoint(&self) {
-        *self.checkpoint_wanted.0.lock() = true;
-        self.checkpoint_wanted.1.notify_one();
-    }
-
-    /// Has the timer look up the next deadline again.
-    pub fn wake_timer(&self) {
-        *self.timer.0.lock() = true;
-        self.timer.1.notify_one();
+        self.checkpoints.wake();
     }
 
     /// Has the timer know of an open transaction.
     pub fn note_deadline(&self, transaction: Option<&Transaction>) {
         let expires = transaction.and_then(Transaction::expires_ms);
         if expires.is_some_and(|at| at < self.timer_at_ms.load(Ordering::Relaxed)) {
-            self.wake_timer();
+            self.timer.wake();
         }
     }
 
     /// Writes a checkpoint whenever the journal is full, and after changes every five minutes.
     pub fn run_checkpoints(&self) {
         loop {
-            let (wanted, changed) = &self.checkpoint_wanted;
-            let mut is_wanted = wanted.lock();
-            if !*is_wanted && !self.is_stopping() {
-                changed.wait_for(&mut is_wanted, CHECKPOINT_EVERY);
-            }
-            *is_wanted = false;
-            drop(is_wanted);
+            self.checkpoints.wait(Instant::now() + CHECKPOINT_EVERY);
             if self.fault().is_some() {
                 return;
             }
@@ -274,7 +261,7 @@ impl Broker {
             return snapshot.write(&self.files, &self.options.dir);
         };
         let last = core.journal.durable();
-        core.settle(last);
+        core.note_durable(last);
         let snapshot = core.begin_checkpoint();
         drop(core);
         self.synced.notify_all();
@@ -287,34 +274,6 @@ impl Broker {
         Ok(())
     }
 
-    /// Ends expired transactions and group sessions, and compacts and deletes old segments.
-    pub fn run_timer(&self) {
-        let mut next_clean = None;
-        while !self.is_stopping() && self.fault().is_none() {
-            self.end_expired_transactions();
-            let now = self.now_ms();
-            if next_clean.is_none_or(|at| at <= now) {
-                if let Err(fault) = upkeep::run(self) {
-                    self.fail(fault);
-                    return;
-                }
-                next_clean = Some(now + self.options.clean_every.as_millis() as i64);
-            }
-            let expiry = self.core().state.next_expiry_ms();
-            // The wall clock may be set, or the machine sleep: no deadline is older than a minute.
-            let soon = [expiry, next_clean, Some(now + 60_000)].into_iter().flatten().min();
-            let mut wait = Duration::from_millis((soon.unwrap_or(now) - now).max(1) as u64);
-            wait = self.groups.tick().map_or(wait, |groups| groups.min(wait));
-            self.timer_at_ms.store(now + wait.as_millis() as i64, Ordering::Relaxed);
-            let (is_woken, woken) = &self.timer;
-            let mut is_woken = is_woken.lock();
-            if !*is_woken {
-                woken.wait_for(&mut is_woken, wait);
-            }
-            *is_woken = false;
-        }
-    }
-
     /// Lets every waiting request end.
     pub fn stop(&self) {
         self.is_stopping.store(true, Ordering::Relaxed);
@@ -322,13 +281,13 @@ impl Broker {
         for (.., partition) in self.core().state.all_partitions() {
             partition.wake();
         }
-        self.wake_timer();
+        self.timer.wake();
         self.want_checkpoint();
     }
 }
 
 impl Core {
-    fn settle(&mut self, durable: u64) {
+    fn note_durable(&mut self, durable: u64) {
         self.journal.synced(durable);
         self.state.advance(durable);
     }
@@ -449,28 +408,21 @@ fn read_checkpoint(disk: &dyn Disk, dir: &Path) -> Result<Option<(u64, State)>> 
     read.map(Some).map_err(|error| fault::damaged(&path, 1, &error.to_string()))
 }
 
-/// Wall time, which tests set.
-pub trait WallClock: Send + Sync + std::fmt::Debug {
-    fn now_ms(&self) -> i64;
-}
-
-#[derive(Debug)]
-pub struct SystemTime;
-
-impl WallClock for SystemTime {
-    fn now_ms(&self) -> i64 {
-        let since = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
-        since.as_millis() as i64
-    }
-}
-
-/// A lock on the directory, held while the broker runs.
+/// A lock on the directory, held while the broker runs. Waits a fifth of a second for an owner that ends:
+/// a program that the owner starts holds the lock too until it runs.
 pub fn lock(dir: &Path) -> Result<std::fs::File> {
+    const ATTEMPTS: usize = 10;
+    const PAUSE: Duration = Duration::from_millis(20);
     let path = dir.join("LOCK");
     let file = std::fs::File::create(&path).map_err(|e| fault::unwritable("makes", &path, &e))?;
-    file.try_lock().map_err(|_| {
-        let what = format!("{} is in use by another keepsake: stop it first", dir.display());
-        Fault::stop(StopName::StoreLocked, what)
-    })?;
-    Ok(file)
+    for attempt in 0..ATTEMPTS {
+        if attempt > 0 {
+            std::thread::sleep(PAUSE);
+        }
+        if file.try_lock().is_ok() {
+            return Ok(file);
+        }
+    }
+    let what = format!("{} is in use by another keepsake: stop it first", dir.display());
+    Err(Fault::stop(StopName::StoreLocked, what))
 }
