@@ -65,8 +65,8 @@ impl SenderLimits {
     }
 }
 
-/// What an event asks for. `V` is the vector of each text that is compared by meaning, and `S` the
-/// statements of a turn. A decoded event has neither; [`Action::step`] adds them.
+/// The type of an event, with its fields. `V` is the vector of each text that is compared by meaning,
+/// and `S` the statements of a turn. A decoded event has neither; [`Action::step`] adds them.
 #[derive(Clone, Debug, IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
 pub enum Action<V = (), S = ()> {

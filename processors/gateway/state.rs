@@ -1,5 +1,5 @@
-//! What the handlers of all calls share: the client of Kafka, the keys, the budgets, the followed
-//! topics and the metrics.
+//! Holds the state that the handlers of all calls share: the client of Kafka, the keys, the
+//! budgets, the followed topics and the metrics.
 
 use crate::Options;
 use crate::budget::{Budgets, Imports, Permit};

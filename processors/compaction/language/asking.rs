@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// be applied. 100,000 take about 8 MB; of more, all are forgotten.
 const ASKED_MAX: usize = 100_000;
 
-/// What was asked about, to turn the answer into a proposal.
+/// The subject of a question, kept to turn the answer into a proposal.
 enum Draft {
     Summary(SummaryDraft),
     Facts(PlannedExtraction),

@@ -1,4 +1,4 @@
-//! What the records of a batch count: added to the metrics once the batch is visible.
+//! Counts of a batch, which are added to the metrics once the batch is visible.
 
 use domain::fault::RejectCode;
 use domain::{Outcome, Signal};
