@@ -16,7 +16,6 @@ use mem0::DIALECT;
 use settings::Config;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -162,7 +161,7 @@ pub fn connect(config: &Config, options: &Options, away_max: Duration) -> Result
     let within = Duration::from_millis(config.kafka.connect_ms).min(CONNECT_MAX);
     connection.cluster_id_unless_away(within, away_max)?;
     let has_login = connection.options.iter().any(|(name, _)| name == "sasl.password");
-    if options.keys.is_some() && config.kafka.is_embedded() && !has_login {
+    if options.gateway.keys_file().is_some() && config.kafka.is_embedded() && !has_login {
         tracing::warn!(
             "every process on this machine reads and writes the embedded log without the keys of the \
              gateway: start `keepsake serve` with the same gateway.keys, or with embedded.secret"
@@ -180,21 +179,9 @@ fn profiles(config: &Config) -> Vec<String> {
 }
 
 pub fn options(config: &Config) -> Options {
-    let gateway = &config.gateway;
     Options {
-        listen: gateway.listen.clone(),
-        keys: Some(&gateway.keys).filter(|keys| !keys.is_empty()).map(PathBuf::from),
-        tenant: gateway.tenant.clone(),
+        gateway: config.gateway.clone(),
         profiles: profiles(config),
-        hosts: gateway.hosts.clone(),
-        connections_max: gateway.connections_max,
-        in_flight_max: gateway.in_flight_max,
-        body_bytes_max: gateway.body_bytes_max,
-        reply_within: Duration::from_millis(gateway.reply_ms),
-        idle_max: Duration::from_millis(gateway.idle_ms),
-        requests_per_second: gateway.requests_per_second,
-        streams_max: gateway.streams_max,
-        followed_max: gateway.followed_max,
         group: config.kafka.group_id.clone(),
         sources: SourceTopics::of(config),
         rules: Rules::of(config),

@@ -48,11 +48,11 @@ impl Gateway {
         };
         let named =
             |name: &str| name.eq_ignore_ascii_case(host) || name.eq_ignore_ascii_case(authority);
-        if self.options.hosts.iter().any(|name| named(name)) {
+        if self.options.gateway.hosts.iter().any(|name| named(name)) {
             return true;
         }
         // Off loopback every call has a key, which no foreign page can send along.
-        let is_open = !self.is_local && self.options.hosts.is_empty();
+        let is_open = !self.is_local && self.options.gateway.hosts.is_empty();
         is_open || LOOPBACK.iter().any(|name| named(name))
     }
 
@@ -84,7 +84,7 @@ impl Gateway {
         let named =
             headers.get(TENANT).map(|tenant| str::from_utf8(tenant.as_bytes()).unwrap_or_default());
         let Some(keys) = &self.keys else {
-            let tenant = named.unwrap_or(&self.options.tenant);
+            let tenant = named.unwrap_or(&self.options.gateway.tenant);
             UserKey::new(tenant, "any")
                 .map_err(|e| Refusal::invalid(TENANT, format!("{TENANT} {}", e.why)))?;
             return Ok(Caller::local(tenant));
@@ -116,7 +116,7 @@ impl Gateway {
     /// Takes one of the requests of a key, which come back with time. A second's worth may come at
     /// once.
     fn take_turn(&self, key: &str) -> Result<()> {
-        let rate = self.options.requests_per_second;
+        let rate = self.options.gateway.requests_per_second;
         if rate == 0.0 {
             return Ok(());
         }

@@ -173,13 +173,13 @@ pub struct Budgets {
 
 impl Budgets {
     pub fn new(options: &Options) -> Budgets {
-        let largest = options.body_bytes_max.max(IMPORT_BYTES_MAX);
+        let largest = options.gateway.body_bytes_max.max(IMPORT_BYTES_MAX);
         let body_bytes = BODY_BYTES.max(8 * largest);
         Budgets {
-            calls: Budget::new("calls (gateway.in_flight_max)", options.in_flight_max),
+            calls: Budget::new("calls (gateway.in_flight_max)", options.gateway.in_flight_max),
             bodies: Budget::new("bytes of bodies", body_bytes),
             answers: Budget::new("bytes of answers that were not read", ANSWER_BYTES),
-            streams: Budget::new("streams (gateway.streams_max)", options.streams_max),
+            streams: Budget::new("streams (gateway.streams_max)", options.gateway.streams_max),
             lookups: Budget::new("look-ups in the memories topic", LOOKUPS),
             refusals: Refusals::default(),
         }

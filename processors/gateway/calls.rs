@@ -106,16 +106,16 @@ impl Calls {
         let reply_partition = (Uuid::new_v4().as_u128() % *replies as u128) as i32;
         let consumer = reader(&connection, &topics.replies, reply_partition)?;
         let waiting = Arc::<Waiting>::default();
-        let producer = producer(&connection, options.reply_within, &waiting)?;
+        let producer = producer(&connection, options.gateway.reply_within(), &waiting)?;
         let calls = Arc::new(Calls {
             producer: Mutex::new(producer),
             connection,
             topics,
             waiting,
             rules: options.rules.clone(),
-            places: Semaphore::new(options.in_flight_max + options.streams_max),
+            places: Semaphore::new(options.gateway.in_flight_max + options.gateway.streams_max),
             reply_partition,
-            reply_within: options.reply_within,
+            reply_within: options.gateway.reply_within(),
             tenants,
             written: Mutex::new(LruCache::new(crate::REMEMBERED_MAX)),
             stopping: AtomicBool::new(false),

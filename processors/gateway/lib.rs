@@ -44,7 +44,6 @@ mod users;
 use client::letter::SourceTopics;
 use client::rules::Rules;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
 use std::time::Duration;
 
 /// Users of whom the gateway remembers the offset it wrote last, so that they read their own writes; and
@@ -67,23 +66,12 @@ const REDRIVEN_MAX: usize = 100;
 /// events once more; larger files are for `keepsake import`, which reads user by user.
 const IMPORT_BYTES_MAX: usize = 8 << 20;
 
-/// The options of the gateway, as the configuration has them.
+/// The options of the gateway, and what it needs of the service's.
 #[derive(Clone, Debug)]
 pub struct Options {
-    pub listen: String,
-    pub keys: Option<PathBuf>,
-    pub tenant: String,
+    pub gateway: settings::Gateway,
     /// Names of profiles that a recall may ask for.
     pub profiles: Vec<String>,
-    pub hosts: Vec<String>,
-    pub connections_max: usize,
-    pub in_flight_max: usize,
-    pub body_bytes_max: usize,
-    pub reply_within: Duration,
-    pub idle_max: Duration,
-    pub requests_per_second: f64,
-    pub streams_max: usize,
-    pub followed_max: usize,
     /// The service's consumer group of the events topic.
     pub group: String,
     /// The topics that a dead letter is sent back to.

@@ -28,7 +28,7 @@ pub async fn mcp_by_path(
 
 async fn mcp_of(gateway: Arc<Gateway>, user: Option<String>, mut request: Request) -> Response {
     let caller = request.extensions().get::<Caller>().cloned();
-    let caller = caller.unwrap_or_else(|| Caller::local(&gateway.options.tenant));
+    let caller = caller.unwrap_or_else(|| Caller::local(&gateway.options.gateway.tenant));
     let key = caller.key.clone();
     match caller.user(user.as_deref()) {
         Ok(user) => request.extensions_mut().insert(mcp::Bound { caller, user }),

@@ -124,7 +124,7 @@ impl Route {
     pub fn body_bytes_max(&self, options: &Options) -> usize {
         match self.size {
             Size::None => 0,
-            Size::Message => options.body_bytes_max,
+            Size::Message => options.gateway.body_bytes_max,
             Size::Lines => crate::IMPORT_BYTES_MAX,
         }
     }

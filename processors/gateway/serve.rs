@@ -68,18 +68,18 @@ pub struct Bound {
 /// Reads the keys and binds the address. Without keys only loopback is allowed: everybody who reaches the gateway could
 /// read and erase all memories.
 pub fn bind(options: &Options) -> Result<Bound> {
-    let wanted: SocketAddr = options.listen.parse().map_err(|e| {
-        let what = format!("gateway.listen: {}: {e}", options.listen);
+    let wanted: SocketAddr = options.gateway.listen.parse().map_err(|e| {
+        let what = format!("gateway.listen: {}: {e}", options.gateway.listen);
         Fault::stop(StopName::ConfigInvalid, what)
     })?;
-    if options.keys.is_none() && !wanted.ip().is_loopback() {
+    if options.gateway.keys_file().is_none() && !wanted.ip().is_loopback() {
         let what = format!(
             "gateway.listen: {wanted} is no loopback address and gateway.keys is empty: make a key \
              with `keepsake keys new` and set gateway.keys, or listen on 127.0.0.1"
         );
         return Err(Fault::stop(StopName::ConfigInvalid, what));
     }
-    let keys = options.keys.as_deref().map(Keys::open).transpose()?;
+    let keys = options.gateway.keys_file().map(Keys::open).transpose()?;
     let bound = TcpListener::bind(wanted).and_then(|listener| {
         listener.set_nonblocking(true)?;
         // Connections inherit the size.
@@ -148,7 +148,8 @@ struct Connections {
 
 impl Connections {
     fn new(options: &Options) -> Connections {
-        let places = Budget::new("connections (gateway.connections_max)", options.connections_max);
+        let places =
+            Budget::new("connections (gateway.connections_max)", options.gateway.connections_max);
         Connections { places, short: Budget::new("short connections", SHORT_PLACES) }
     }
 
@@ -183,10 +184,15 @@ impl Limits {
     fn of(options: &Options, is_short: bool) -> Limits {
         match is_short {
             true => {
-                let (age, end) = (Duration::ZERO, options.reply_within + 2 * SHORT);
-                Limits { is_short, idle: SHORT.min(options.idle_max), age, end }
+                let (age, end) = (Duration::ZERO, options.gateway.reply_within() + 2 * SHORT);
+                Limits { is_short, idle: SHORT.min(options.gateway.idle_max()), age, end }
             }
-            false => Limits { is_short, idle: options.idle_max, age: AGE_MAX, end: 2 * AGE_MAX },
+            false => Limits {
+                is_short,
+                idle: options.gateway.idle_max(),
+                age: AGE_MAX,
+                end: 2 * AGE_MAX,
+            },
         }
     }
 }

@@ -76,7 +76,7 @@ impl Gateway {
         let config = StreamableHttpServerConfig::default()
             .with_legacy_session_mode(false)
             .with_json_response(true)
-            .with_max_request_body_bytes(options.body_bytes_max)
+            .with_max_request_body_bytes(options.gateway.body_bytes_max)
             .disable_allowed_hosts();
         let budgets = Budgets::new(options);
         Ok(Arc::new(Gateway {

@@ -22,7 +22,8 @@ pub async fn list(
     let place = gateway.budgets.lookups.take(&caller, 1)?;
     let listed = tokio::task::spawn_blocking(move || {
         let _place = place;
-        let followed = gateway.users.followed(&gateway.calls, gateway.options.followed_max)?;
+        let followed =
+            gateway.users.followed(&gateway.calls, gateway.options.gateway.followed_max)?;
         Ok(followed.page(&caller, &query, limit))
     });
     listed.await.unwrap_or_else(|e| Err(unavailable(&Fault::retry(e.to_string())))).map(Json)
@@ -40,9 +41,10 @@ pub async fn tenants(
     let place = gateway.budgets.lookups.take(&caller, 1)?;
     let listed = tokio::task::spawn_blocking(move || {
         let _place = place;
-        let followed = gateway.users.followed(&gateway.calls, gateway.options.followed_max)?;
+        let followed =
+            gateway.users.followed(&gateway.calls, gateway.options.gateway.followed_max)?;
         let mut tenants = followed.tenants(ROWS_MAX);
-        tenants.extend([caller.tenant, gateway.options.tenant.clone()]);
+        tenants.extend([caller.tenant, gateway.options.gateway.tenant.clone()]);
         Ok(json!({"tenants": tenants}))
     });
     listed.await.unwrap_or_else(|e| Err(unavailable(&Fault::retry(e.to_string())))).map(Json)

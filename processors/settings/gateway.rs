@@ -2,6 +2,8 @@
 
 use super::ranges::{at_least_1, not_negative};
 use serde::Deserialize;
+use std::path::Path;
+use std::time::Duration;
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -26,4 +28,19 @@ pub struct Gateway {
     pub streams_max: usize,
     #[serde(deserialize_with = "at_least_1")]
     pub followed_max: usize,
+}
+
+impl Gateway {
+    /// Without a file of keys, every caller on this machine is served.
+    pub fn keys_file(&self) -> Option<&Path> {
+        Some(Path::new(&self.keys)).filter(|file| !file.as_os_str().is_empty())
+    }
+
+    pub fn reply_within(&self) -> Duration {
+        Duration::from_millis(self.reply_ms)
+    }
+
+    pub fn idle_max(&self) -> Duration {
+        Duration::from_millis(self.idle_ms)
+    }
 }
