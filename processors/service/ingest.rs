@@ -15,12 +15,14 @@ mod copies;
 mod count;
 pub mod erasures;
 pub mod event_rate;
+mod in_flight;
 mod prepare;
 mod redaction;
 pub mod sizes;
 #[cfg(test)]
 mod tests;
 mod traced;
+mod write;
 
 use crate::ownership::ShardRegistry;
 use batch::Batch;
@@ -32,29 +34,28 @@ use count::Count;
 use domain::fault::{Fault, Reject, Result, StopName};
 use domain::panics::{Panic, caught};
 use domain::{
-    CosineScale, Decision, Erasure, ForgetContinuation, ForwardReason, HandOver, HandOverStep,
-    Position, Time, Vector,
+    CosineScale, ForgetContinuation, ForwardReason, HandOver, HandOverStep, Position, Time, Vector,
 };
 use event_rate::EventRate;
-use kernel::{Action, ActiveRules, Event, Forgotten, Settings};
+use in_flight::{Drafted, Ready, Route};
+use kernel::{Action, ActiveRules, Event, Settings};
 use metrics::Metrics;
 use models::embedder::TokenCounter;
 use models::embedder::pool::{Pending, Pool};
-use prepare::{Drafted, Route, TextVector};
+use prepare::TextVector;
 use profiles::Profiles;
 use settings::quota::Limits;
 use sizes::RecordSizes;
 use spans::Tracer;
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::time::Duration;
 use storage::changelog::{self, Destination, Meta};
 use storage::shard::Shard;
-use storage::store::EncodedBatch;
 use text::Rarity;
-use traced::{BatchTrace, EventSpans, Traceparents, with_traceparent};
+use traced::{BatchTrace, EventSpans, with_traceparent};
 use uuid::Uuid;
+pub use write::Write;
 
 /// Groups of records that the encoder has at a time: the one being encoded and the next.
 const GROUPS_BEGUN: usize = 2;
@@ -139,55 +140,6 @@ enum Halt {
 impl From<Fault> for Halt {
     fn from(fault: Fault) -> Halt {
         Halt::Fault(fault)
-    }
-}
-
-/// One shard's part of a batch, with the offset that the shard reaches.
-pub struct Write {
-    pub shard: Arc<Shard>,
-    pub effects: EncodedBatch,
-    pub decisions: Vec<Decision>,
-    /// Decisions of the shadow profile: published, and not stored.
-    pub shadows: Vec<Decision>,
-    /// Indexes into `decisions` of decisions that a later event of the batch has forgotten:
-    /// published, and not kept for `explain`.
-    pub unexplained: HashSet<usize>,
-    /// Earlier decisions that the batch has forgotten.
-    pub forgotten: Vec<Forgotten>,
-    /// Receipts of `forget`s.
-    pub erasures: Vec<Erasure>,
-    pub applied: i64,
-    /// Number of records that the batch writes to the changelog.
-    pub logged: i64,
-    traceparents: Traceparents,
-    counts: Vec<Count>,
-    metrics: Arc<Metrics>,
-}
-
-impl Write {
-    /// Makes the batch visible. `changelog`: the offset of its meta record, if there is one, and the
-    /// time of the commit.
-    pub fn carry_out(self, changelog: Option<(i64, Time)>) -> Result<Duration> {
-        // Order matters: whoever sees the offset of a `forget` must not get the forgotten text from
-        // `explain`.
-        self.shard.forget_decisions(|known| {
-            self.forgotten.iter().any(|forgotten| forgotten.covers(known))
-        });
-        // A forget that removes no record still changes the neighbours of memories.
-        let is_erasing = !self.forgotten.is_empty();
-        if is_erasing {
-            self.shard.store.note_erased()?;
-        }
-        let took = self.shard.apply_batch(self.effects, self.applied, changelog)?;
-        if is_erasing {
-            self.shard.store.note_erased()?;
-        }
-        self.decisions.iter().for_each(|decision| self.metrics.decided(decision));
-        let decisions = self.decisions.into_iter().enumerate();
-        let explained = decisions.filter(|(n, _)| !self.unexplained.contains(n));
-        self.shard.remember_decisions(explained.map(|(_, decision)| decision));
-        self.counts.iter().for_each(|count| count.add_to(&self.metrics));
-        Ok(took)
     }
 }
 
@@ -418,7 +370,7 @@ impl Ingest {
     fn decide(
         &self,
         batch: &mut Batch<'_>,
-        draft: &prepare::Ready<'_>,
+        draft: &Ready<'_>,
         prepared: &kernel::Prepared,
     ) -> Result<Option<Reject>> {
         let event: &Event = &prepared.event;
@@ -504,7 +456,7 @@ impl Ingest {
         }
     }
 
-    fn reject(&self, batch: &mut Batch<'_>, draft: &prepare::Ready<'_>, reject: &Reject) {
+    fn reject(&self, batch: &mut Batch<'_>, draft: &Ready<'_>, reject: &Reject) {
         batch.counts.push(Count::DeadLetter {
             code: reject.code,
             topic: self.options.events.clone(),

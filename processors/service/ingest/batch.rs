@@ -1,9 +1,10 @@
 //! Collects the part of a batch that belongs to one shard: staged records, decisions, records to
 //! publish, and counts for the metrics.
 
+use super::changes;
 use super::count::Count;
 use super::traced::EventSpans;
-use super::{Write, changes};
+use super::write::Write;
 use broker::OutgoingRecord;
 use contract::decode::Hop;
 use domain::fault::Result;

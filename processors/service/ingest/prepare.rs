@@ -5,11 +5,12 @@
 
 use super::Ingest;
 use super::count::Count;
+use super::in_flight::{Drafted, InFlight, Ready, Route};
 use broker::Record;
 use contract::decode::{self, Hop};
 use domain::fault::{Reject, RejectCode};
 use domain::panics::caught;
-use domain::{Action, Event, ForwardReason, ReplyTo, Signal, Step, Time, Turn, Vector};
+use domain::{Action, Event, ForwardReason, Signal, Step, Time, Turn, Vector};
 use kernel::encoded;
 use kernel::prepared::Sent;
 use kernel::rules::Treatment;
@@ -17,7 +18,6 @@ use kernel::withheld::withheld;
 use kernel::{Part, Prepared, Rules, Statements};
 use models::embedder::TokenCounter;
 use models::embedder::pool::Refusal;
-use std::ops::Range;
 use text::split::{self, Candidate};
 
 /// Records that are prepared and encoded before the first of them is applied: enough for every
@@ -27,34 +27,8 @@ const GROUP_MAX: usize = 64;
 /// second's work for one thread with the default encoder.
 const GROUP_BYTES_MAX: usize = 8192;
 
-/// A record whose texts are encoded, each named by its place among the texts of the group.
-pub type Drafted<'r> = InFlight<'r, usize>;
-
-/// A record that can be applied.
-pub type Ready<'r> = InFlight<'r, Vector>;
-
 /// The vector of a text, or why there is none.
 pub type TextVector = Result<Vector, Refusal>;
-
-/// A record between the log and the kernel.
-pub struct InFlight<'r, V> {
-    pub record: &'r Record,
-    pub reply: Option<ReplyTo>,
-    pub hop: Option<Hop>,
-    pub route: Route<V>,
-    pub counts: Vec<Count>,
-    /// Places of the record's texts among those of the group.
-    texts: Range<usize>,
-}
-
-/// Where a record goes.
-pub enum Route<V> {
-    /// Applied by this shard.
-    Apply(Box<Prepared<V>>),
-    /// The record belongs to another partition: that of the user, or of the tenant.
-    Forward(i32, ForwardReason),
-    Reject(Reject),
-}
 
 impl Ingest {
     /// Prepares the next records of a group, and lists their texts in the order of the records.

@@ -27,7 +27,7 @@ use crate::assembly::Assembly;
 use crate::compact::Compact;
 use crate::ownership::Deployment;
 use broker::clock::ManualClock;
-use domain::UserKey;
+use domain::{Decision, UserKey};
 use kernel::Reads;
 use models::embedder::{Model, ModelChoice, pool};
 use serde_json::{Value, json};

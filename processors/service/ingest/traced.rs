@@ -6,7 +6,7 @@
 //! event that is put aside, forwarded or skipped has a span, too.
 
 use super::count::Count;
-use super::prepare::Ready;
+use super::in_flight::Ready;
 use crate::trace::{carry, log_attributes, owner_of, sender_of};
 use broker::OutgoingRecord;
 use contract::decode::{self, DecodeOptions};

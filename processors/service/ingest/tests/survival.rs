@@ -5,6 +5,7 @@ use super::*;
 use crate::ownership::Changelog;
 use broker::{Broker, Producer, RebalanceListener};
 use simulated::Cluster;
+use std::time::Duration;
 use storage::home::MemoryHome;
 use storage::restore::RestoreOptions;
 
