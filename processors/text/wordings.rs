@@ -322,9 +322,11 @@ mod tests {
             if code == "nl" {
                 continue;
             }
+            // English is read by grammar, not by lists of pronouns, negations and questions.
+            let lists_of_speech = if code == "en" { 8 } else { 12 };
             assert_eq!(
                 [lists.speech.len(), lists.never.len()],
-                [12, Category::ALL.len()],
+                [lists_of_speech, Category::ALL.len()],
                 "{code}"
             );
             let grammar = [PhraseKind::Phatic, PhraseKind::Question];

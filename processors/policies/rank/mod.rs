@@ -25,6 +25,7 @@ mod score;
 mod template;
 mod terms;
 pub mod visible;
+mod weights;
 mod wording;
 mod written;
 
@@ -37,6 +38,7 @@ pub use rerank::reranked;
 pub use score::preselected;
 pub use template::Template;
 pub use terms::{Points, TERMS, Term};
+pub use weights::{RankOptions, TermWeights};
 pub use wording::{NamedSpeaker, named};
 pub use written::WrittenRank;
 
@@ -44,36 +46,6 @@ use domain::{Levels, Match, MemoryId, Role, Time};
 use foldhash::fast::RandomState;
 use kernel::ranking::{Hit, Question, Ranked, RankedHits, Signals};
 use std::collections::{HashMap, HashSet};
-
-/// The numbers of a profile for ranking.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RankOptions {
-    /// Used if two people or more speak.
-    pub several: TermWeights,
-    /// Used if one person speaks, to an assistant or alone.
-    pub single: TermWeights,
-    /// Limits the effect of recency, importance and confidence together to this share of a score,
-    /// up or down.
-    pub bound: f32,
-    pub fade: Fade,
-    /// The least score of a returned memory, as a share of the best one's `by_itself`.
-    pub floor: f32,
-    /// `None`: replies carry no relevance.
-    pub relevance: Option<Relevance>,
-    /// The factor on the score of a superseded memory.
-    pub superseded: f32,
-}
-
-/// The weights of the terms, the scale of BM25, and the factor on memories of an assistant or a
-/// tool.
-#[derive(Clone, Debug, PartialEq)]
-pub struct TermWeights {
-    pub points: Points,
-    /// BM25 is divided by the best memory's, but by no less than this multiple of the question's
-    /// `information`. Otherwise a match of one common word could count as much as a perfect match.
-    pub words_full: f32,
-    pub assistant: f32,
-}
 
 /// Returns the admitted hits, best first, up to `question.limit`. Invariant: the order of `hits`
 /// does not change the result.

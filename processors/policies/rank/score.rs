@@ -5,8 +5,7 @@
 //!    shares are not min-max scaled: the worst hit of a good set keeps its worth.
 //! 2. `relevance = w · dense + (1 - w) · words + answer`, where `answer` is the relevance of the
 //!    turn before if that turn is another speaker's question.
-//! 3. `neighbour` is the best relevance among the turn before, other parts of the same turn, and
-//!    the turn after.
+//! 3. `neighbour` is the better relevance of the turn before and the turn after.
 //! 4. `sum` adds up `weight × measure` over all of [`super::TERMS`], and is at least 0.
 //! 5. `score = sum · role · superseded · nudge`. `nudge` lies between `1 - bound` and `1 + bound`
 //!    and carries recency, importance and confidence.
@@ -17,8 +16,9 @@
 use super::admit::{is_superseded, lends_context};
 use super::fade::{recency, unit};
 use super::terms::HitMeasures;
+use super::terms::TERMS;
+use super::weights::{RankOptions, TermWeights};
 use super::wording::{QuestionWording, asks_about_assistant, has_time_word, only_asks};
-use super::{RankOptions, TERMS, TermWeights};
 use domain::{Memory, Position, Role, Time};
 use foldhash::fast::RandomState;
 use kernel::ranking::{Hit, HitScore, Question, Ranked, Signals};
@@ -121,7 +121,7 @@ struct OwnRelevance {
     before: f32,
 }
 
-/// Relevance of the turns that the hits belong to or directly follow.
+/// Best relevance of the turns that the hits belong to or directly follow.
 struct Turns<'h>(HashMap<TurnKey<'h>, TurnRelevance, RandomState>);
 
 /// The position of a turn, hashed without the topic, which all turns of a shard share.
@@ -137,28 +137,9 @@ impl Hash for TurnKey<'_> {
 #[derive(Clone, Copy, Default)]
 struct TurnRelevance {
     /// Of the hits that are parts of the turn.
-    parts: TopTwo,
+    parts: f32,
     /// Of the hits that directly follow the turn.
-    followers: TopTwo,
-}
-
-/// The two greatest values. For each hit, one of the two is from another hit.
-#[derive(Clone, Copy, Default)]
-struct TopTwo {
-    first: f32,
-    second: f32,
-}
-
-impl TopTwo {
-    fn add(&mut self, value: f32) {
-        self.second = self.second.max(value.min(self.first));
-        self.first = self.first.max(value);
-    }
-
-    /// Returns the greatest value of the others than the hit with this value.
-    fn of_others(&self, value: f32) -> f32 {
-        if value < self.first { self.first } else { self.second }
-    }
+    followers: f32,
 }
 
 impl<'h> Turns<'h> {
@@ -169,29 +150,27 @@ impl<'h> Turns<'h> {
         );
         for (hit, own) in hits {
             let turn: &mut TurnRelevance = turns.entry(TurnKey(&hit.memory.source)).or_default();
-            turn.parts.add(own.relevance);
+            turn.parts = turn.parts.max(own.relevance);
             if let Some(before) = &hit.memory.around.before {
-                turns.entry(TurnKey(&before.source)).or_default().followers.add(own.relevance);
+                let turn = turns.entry(TurnKey(&before.source)).or_default();
+                turn.followers = turn.followers.max(own.relevance);
             }
         }
         Turns(turns)
     }
 
-    /// Returns the best relevance among the turn before, other parts of the same turn, and the turn
-    /// after. A turn that became no memory is measured from the copy of its words and vector that
-    /// the hit carries.
+    /// Returns the better relevance of the turn before and the turn after. A turn that became no
+    /// memory is measured from the copy of its words and vector that the hit carries.
     fn best_around(&self, hit: &Hit, own: &OwnRelevance, scale: &Scale) -> f32 {
         let around = &hit.memory.around;
         let before = around
             .before
             .as_ref()
             .and_then(|before| self.0.get(&TurnKey(&before.source)))
-            .map(|turn| turn.parts.first);
-        let turn = self.0.get(&TurnKey(&hit.memory.source));
-        let beside = turn.map(|turn| turn.parts.of_others(own.relevance));
-        let followers = turn.map(|turn| turn.followers.first);
+            .map(|turn| turn.parts);
+        let followers = self.0.get(&TurnKey(&hit.memory.source)).map(|turn| turn.followers);
         let after = around.after.as_ref().map(|_| scale.relevance(&hit.after));
-        [before, beside, followers, after].into_iter().flatten().fold(own.before, f32::max)
+        [before, followers, after].into_iter().flatten().fold(own.before, f32::max)
     }
 }
 

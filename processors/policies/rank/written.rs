@@ -1,7 +1,9 @@
 //! Parses the table `[rank]` of a profile. Unknown keys are an error.
 
+use super::fade::Fade;
+use super::relevance::Relevance;
 use super::terms::{Points, WrittenTerms as Terms};
-use super::{Fade, RankOptions, Relevance, TermWeights};
+use super::weights::{RankOptions, TermWeights};
 use serde::Deserialize;
 
 /// `[rank]` without the constants of BM25, which belong to the index. All other keys are weights of

@@ -10,6 +10,7 @@
 //! example if the candidate is already stored. The five other systems in `seeds/` have gates of
 //! their own.
 
+mod context;
 mod gate;
 mod parts;
 mod patterns;
@@ -18,79 +19,21 @@ mod repetition;
 mod speech;
 mod statement;
 
+pub use context::{ScoredText, ScoringContext};
 pub use gate::{GateOptions, GateVerdict, WINDOW, threshold, verdict};
 pub use parts::{CONTEXT_FULL, NOVELTY_FULL, REPETITION_COSINE, SurpriseWeights};
 pub use reading::is_question;
 pub use repetition::Statement;
 
-use domain::{ContextTurn, CosineScale, Role, Surprise, UserWordCounts, Vector};
-use foldhash::fast::RandomState;
+use domain::Surprise;
 use parts::{PARTS, SurpriseInputs};
-use reading::Reading;
-use speech::SpeechClass;
-use std::collections::HashMap;
-use text::{Rarity, Stems, Words};
 
-/// A candidate's text with everything that is computed from the text alone.
-pub struct ScoredText<'a> {
-    reading: Reading<'a>,
-    words: Words,
-    stems: Stems,
-    speech: SpeechClass,
-}
-
-impl<'a> ScoredText<'a> {
-    /// `rarity` recognises English words in a text that is too short for language detection.
-    pub fn of(text: &'a str, rarity: &Rarity) -> ScoredText<'a> {
-        let reading = Reading::of(text);
-        let words = Words::of(&reading.prose);
-        let stems = words.stems();
-        let speech = speech::read(&reading, &words, rarity);
-        ScoredText { reading, words, stems, speech }
-    }
-
-    /// Returns the stems of the content words, in order, with repetitions and without code.
-    pub fn stems(&self) -> &Stems {
-        &self.stems
-    }
-}
-
-/// The context that a candidate is compared with.
-pub struct ScoringContext<'a> {
-    /// The candidate's own vector.
-    pub vector: &'a Vector,
-    /// The best standard cosine to the user's earlier memories; 0 without memories.
-    pub nearest: f32,
-    /// The last turns of this session, oldest first.
-    pub recent: &'a [ContextTurn],
-    pub speaker: &'a str,
-    pub role: Role,
-    /// The candidate gives a slot of an earlier memory another value.
-    pub linked: bool,
-    pub rarity: &'a Rarity,
-    /// Converts the encoder's cosines to the standard scale.
-    pub spread: CosineScale,
-    /// Counts of the user's words before this candidate.
-    pub own_words: &'a UserWordCounts,
-}
-
-/// Weight of the language's word frequencies, in words of the user's own. Values from 30 to 3,000
-/// make little difference.
-const PRIOR_WORDS: f32 = 300.0;
-/// Number of words that are added up, so that a longer text is not rarer for its length alone.
-const RAREST_WORDS: usize = 10;
 /// Turns that the context switch looks back on.
 const CONTEXT_TURNS: usize = 6;
 /// A longer text that greets has other content too, and is not scored as a greeting.
 const GREETING_WORDS_MAX: usize = 15;
 /// A longer request carries content of its own, and is not scored as a bare question.
 const BARE_QUESTION_WORDS_MAX: usize = 15;
-/// A text with fewer different words is short.
-const SHORT_WORDS: usize = 4;
-/// The end of the turn before, in which a question mark makes the candidate an answer.
-const ANSWER_TAIL_CHARS: usize = 120;
-/// A longer answer to an assistant is scored like any other text.
-const ANSWER_WORDS_MAX: usize = 12;
 
 /// Measures all parts and adds up their points.
 pub fn surprise(
@@ -132,69 +75,17 @@ pub fn surprise(
     surprise
 }
 
-/// Adds up the bits of the ten rarest stems, each by the rarest form.
-///
-/// `bits = log2((own total + 300) / (own count + 300 · 2^-language bits))`: the
-/// [self-information](https://en.wikipedia.org/wiki/Information_content) of the stem by the user's
-/// own counts, with the language's frequencies as 300 words of
-/// [prior](https://en.wikipedia.org/wiki/Additive_smoothing).
-fn rarest_bits(text: &ScoredText<'_>, ground: &ScoringContext<'_>) -> f32 {
-    let all = ground.own_words.total() as f32 + PRIOR_WORDS;
-    let mut bits_of_stem =
-        HashMap::with_capacity_and_hasher(text.stems.len(), RandomState::default());
-    for (word, stem) in text.words.content().zip(text.stems.iter()) {
-        let expected =
-            ground.own_words.count(stem) as f32 + PRIOR_WORDS * (-ground.rarity.bits(word)).exp2();
-        let bits = bits_of_stem.entry(stem).or_insert(0f32);
-        *bits = bits.max((all / expected).log2());
-    }
-    let mut bits: Vec<f32> = bits_of_stem.into_values().collect();
-    bits.sort_unstable_by(|a, b| b.total_cmp(a));
-    bits.iter().take(RAREST_WORDS).sum()
-}
-
 /// Returns the largest cosine, or 0 if none is above 0.
 fn largest(cosines: &[f32]) -> f32 {
     cosines.iter().copied().fold(0.0, f32::max)
 }
 
-/// True if another speaker's turn right before ends in a question. An assistant ends nearly every
-/// turn with one, so an answer to an assistant must also be short and without praise or "you":
-/// "Lisbon!". The row `answer` excludes small talk such as "Yes, please".
-fn answers(text: &ScoredText<'_>, ground: &ScoringContext<'_>) -> bool {
-    let is_direct =
-        || text.reading.words <= ANSWER_WORDS_MAX && text.reading.share_about_other() == 0.0;
-    ground.recent.last().is_some_and(|before| {
-        *before.speaker != *ground.speaker
-            && ends_in_question(&before.content)
-            && (before.role != Role::Assistant || is_direct())
-    })
-}
-
-fn ends_in_question(content: &str) -> bool {
-    content.chars().rev().take(ANSWER_TAIL_CHARS).any(|c| matches!(c, '?' | '？' | '؟'))
-}
-
-/// True for fewer than four different words. In a script without spaces, two pairs of characters
-/// count as one word.
-fn is_short<'w>(words: impl Iterator<Item = &'w str>) -> bool {
-    let (mut seen, mut halves) = (Vec::with_capacity(2 * SHORT_WORDS), 0);
-    for word in words {
-        if !seen.contains(&word) {
-            seen.push(word);
-            halves += if text::is_unspaced(word) { 1 } else { 2 };
-        }
-        if halves >= 2 * SHORT_WORDS {
-            return false;
-        }
-    }
-    true
-}
-
 #[cfg(test)]
 pub mod tests {
     use super::*;
+    use domain::{ContextTurn, CosineScale, Role, UserWordCounts, Vector};
     use proptest::prelude::*;
+    use text::Rarity;
 
     fn said(speaker: &str, content: &str, vector: &Vector) -> ContextTurn {
         let (speaker, content, vector) = (speaker.into(), content.into(), vector.clone());
@@ -306,7 +197,7 @@ pub mod tests {
     }
 
     #[test]
-    fn an_assistants_closing_question_is_answered_only_by_what_is_short_and_says_something() {
+    fn an_assistants_closing_question_is_answered_only_by_what_says_something() {
         let asked = [ContextTurn {
             role: Role::Assistant,
             ..said("bot", "Here you are. Where do you live?", &axis(1))
@@ -314,15 +205,9 @@ pub mod tests {
         for text in ["Lisbon!", "In Lisbon, near the river", "42", "我住在里斯本"] {
             assert!(point(&scored(text, &asked), "answer") > 0.0, "{text}");
         }
-        let long = "I am trying to set up a small web shop, and I wonder how to lay out the tables of its database";
-        for text in [
-            "Yes, please",
-            "ok",
-            "Thanks, that's great",
-            "Sure, go ahead!",
-            "What do you think?",
-            long,
-        ] {
+        for text in
+            ["Yes, please", "ok", "Thanks, that's great", "Sure, go ahead!", "What do you think?"]
+        {
             assert_eq!(point(&scored(text, &asked), "answer"), 0.0, "{text}");
         }
     }

@@ -4,8 +4,8 @@
 //! `surprise = Σ weight × measure`, with measures from 0 to 1 and weights from the profile's
 //! `[weights]`. A new part is a new row, a weight in every profile, and `PART_COUNT` plus one.
 
+use super::context::{ScoredText, ScoringContext, answers, is_short, rarest_bits};
 use super::speech::SmallTalk;
-use super::{ScoredText, ScoringContext, answers, is_short, rarest_bits};
 use domain::Role;
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
@@ -83,9 +83,7 @@ pub static PARTS: [SurprisePart; PART_COUNT] = [
     part("time", "a time", Nothing, |seen| f32::from(seen.text.reading.time())),
     part("number", "a number", Nothing, |seen| f32::from(seen.text.reading.number())),
     part("name", "a name", Nothing, |seen| share(seen.text.reading.names() as f32 / 2.0)),
-    part("decision", "a decision", Nothing, |seen| f32::from(seen.text.reading.decision())),
     part("correction", "a correction", Nothing, |seen| f32::from(seen.text.reading.correction())),
-    part("never", "a thing never done", Nothing, |seen| f32::from(seen.text.reading.never())),
     part("instruction", "an instruction", Keeps("an instruction"), |seen| {
         // An order in the words of an assistant may come from a web page that it quotes.
         f32::from(seen.ground.role == Role::User && seen.text.reading.instruction())
@@ -127,14 +125,10 @@ pub static PARTS: [SurprisePart; PART_COUNT] = [
         share(seen.text.reading.share_about_other().max(f32::from(is(seen, SmallTalk::Praise))))
     }),
     part("short", "few words", Explains("few words"), |seen| {
-        f32::from(
-            is_short(seen.text.words.content())
-                && !seen.text.reading.state()
-                && !seen.text.speech.states,
-        )
+        f32::from(is_short(seen.text.words.content()) && !seen.text.speech.states)
     }),
 ];
-const PART_COUNT: usize = 25;
+const PART_COUNT: usize = 23;
 
 fn is(seen: &SurpriseInputs<'_>, small_talk: SmallTalk) -> bool {
     seen.text.speech.small_talk == Some(small_talk)

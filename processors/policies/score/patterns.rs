@@ -103,35 +103,7 @@ pub static FACT: LazyLock<Regex> = LazyLock::new(|| {
     ])
 });
 
-/// Lasting states of the speaker: "I live in", "my favourite".
-pub static STATE: LazyLock<Regex> = LazyLock::new(|| {
-    any_word(&[
-        concat!(
-            r"(?:i|we)(?:'m| am|'ve|'re| are| have)?",
-            r"(?: \w+ly| just| also| now| still| never| always| no longer| don't)* ",
-            r"(?:live|living|moved|work|prefer|own|use|speak|teach|study|based|born|allergic",
-            r"|vegan|vegetarian|married|single|divorced)",
-        ),
-        "i'm (?:an?|the|from|not an?)|call me|my name|(?:my|our) favou?rite",
-        r"(?:my|our) \w+(?: \w+)?(?:'s| is| are) (?:called|named)|my \w+'s name",
-    ])
-});
-
 pub static MINE: LazyLock<Regex> = LazyLock::new(|| compiled(r"\b(?:my|our)\s+\w+"));
-pub static NEVER: LazyLock<Regex> = LazyLock::new(|| any_word(&["(?:i|we)(?:'ve| have)? never"]));
-
-pub static DECISION: LazyLock<Regex> = LazyLock::new(|| {
-    any_word(&[
-        "(?:we|i)(?:'ve| have)? (?:decided|agreed|chose|picked|settled|resolved|committed)",
-        "let's (?:use|go with|stick|keep|do|make|switch|call|move)",
-        concat!(
-            "(?:i|we)(?:'ll| will|'m going to|'m gonna|'re going to) ",
-            "(?:use|go with|take|start|keep|buy|move|switch|stay)",
-        ),
-        "decided (?:to|on|against)",
-    ])
-});
-
 pub static CORRECTION: LazyLock<Regex> = LazyLock::new(|| {
     any_word(&[
         "actually|no longer|not anymore|any ?more|instead|changed my mind|correction|i meant",
@@ -173,18 +145,12 @@ pub static ORDER: LazyLock<Regex> = LazyLock::new(|| {
     ])
 });
 
-const STRONG_WORDS: &str = concat!(
-    "always|never|must|important|crucial|critical|essential|urgent|remember|don't forget",
-    "|allergic|favou?rite",
-);
-pub static STRONG: LazyLock<Regex> = LazyLock::new(|| any_word(&[STRONG_WORDS]));
-pub static EMPHATIC: LazyLock<Regex> = LazyLock::new(|| {
+pub static STRONG: LazyLock<Regex> = LazyLock::new(|| {
     any_word(&[
-        STRONG_WORDS,
-        "best|worst|hate|love|absolutely|extremely|really|so much|definitely|seriously",
+        "always|never|must|important|crucial|critical|essential|urgent|remember|don't forget",
+        "allergic|favou?rite",
     ])
 });
-
 /// Matches any of the alternatives as whole words.
 pub fn any_word(alternatives: &[&str]) -> Regex {
     compiled(&format!(r"\b(?:{})\b", alternatives.join("|")))

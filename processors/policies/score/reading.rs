@@ -44,12 +44,6 @@ impl<'a> Reading<'a> {
         FACT.find_iter(&self.plain).take(2).count()
     }
 
-    /// True for a lasting state of the speaker, which exempts a text from the deduction for few
-    /// words.
-    pub fn state(&self) -> bool {
-        STATE.is_match(&self.plain)
-    }
-
     pub fn mine(&self) -> bool {
         MINE.find_iter(&self.plain)
             .any(|found| !matches!(last_word(found.as_str()), "god" | "gosh" | "pleasure" | "bad"))
@@ -63,16 +57,8 @@ impl<'a> Reading<'a> {
         self.plain.bytes().any(|byte| byte.is_ascii_digit()) || NUMBER.is_match(&self.plain)
     }
 
-    pub fn decision(&self) -> bool {
-        DECISION.is_match(&self.plain)
-    }
-
     pub fn correction(&self) -> bool {
         CORRECTION.is_match(&self.plain)
-    }
-
-    pub fn never(&self) -> bool {
-        NEVER.is_match(&self.plain)
     }
 
     /// True for an order. "Do you remember that day?" and "I remember that day" are none.
@@ -95,11 +81,10 @@ impl<'a> Reading<'a> {
 
     /// 0 to 1.
     pub fn emphasis(&self) -> f32 {
-        let strong = if STRONG.is_match(&self.plain) { 0.5 } else { 0.0 };
-        let emphatic = EMPHATIC.find_iter(&self.plain).take(2).count();
+        let words = STRONG.find_iter(&self.plain).take(2).count() as f32;
         let marks = self.plain.bytes().filter(|byte| *byte == b'!').take(2).count() as f32;
-        let shouted = if self.prose.split_whitespace().any(is_shouted) { 0.2 } else { 0.0 };
-        (strong + 0.2 * emphatic as f32 + 0.1 * marks + shouted).min(1.0)
+        let strong = if words > 0.0 { 0.5 + 0.2 * words } else { 0.0 };
+        strong + 0.1 * marks
     }
 
     /// Returns the share of the words that stand in sentences of praise, or in sentences with "you"
@@ -157,13 +142,6 @@ fn begins_sentence([before, last]: [char; 2]) -> bool {
     matches!(last, '"' | '\'' | '(' | '[' | '“' | '‘' | '\n')
         || (last.is_whitespace()
             && matches!(before, '.' | '!' | '?' | ':' | '"' | '\'' | '”' | '\n'))
-}
-
-/// True for a word of three characters or more in capitals.
-fn is_shouted(word: &str) -> bool {
-    word.chars().nth(2).is_some()
-        && word.chars().any(char::is_uppercase)
-        && !word.chars().any(char::is_lowercase)
 }
 
 /// True if a question mark ends the sentence. Space, quotation marks and a bracket may follow.
@@ -263,15 +241,8 @@ mod tests {
             &["See you at 5pm", "since 2019", "last week"],
             &["You may go", "40 people"],
         );
-        check(Reading::never, &["I’ve never been to Rome"], &["Never mind"]);
-        check(Reading::decision, &["Let's go with Rust"], &["He decides"]);
         check(Reading::correction, &["I no longer smoke"], &["I smoke"]);
         check(Reading::greeting, &["  Hey Tom!", "So, how are you"], &["The hello world program"]);
-        check(
-            Reading::state,
-            &["I live in Lisbon", "I'm a nurse", "My dog is called Rex"],
-            &["I love it!"],
-        );
     }
 
     #[test]

@@ -52,8 +52,6 @@ pub struct SpeechClass {
 const SMALL_TALK_BYTES_MAX: usize = 100;
 /// Uncovered words beside a greeting or thanks: a name.
 const NAME_WORDS_MAX: usize = 1;
-/// Shorter words have no content: "eh", "yo".
-const CONTENT_CHARS: usize = 3;
 /// Words that make a statement in languages whose verb endings carry the first person.
 const STATEMENT_WORDS: usize = 4;
 /// The same in characters, for scripts without spaces.
@@ -112,11 +110,7 @@ fn is_name(prose: &str, word: &str) -> bool {
     let mut capitalised = prose
         .split(|c: char| !c.is_alphanumeric())
         .filter(|written| written.starts_with(char::is_uppercase));
-    let is_short = word.chars().count() < CONTENT_CHARS;
-    is_short
-        || is_light(word)
-        || text::is_stop_word(word)
-        || capitalised.any(|written| fold(written) == word)
+    is_light(word) || text::is_stop_word(word) || capitalised.any(|written| fold(written) == word)
 }
 
 fn english(reading: &Reading<'_>) -> SpeechClass {
