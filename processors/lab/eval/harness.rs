@@ -7,12 +7,13 @@
 use super::cache::{CachedEncoder, VectorCache};
 use super::data::{Conversation, EvalTurn};
 use super::report::progress;
-use broker::Record;
 use broker::clock::ManualClock;
+use broker::{OutgoingRecord, Record};
+use compaction::contradictions::{ConflictOptions, Judging};
 use domain::fault::{Fault, Result, StopName};
 use domain::{Decision, Now, Time};
 use metrics::Metrics;
-use models::cross_encoder::RerankerModel;
+use models::cross_encoder::{JudgeModel, RerankerModel};
 use models::embedder::{Model, TOKENS_MAX, pool};
 use parking_lot::Mutex;
 use profiles::Profiles;
@@ -29,6 +30,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 use storage::home::{Home, MemoryHome};
 
 /// `limit` of a recall: as many memories as the engines find for a question.
@@ -42,6 +44,7 @@ pub struct Harness {
     pub profiles: Profiles,
     model: Arc<Model>,
     reranker: Option<RerankerModel>,
+    judge: Option<JudgeModel>,
     cache: Arc<VectorCache>,
     metrics: Arc<Metrics>,
 }
@@ -53,10 +56,12 @@ impl Harness {
         let profiles = Profiles::load(&config)?;
         let model = Arc::new(open::encoder(&config)?);
         let reranker = open::reranker(&config)?;
+        let judge = open::judge(&config)?;
         // A vector depends on the text, the model and the number of tokens that are read.
         let name = format!("{}/{TOKENS_MAX}", model.name());
         let cache = Arc::new(VectorCache::open(cache, &name, model.dimensions())?);
-        Ok(Harness { profiles, model, reranker, cache, metrics: Arc::new(Metrics::new()), config })
+        let metrics = Arc::new(Metrics::new());
+        Ok(Harness { profiles, model, reranker, judge, cache, metrics, config })
     }
 
     pub fn encoder(&self) -> CachedEncoder {
@@ -176,7 +181,53 @@ impl<'h> SimulatedUser<'h> {
     /// Ingests turns and returns the decisions in order. A rejected turn has no decision.
     pub fn publish_turns(&mut self, turns: &[EvalTurn]) -> Result<Vec<Decision>> {
         let records = turns.iter().map(|turn| self.turn(turn)).collect();
-        self.apply(records)
+        let decisions = self.apply(records)?;
+        self.apply_revisions()?;
+        Ok(decisions)
+    }
+
+    /// Applies the revisions that `conflict.model` finds, if there is one. No limit of time cuts the
+    /// search: the measured quality must not depend on the machine.
+    fn apply_revisions(&mut self) -> Result<()> {
+        let Harness { config, metrics, judge, model, profiles, .. } = self.harness;
+        let Some(judge) = judge else { return Ok(()) };
+        let options = ConflictOptions {
+            days: f32::INFINITY,
+            budget_ms: i64::MAX,
+            ..ConflictOptions::new(&config.conflict)
+        };
+        let judging = Judging {
+            judge: judge.session()?,
+            clock: Arc::new(self.clock.clone()),
+            spread: model.spread(),
+            options,
+        };
+        let assembly = Assembly::new(config, profiles, &self.shards, metrics);
+        let mut compact = assembly.compact().with_conflict_model(Some(judging));
+        compact.options.proposals_max = usize::MAX;
+        compact.options.budget = Duration::from_secs(3600);
+        let proposals = compact.step(Now { wall: self.now, events: self.now })?;
+        let mut records = Vec::new();
+        for proposal in proposals {
+            let is_revision = proposal.value.as_deref().is_some_and(|value| {
+                serde_json::from_slice::<Value>(value).is_ok_and(|event| event["type"] == "revise")
+            });
+            if is_revision {
+                let OutgoingRecord { topic, key, value, headers, .. } = proposal;
+                let (offset, timestamp_ms) = (self.published, self.now.0);
+                records.push(Record {
+                    topic,
+                    key,
+                    value,
+                    headers,
+                    offset,
+                    timestamp_ms,
+                    partition: 0,
+                });
+                self.published += 1;
+            }
+        }
+        self.apply(records).map(drop)
     }
 
     /// Ingests one event of any kind, which names its user. The clock never goes back.

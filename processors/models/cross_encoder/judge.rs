@@ -1,7 +1,9 @@
-//! Estimates the probability that two statements contradict each other, by a cross-encoder with an
-//! entailment head ([natural language inference](https://arxiv.org/abs/1508.05326)).
+//! Estimates the probability that a later statement changes an earlier one, by a cross-encoder: one
+//! trained for it, or one with an entailment head
+//! ([natural language inference](https://arxiv.org/abs/1508.05326)).
 //!
-//! The probability is the softmax of the model's logits at the label "contradiction".
+//! The probability is the sum of the softmax of the model's logits at the labels "replaces" and
+//! "ends", or else at "contradiction".
 
 use super::onnx::{CrossEncoder, CrossEncoderDirectory, CrossEncoderOptions, unusable};
 use crate::onnx::{self, cannot};
@@ -13,31 +15,30 @@ use std::collections::BTreeMap;
 pub trait ContradictionJudge: Send {
     /// Returns the probability of a contradiction for each pair, in their order.
     fn contradiction(&mut self, pairs: &[(&str, &str)]) -> Result<Vec<f32>>;
+
+    /// True for a judge of changes: it reads who said a statement and when, and the order matters.
+    fn knows_changes(&self) -> bool {
+        false
+    }
 }
 
 /// A loaded model that has read a pair of maximum length. Opens a session for each thread.
 pub struct JudgeModel {
     directory: CrossEncoderDirectory,
-    labels: usize,
-    contradiction: usize,
+    labels: Labels,
 }
 
 impl JudgeModel {
-    /// Opens a model. The index of the contradiction among the labels differs between models and is
-    /// read from `config.json`.
+    /// Opens a model. The places of the labels differ between models and are read from
+    /// `config.json`.
     pub fn open(options: &CrossEncoderOptions) -> Result<JudgeModel> {
-        let (labels, contradiction) =
-            labels(options).map_err(|error| unusable(options.option, error))?;
-        let directory = CrossEncoderDirectory::open(options, labels)?;
-        Ok(JudgeModel { directory, labels, contradiction })
+        let labels = labels(options).map_err(|error| unusable(options.option, error))?;
+        let directory = CrossEncoderDirectory::open(options, labels.count)?;
+        Ok(JudgeModel { directory, labels })
     }
 
     pub fn session(&self) -> Result<Box<dyn ContradictionJudge>> {
-        Ok(Box::new(JudgeSession {
-            model: self.directory.session()?,
-            labels: self.labels,
-            contradiction: self.contradiction,
-        }))
+        Ok(Box::new(JudgeSession { model: self.directory.session()?, labels: self.labels.clone() }))
     }
 }
 
@@ -48,21 +49,37 @@ struct ModelConfig {
     id2label: BTreeMap<String, String>,
 }
 
-/// Returns the number of labels, and the index of the contradiction.
-fn labels(options: &CrossEncoderOptions) -> onnx::Result<(usize, usize)> {
+/// The number of labels, and the places of those that say that the earlier statement no longer holds.
+#[derive(Clone)]
+struct Labels {
+    count: usize,
+    changes: Vec<usize>,
+    knows_changes: bool,
+}
+
+const CHANGES: [&str; 2] = ["replaces", "ends"];
+
+fn labels(options: &CrossEncoderOptions) -> onnx::Result<Labels> {
     let file = options.model.join("config.json");
     let config: ModelConfig = serde_json::from_slice(&onnx::read(&file)?)
         .map_err(|error| cannot("read", &file, error))?;
-    let contradiction =
-        config.id2label.iter().find(|(_, label)| label.eq_ignore_ascii_case("contradiction"));
-    let index = contradiction
-        .and_then(|(id, _)| id.parse().ok())
-        .filter(|index| *index < config.id2label.len());
-    match index {
-        Some(index) => Ok((config.id2label.len(), index)),
+    let count = config.id2label.len();
+    let place = |name: &str| {
+        let mut named =
+            config.id2label.iter().filter(|(_, label)| label.eq_ignore_ascii_case(name));
+        named.find_map(|(id, _)| id.parse().ok().filter(|place: &usize| *place < count))
+    };
+    let changes: Vec<usize> = CHANGES.into_iter().filter_map(place).collect();
+    if changes.len() == CHANGES.len() {
+        return Ok(Labels { count, changes, knows_changes: true });
+    }
+    match place("contradiction") {
+        Some(place) => Ok(Labels { count, changes: vec![place], knows_changes: false }),
         None => {
             let labels: Vec<&str> = config.id2label.values().map(String::as_str).collect();
-            let why = format!("its id2label has no \"contradiction\", only {labels:?}");
+            let why = format!(
+                "its id2label has neither {CHANGES:?} nor \"contradiction\", only {labels:?}"
+            );
             Err(cannot("use", &file, why))
         }
     }
@@ -71,23 +88,29 @@ fn labels(options: &CrossEncoderOptions) -> onnx::Result<(usize, usize)> {
 /// One session. Owned by one thread.
 struct JudgeSession {
     model: CrossEncoder,
-    labels: usize,
-    contradiction: usize,
+    labels: Labels,
 }
 
 impl ContradictionJudge for JudgeSession {
     fn contradiction(&mut self, pairs: &[(&str, &str)]) -> Result<Vec<f32>> {
-        let rows = self.model.read(pairs)?;
-        Ok(rows.chunks(self.labels).map(|row| softmax_at(row, self.contradiction)).collect())
+        // One pair at a time: weights in 8 bits are scaled by the batch, so that a neighbour would
+        // change the probability.
+        let rows = pairs.iter().map(|pair| self.model.read(std::slice::from_ref(pair)));
+        rows.map(|row| Ok(softmax_at(&row?, &self.labels.changes))).collect()
+    }
+
+    fn knows_changes(&self) -> bool {
+        self.labels.knows_changes
     }
 }
 
-/// Returns one value of the softmax. The greatest logit is subtracted first, so that no exponential
-/// overflows.
-fn softmax_at(row: &[f32], index: usize) -> f32 {
+/// Returns the sum of some values of the softmax. The greatest logit is subtracted first, so that no
+/// exponential overflows.
+fn softmax_at(row: &[f32], places: &[usize]) -> f32 {
     let greatest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let sum: f32 = row.iter().map(|logit| (logit - greatest).exp()).sum();
-    (row[index] - greatest).exp() / sum
+    let power = |logit: f32| (logit - greatest).exp();
+    let sum: f32 = row.iter().copied().map(power).sum();
+    places.iter().map(|place| power(row[*place])).sum::<f32>() / sum
 }
 
 #[cfg(test)]
@@ -125,9 +148,10 @@ mod tests {
 
     #[test]
     fn the_softmax_is_stable_for_large_logits() {
-        assert_eq!(softmax_at(&[0.0, 0.0], 0), 0.5);
-        assert_eq!(softmax_at(&[1_000.0, 0.0], 0), 1.0);
-        assert!((softmax_at(&[1.0, 2.0, 3.0], 2) - 0.665_241).abs() < 1e-5);
+        assert_eq!(softmax_at(&[0.0, 0.0], &[0]), 0.5);
+        assert_eq!(softmax_at(&[1_000.0, 0.0], &[0]), 1.0);
+        assert!((softmax_at(&[1.0, 2.0, 3.0], &[2]) - 0.665_241).abs() < 1e-5);
+        assert!((softmax_at(&[1.0, 2.0, 3.0], &[1, 2]) - 0.909_969).abs() < 1e-5);
     }
 
     #[test]
@@ -137,7 +161,7 @@ mod tests {
         for (config, expected) in [
             (
                 r#"{"id2label": {"0": "LABEL_0", "1": "LABEL_1"}}"#,
-                r#"no "contradiction", only ["LABEL_0", "LABEL_1"]"#,
+                r#"nor "contradiction", only ["LABEL_0", "LABEL_1"]"#,
             ),
             (r#"{"id2label": {"7": "contradiction"}}"#, "id2label"),
             (r#"{"id2label": {"0": "neutral", "1": "CONTRADICTION"}}"#, "tokenizer.json"),
