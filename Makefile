@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help run build-for-run test test-all test-long test-outside sim fuzz torture bench quality wishes lint model kafka clean check-build check-fuzz check-kafka check-deny release packages
+.PHONY: help run build-for-run test test-all test-long test-outside sim fuzz torture bench quality wishes judge lint model kafka clean check-build check-fuzz check-kafka check-deny release packages
 
 MODEL := $(CURDIR)/.keepsake/model
 KEEPSAKE := $(or $(CARGO_TARGET_DIR),target)/release/keepsake
@@ -168,6 +168,9 @@ quality: check-build release model ## quality on every evaluation set, beside a 
 
 wishes: check-build ## train the judge of wishes on tests/data/wishes, and print what it finds of each writer if trained on the others
 	$(call step,judge of wishes,KEEPSAKE_WISHES=abcdeftuv cargo test --locked --release --manifest-path processors/text/Cargo.toml --lib a_writer_that -- --nocapture)
+
+judge: ## train the judge of changes into .keepsake/judge, half an hour on two cores, and print what it finds (JUDGE='--epochs 5')
+	$(call step,judge of changes,deploy/judge/train.sh $(JUDGE))
 
 lint: check-build check-deny ## formatting, lints, documentation and dependency rules only
 	$(lints)

@@ -31,6 +31,7 @@ struct Colours {
     fails: bool,
     /// Finds a contradiction in only one of the two orders of a pair.
     one_way: bool,
+    knows_changes: bool,
     compared: Arc<Mutex<Vec<(String, String)>>>,
 }
 
@@ -47,6 +48,10 @@ impl ContradictionJudge for Colours {
             if differ && !(self.one_way && a < b) { 0.97 } else { 0.02 }
         };
         Ok(pairs.iter().map(probability).collect())
+    }
+
+    fn knows_changes(&self) -> bool {
+        self.knows_changes
     }
 }
 
@@ -95,6 +100,7 @@ impl Statements {
             pair_ms: 1,
             fails: false,
             one_way: false,
+            knows_changes: false,
             compared: self.compared.clone(),
         }
     }
@@ -294,6 +300,15 @@ fn a_contradiction_in_only_one_order_is_not_linked() {
 }
 
 #[test]
+fn a_judge_of_changes_reads_who_said_it_and_when_and_the_earlier_one_first() {
+    let statements = Statements::of(&[RED, GREEN]);
+    let judge = Colours { one_way: true, knows_changes: true, ..statements.judge() };
+    assert_eq!(statements.round(&mut statements.worker(judge)).len(), 1);
+    let read = [RED, GREEN].map(|text| format!("user, 3 July, 2024: {text}"));
+    assert_eq!(*statements.compared.lock(), [(read[0].clone(), read[1].clone())]);
+}
+
+#[test]
 fn a_memory_older_than_a_week_is_not_compared_with_earlier_ones() {
     let mut statements = Statements::of(&[RED, GREEN]);
     statements.hours += 8 * 24;
@@ -358,7 +373,7 @@ fn a_directory_without_a_contradiction_model_stops_the_start_with_model_unusable
 }
 
 /// The small model of the tests was made to distinguish Lisbon from Porto. No wording rule of the
-/// service finds a change in these sentences.
+/// service finds a change in these sentences. Nobody asks for a round of compaction.
 #[test]
 fn a_running_service_links_a_contradiction_that_the_model_finds() {
     let test = "conflict::a_running_service_links_a_contradiction_that_the_model_finds";
@@ -374,7 +389,6 @@ fn a_running_service_links_a_contradiction_that_the_model_finds() {
     for content in [lisbon, porto] {
         ada.remember(content);
     }
-    ada.tick(None);
     let revised = eventually("the two memories are linked", || {
         ada.decisions().into_iter().find(|decision| decision["outcome"] == "revised")
     });

@@ -18,9 +18,8 @@ use domain::fault::Result;
 use domain::{CosineScale, Memory, MemoryId, MemoryVersion, Revise, Scope, Time};
 use models::cross_encoder::ContradictionJudge;
 use std::cmp::Reverse;
-use std::collections::HashMap;
-use std::collections::HashSet;
 use std::collections::hash_map::DefaultHasher;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
@@ -103,14 +102,14 @@ pub struct Contradictions {
     judging: Judging,
     /// Hash of the text with which each memory was compared. Kept in memory only, so that a process
     /// compares recent memories again after its start. Cleared when full.
-    compared: HashMap<MemoryId, u64>,
+    texts: HashMap<MemoryId, u64>,
     began: i64,
     outcome: Outcome,
 }
 
 impl Contradictions {
     pub fn new(judging: Judging) -> Contradictions {
-        Contradictions { judging, compared: HashMap::new(), began: 0, outcome: Outcome::Done }
+        Contradictions { judging, texts: HashMap::new(), began: 0, outcome: Outcome::Done }
     }
 
     pub fn begin(&mut self) {
@@ -131,16 +130,25 @@ impl Contradictions {
     /// out are compared in a later round.
     pub fn found(&mut self, snapshot: &Snapshot, now: Time) -> Vec<Revise> {
         let days = self.judging.options.days;
+        self.compared(snapshot, |memory| now.days_since(memory.created_at) <= days)
+    }
+
+    /// The same for memories that were just stated, whatever their time: an import has old ones.
+    pub fn found_among(&mut self, snapshot: &Snapshot, stated: &BTreeSet<MemoryId>) -> Vec<Revise> {
+        self.compared(snapshot, |memory| stated.contains(&memory.id))
+    }
+
+    fn compared(&mut self, snapshot: &Snapshot, is_new: impl Fn(&Memory) -> bool) -> Vec<Revise> {
         let mut new: Vec<&Memory> = snapshot
             .memories
             .iter()
-            .filter(|memory| is_statement(memory) && now.days_since(memory.created_at) <= days)
+            .filter(|memory| is_statement(memory) && is_new(memory))
             .collect();
         new.sort_by_key(|memory| (memory.created_at, memory.id));
         let mut found = Vec::new();
         for memory in new {
             let content = hash(&memory.content);
-            if self.compared.get(&memory.id) == Some(&content) {
+            if self.texts.get(&memory.id) == Some(&content) {
                 continue;
             }
             if self.spent_ms() >= self.judging.options.budget_ms && self.outcome == Outcome::Done {
@@ -157,10 +165,10 @@ impl Contradictions {
                     break;
                 }
             }
-            if self.compared.len() >= self.judging.options.compared_max {
-                self.compared.clear();
+            if self.texts.len() >= self.judging.options.compared_max {
+                self.texts.clear();
             }
-            self.compared.insert(memory.id, content);
+            self.texts.insert(memory.id, content);
         }
         found
     }

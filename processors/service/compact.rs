@@ -10,13 +10,16 @@
 //!    ([`Asking`]).
 //! 4. Publish the plan as events ([`Compact::step`] returns them).
 //!
+//! Between the rounds, [`Compact::judge`] compares the memories that were stated since
+//! ([`Stated`]), so that a revision is found soon after its turn.
+//!
 //! Compaction changes no shard. Ingest applies a proposal like any other event, and only if the
 //! versions named in the proposal still hold. So compaction may run at any time, twice, or not at
 //! all.
 
 use crate::ownership::ShardRegistry;
 use broker::OutgoingRecord;
-use compaction::contradictions::{Contradictions, Judging};
+use compaction::contradictions::{Contradictions, Judging, Outcome};
 use compaction::language::{Asking, NO_MODEL};
 use compaction::plan::{
     Answered, Plan, PlannedPrune, PlannedSummary, Snapshot, erasures, id_of, idle_sessions, plan,
@@ -24,12 +27,12 @@ use compaction::plan::{
 };
 use contract::reply::{self, NewSummary, Proposal};
 use domain::fault::Result;
-use domain::{IdleSession, Now, SigningKey, UserKey};
+use domain::{IdleSession, MemoryId, Now, SigningKey, UserKey};
 use kernel::Reads;
 use metrics::Metrics;
 use profiles::{Author, Profiles};
 use settings::{Config, retain};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use storage::shard::Shard;
@@ -89,6 +92,14 @@ pub struct Compact {
     first: i32,
     /// The types of the proposals that are not in the log yet.
     proposed: Vec<&'static str>,
+}
+
+/// A memory whose words a batch has stored.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Stated {
+    pub partition: i32,
+    pub key: UserKey,
+    pub memory: MemoryId,
 }
 
 /// The proposals of one round, and the limits at which the round ends.
@@ -167,6 +178,50 @@ impl Compact {
         round.events.extend(self.answered(now));
         self.metrics.compacted(began.elapsed());
         Ok(round.events)
+    }
+
+    /// Returns the revisions that the model finds for memories just stated. Leaves in `stated` those
+    /// for which there was no time; the next round compares what a crash or a failure took from it.
+    pub fn judge(
+        &mut self,
+        stated: &mut BTreeSet<Stated>,
+        now: Now,
+    ) -> Result<Vec<OutgoingRecord>> {
+        let mut events = Vec::new();
+        self.contradictions.iter_mut().for_each(Contradictions::begin);
+        while let Some(Stated { partition, key, .. }) = stated.first().cloned() {
+            let mut of_user = BTreeSet::new();
+            while let Some(next) = stated.first()
+                && (next.partition, &next.key) == (partition, &key)
+            {
+                of_user.extend(stated.pop_first().map(|stated| stated.memory));
+            }
+            let shard = self.shards.get(partition).filter(|shard| shard.closed().is_none());
+            let policy = &self.profiles.of(&key).rules.policy;
+            let has_links = !key.is_tenant() && policy.traits().links;
+            let Some((shard, contradictions)) =
+                shard.zip(self.contradictions.as_mut()).filter(|_| has_links)
+            else {
+                continue;
+            };
+            let revisions = contradictions.found_among(&snapshot(&shard, &key)?, &of_user);
+            let (outcome, _) = contradictions.ended();
+            self.propose(partition, &key, Plan { revisions, ..Plan::default() }, now, &mut events);
+            match outcome {
+                Outcome::Done => {}
+                Outcome::Slow => {
+                    let left = |memory| Stated { partition, key: key.clone(), memory };
+                    stated.extend(of_user.into_iter().map(left));
+                    break;
+                }
+                // Not at once again: the next round tries.
+                Outcome::Failed => stated.clear(),
+            }
+        }
+        if let Some((outcome, took_ms)) = self.contradictions.as_ref().map(Contradictions::ended) {
+            self.metrics.compared(outcome.as_str(), took_ms);
+        }
+        Ok(events)
     }
 
     /// Returns the proposals for which the language model has answered since. Never waits.

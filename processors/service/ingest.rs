@@ -492,13 +492,19 @@ impl Ingest {
         let Options { decisions: decided, with_text, sizes, erasures, .. } = &self.options;
         let mut outputs = Vec::new();
         for decision in &write.decisions {
-            let build = |decision: &_, with_text| reply::decision(decision, decided, with_text);
-            let record = sizes.decision(decision, build, *with_text);
+            let record = sizes.decision(
+                decision,
+                |decision: &_, with_text| reply::decision(decision, decided, with_text),
+                *with_text,
+            );
             outputs.push(with_traceparent(record, &write.traceparents, &decision.event));
         }
         for shadow in &write.shadows {
-            let build = |decision: &_, with_text| reply::shadow(decision, decided, with_text);
-            let record = sizes.decision(shadow, build, *with_text);
+            let record = sizes.decision(
+                shadow,
+                |decision: &_, with_text| reply::shadow(decision, decided, with_text),
+                *with_text,
+            );
             outputs.push(with_traceparent(record, &write.traceparents, &shadow.event));
         }
         for erasure in &write.erasures {

@@ -40,6 +40,7 @@ pub mod stalled;
 pub use assemble::pool_size;
 pub use shared::Shared;
 
+use crate::compact::Stated;
 use crate::ownership::ShardRegistry;
 use deployment::DataDir;
 use deployment::presence::Description;
@@ -67,6 +68,7 @@ pub struct Service {
     pub encoder: Pool,
     /// Starts a round of the compaction worker.
     pub compactor: crossbeam_channel::Sender<Time>,
+    stated: Option<crossbeam_channel::Sender<Stated>>,
     shared: Arc<Shared>,
     threads: Vec<(&'static str, JoinHandle<()>)>,
     shutdown_ms: u64,

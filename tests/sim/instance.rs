@@ -318,6 +318,7 @@ impl Process {
                 kit.metrics.clone(),
             ),
             compactor,
+            stated: None,
             pace: BatchSize::new(3_600_000, start.batch_records_max),
             limits,
             batch_ms: 3_600_000,
@@ -335,6 +336,7 @@ impl Process {
         let compact_loop = CompactLoop {
             producer: Box::new(InterruptedProducer(connection.producer("compact")?)),
             asked,
+            stated: None,
             every: Duration::ZERO,
             acknowledge: Duration::ZERO,
         };

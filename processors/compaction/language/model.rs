@@ -121,8 +121,10 @@ const NEVER_SENT: [Rule; 6] =
     [Rule::PrivateKey, Rule::Jwt, Rule::ApiKey, Rule::Bearer, Rule::Card, Rule::Iban];
 
 fn before_leaving(profile: &[Rule]) -> Vec<Rule> {
-    let is_on = |rule: &Rule| NEVER_SENT.contains(rule) || profile.contains(rule);
-    Rule::ALL.into_iter().filter(is_on).collect()
+    Rule::ALL
+        .into_iter()
+        .filter(|rule: &Rule| NEVER_SENT.contains(rule) || profile.contains(rule))
+        .collect()
 }
 
 /// The model with its limits. Shared by all workers of the process.

@@ -56,11 +56,14 @@ impl DeadLetterBreaker {
         let of_all = self.all.slid(reject.is_some());
         let of_own = self.own.slid(code == Some(RejectCode::Poison));
         let Some(reject) = reject else { return Ok(()) };
-        let own = |(what, _)| (what, "report it, or name its records in ingest.skip".to_owned());
-        let sent = |(what, option): (String, &str)| {
-            (what, format!("mend what sends them, or raise {option} to put them aside"))
+        let Some((what, cure)) = of_own
+            .map(|(what, _)| (what, "report it, or name its records in ingest.skip".to_owned()))
+            .or(of_all.map(|(what, option): (String, &str)| {
+                (what, format!("mend what sends them, or raise {option} to put them aside"))
+            }))
+        else {
+            return Ok(());
         };
-        let Some((what, cure)) = of_own.map(own).or(of_all.map(sent)) else { return Ok(()) };
         let last = format!(
             "the last of partition {partition} at offset {offset}: {}: {reject}",
             reject.code.as_str()

@@ -344,14 +344,16 @@ fn known_around(bench: &Bench) -> Vec<(String, [Option<String>; 3])> {
     }
     let mut memories = bench.memories("ada");
     memories.sort_by_key(|memory| memory.source.offset);
-    let around = |memory: domain::Memory| {
-        let around = &memory.around;
-        (
-            memory.content.clone(),
-            [words(&around.before), words(&around.earlier), words(&around.after)],
-        )
-    };
-    memories.into_iter().map(around).collect()
+    memories
+        .into_iter()
+        .map(|memory: domain::Memory| {
+            let around = &memory.around;
+            (
+                memory.content.clone(),
+                [words(&around.before), words(&around.earlier), words(&around.after)],
+            )
+        })
+        .collect()
 }
 
 const BERGEN: [&str; 4] = [

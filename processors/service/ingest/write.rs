@@ -2,6 +2,7 @@
 
 use super::count::Count;
 use super::traced::Traceparents;
+use crate::compact::Stated;
 use domain::fault::Result;
 use domain::{Decision, Erasure, Time};
 use kernel::Forgotten;
@@ -35,6 +36,15 @@ pub struct Write {
 }
 
 impl Write {
+    /// Lists the memories whose words this batch stores.
+    pub fn stated(&self) -> Vec<Stated> {
+        let partition = self.shard.partition;
+        let about = self.decisions.iter().filter_map(|decision| {
+            Some(Stated { partition, key: decision.key.clone(), memory: decision.memory? })
+        });
+        about.collect()
+    }
+
     /// Makes the batch visible. `changelog`: the offset of its meta record, if there is one, and the
     /// time of the commit.
     pub fn carry_out(self, changelog: Option<(i64, Time)>) -> Result<Duration> {

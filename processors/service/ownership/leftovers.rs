@@ -48,8 +48,11 @@ impl ShardRegistry {
     fn remove_store_of_other(&self, partition: i32, changelog: &Changelog) -> Result<usize> {
         let identity = self.deployment.identity(partition);
         // Order matters: a restore that begins from here on waits until the directory is free.
-        let is_free = |found: &mut Partition| !found.is_owned() && found.files.strong_count() == 0;
-        let Some(_claim) = self.claim_if(partition, is_free) else { return Ok(0) };
+        let Some(_claim) = self.claim_if(partition, |found: &mut Partition| {
+            !found.is_owned() && found.files.strong_count() == 0
+        }) else {
+            return Ok(0);
+        };
         let now = self.clock.wall();
         let opened = self.deployment.home.store(&self.options.store, &identity, now.0)?;
         let read = opened.store.changelog();

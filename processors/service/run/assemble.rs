@@ -14,6 +14,7 @@ use super::requests::{Delivered, RequestReader, Unanswered};
 use super::stalled::StalledPartitions;
 use super::{Service, Shared, http, ingesting, loops};
 use crate::assembly::Assembly;
+use crate::compact::Stated;
 use crate::ingest::sizes::RecordSizes;
 use crate::open;
 use crate::ownership::{self, Changelog, Deployment, ShardRegistry};
@@ -22,7 +23,7 @@ use broker::clock::{Clock, SystemClock};
 use broker::{Broker, Consumer, Log, Transactor};
 use compaction::contradictions::{ConflictOptions, Judging};
 use compaction::language;
-use crossbeam_channel::{Receiver, Sender};
+use crossbeam_channel::{Receiver, Sender, bounded};
 use deployment::dir::{instance_id, lock_dir, readers_of};
 use deployment::growth::{self, AwaitingConsumer, Growth};
 use deployment::{Brokers, private, signing_key, topics};
@@ -48,6 +49,9 @@ use storage::restore::{RestoreOptions, TakeOver, TombstonesGone};
 const BATCH_BYTES: usize = 1_000_000;
 /// Shards restored at the same time: more would compete for the same disk and network.
 const RESTORE_THREADS: usize = 2;
+/// Memories that wait for `conflict.model`, some 2 MB. A round of compaction compares those for which
+/// there is no room, of the last days.
+const STATED_MAX: usize = 20_000;
 
 /// The opened parts from which the threads are made.
 struct Parts {
@@ -185,6 +189,7 @@ impl Service {
         metrics.started(clock.wall().0 / 1000);
         let (encoder, worker) = encoder_pool(&models.encoder);
         let (compactor, compact_now) = crossbeam_channel::bounded(1);
+        let (stated, judged_soon) = models.judge.as_ref().map(|_| bounded(STATED_MAX)).unzip();
         let (http, page) = http::listen(&config.http.listen)?;
         let shared = Shared::new(clock.clone(), config.clock.from_events, metrics.clone());
         let shared = Arc::new(shared);
@@ -199,6 +204,7 @@ impl Service {
             shards: shards.clone(),
             encoder,
             compactor,
+            stated,
             shared,
             threads: Vec::new(),
             shutdown_ms: config.limits.shutdown_ms,
@@ -224,7 +230,7 @@ impl Service {
             tracer,
             sizes,
         };
-        service.spawn_all(&parts, worker, to_look_up, &to_restore, compact_now)?;
+        service.spawn_all(&parts, worker, to_look_up, &to_restore, (compact_now, judged_soon))?;
         if let Some(exporter) = exporter {
             service.spawn("spans", move |shared| loops::export(exporter, &shared))?;
         }
@@ -239,7 +245,7 @@ impl Service {
         worker: Worker,
         to_look_up: Receiver<String>,
         to_restore: &Receiver<i32>,
-        compact_now: Receiver<Time>,
+        to_compact: (Receiver<Time>, Option<Receiver<Stated>>),
     ) -> Result<()> {
         self.spawn_lookup(parts, to_look_up)?;
         self.spawn_encoders(parts, &worker)?;
@@ -247,7 +253,7 @@ impl Service {
         self.spawn_restore(parts, to_restore)?;
         self.spawn_ingest(parts)?;
         self.spawn_recall(parts)?;
-        self.spawn_compact(parts, compact_now)?;
+        self.spawn_compact(parts, to_compact)?;
         self.spawn_index(parts)?;
         self.spawn_lag(parts)?;
         self.spawn_old_events(parts)
@@ -311,6 +317,7 @@ impl Service {
                 parts.metrics.clone(),
             ),
             compactor: self.compactor.clone(),
+            stated: self.stated.clone(),
             limits: config.ingest.clone(),
             batch_ms: ingesting::BATCH_MS,
             deletes_events: config.events.keep_ms > 0,
@@ -352,7 +359,11 @@ impl Service {
         self.spawn("recall", move |shared| recall_loop.run(recall, &shared))
     }
 
-    fn spawn_compact(&mut self, parts: &Parts, asked: Receiver<Time>) -> Result<()> {
+    fn spawn_compact(
+        &mut self,
+        parts: &Parts,
+        (asked, stated): (Receiver<Time>, Option<Receiver<Stated>>),
+    ) -> Result<()> {
         let Parts { config, connection, models, .. } = parts;
         let judging = match &models.judge {
             Some(judge) => Some(Judging {
@@ -369,6 +380,7 @@ impl Service {
         let compact_loop = loops::CompactLoop {
             producer: connection.producer("keepsake-compact")?,
             asked,
+            stated,
             every: Duration::from_millis(config.compact.every_ms),
             acknowledge: loops::ACKNOWLEDGE,
         };

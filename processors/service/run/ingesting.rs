@@ -26,6 +26,7 @@ use super::loops::{CLOSE, IDLE, LOOK_UP, try_again};
 use super::pace::BatchSize;
 use super::replier::Replier;
 use super::stalled::{Remedy, StalledPartitions};
+use crate::compact::Stated;
 use crate::ingest::{Effects, Ingest, Write};
 use broker::{
     CommittedOffsets, Consumer, Log, OutgoingRecord, Polled, Record, TransactError, Transactor,
@@ -52,6 +53,8 @@ pub struct IngestLoop {
     /// Separate from the producer of the outputs: a missing reply topic must not delay a batch.
     pub replier: Replier,
     pub compactor: crossbeam_channel::Sender<Time>,
+    /// Hears of each memory whose words were stored, if `conflict.model` is there to compare it.
+    pub stated: Option<crossbeam_channel::Sender<Stated>>,
     pub limits: settings::Ingest,
     pub batch_ms: u64,
     /// Old events are deleted, so a topic that does not begin at 0 had events that were applied.
@@ -440,7 +443,12 @@ impl IngestLoop {
             if let Some(last) = last {
                 ingest.shards.check_alone(&shard, write.logged, last)?;
             }
+            let stated = self.stated.as_ref().map(|to| (to, write.stated()));
             let took = write.carry_out(last.map(|last| (last, at)))?;
+            if let Some((to, stated)) = stated {
+                // Full: a round of compaction compares the rest, of the last days.
+                stated.into_iter().for_each(|one| drop(to.try_send(one)));
+            }
             ingest.metrics.shard_applied(
                 shard.partition,
                 applied,

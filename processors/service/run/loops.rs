@@ -8,7 +8,7 @@
 use super::Shared;
 use super::answered::Answered;
 use super::replier::Replier;
-use crate::compact::Compact;
+use crate::compact::{Compact, Stated};
 use crate::ownership::ShardRegistry;
 use crate::recall::Recall;
 use broker::{Consumer, OutgoingRecord, Polled, Producer, Start};
@@ -236,6 +236,8 @@ pub const ACKNOWLEDGE: Duration = Duration::from_secs(30);
 pub struct CompactLoop {
     pub producer: Box<dyn Producer>,
     pub asked: crossbeam_channel::Receiver<Time>,
+    /// Memories that `conflict.model` has not compared, if there is one.
+    pub stated: Option<crossbeam_channel::Receiver<Stated>>,
     pub every: Duration,
     pub acknowledge: Duration,
 }
@@ -243,6 +245,7 @@ pub struct CompactLoop {
 impl CompactLoop {
     pub fn run(mut self, mut compact: Compact, shared: &Shared) -> Result<()> {
         let mut next = Instant::now() + self.every;
+        let mut stated = BTreeSet::new();
         while !shared.is_stopping() {
             shared.turned("compact");
             let wait = if compact.is_asking() { LOOK_UP } else { UNHURRIED };
@@ -250,6 +253,12 @@ impl CompactLoop {
             let answered = compact.answered(shared.now());
             deliver(self.producer.as_mut(), answered, self.acknowledge, shared, "compact")?;
             compact.delivered();
+            stated.extend(self.stated.iter().flat_map(crossbeam_channel::Receiver::try_iter));
+            if !stated.is_empty() {
+                let revisions = compact.judge(&mut stated, shared.now())?;
+                deliver(self.producer.as_mut(), revisions, self.acknowledge, shared, "compact")?;
+                compact.delivered();
+            }
             if asked.is_none() && Instant::now() < next && !compact.wants_round() {
                 continue;
             }

@@ -220,11 +220,13 @@ mod tests {
         cluster.create("recalls", 1);
         let delivered = Arc::<Delivered>::default();
         let service = cluster.connect("service");
-        let open = move || -> Result<Box<dyn Consumer>> {
-            Ok(Box::new(Mute { reader: service.reader("recalls", "recalls")?, delivered: 0 }))
-        };
-        let mut reader =
-            RequestReader::new(Box::new(open), delivered.clone()).expect("the cluster is alive");
+        let mut reader = RequestReader::new(
+            Box::new(move || -> Result<Box<dyn Consumer>> {
+                Ok(Box::new(Mute { reader: service.reader("recalls", "recalls")?, delivered: 0 }))
+            }),
+            delivered.clone(),
+        )
+        .expect("the cluster is alive");
         reader.assign(&[(0, Start::Committed)]).expect("the partition exists");
         let recalls = cluster.connect("lag").log("recalls").expect("the topic exists");
         let asker = cluster.connect("asker").producer("asker").expect("the cluster is alive");

@@ -31,8 +31,12 @@ fn an_extraction_leaves_the_decision_about_parts_over_the_limit_as_it_is() {
     assert_eq!(candidates.len(), 2);
     for decision in candidates {
         assert!(decision.reason.ends_with("messages extracted"), "{}", decision.reason);
-        let is_there = |id| bench.memories("ada").iter().any(|memory| memory.id == id);
-        assert!(decision.memory.is_none_or(is_there), "names a removed memory: {decision:#?}");
+        assert!(
+            decision
+                .memory
+                .is_none_or(|id| bench.memories("ada").iter().any(|memory| memory.id == id)),
+            "names a removed memory: {decision:#?}"
+        );
     }
 }
 
@@ -89,8 +93,10 @@ fn a_forget_that_is_sent_again_has_the_same_salt() {
 fn counted(bench: &Bench) -> Vec<String> {
     let page = bench.ingest.metrics.page();
     let counters = ["keepsake_events_total", "keepsake_decisions_total", "keepsake_judgements"];
-    let is_one = |line: &&str| counters.iter().any(|counter| line.starts_with(counter));
-    page.lines().filter(is_one).map(str::to_owned).collect()
+    page.lines()
+        .filter(|line: &&str| counters.iter().any(|counter| line.starts_with(counter)))
+        .map(str::to_owned)
+        .collect()
 }
 
 #[test]

@@ -7,14 +7,17 @@ use serde_json::{Value, json};
 
 /// Topics among the outputs with a record that has this word, in any case.
 fn published_with(outputs: &[OutgoingRecord], word: &str) -> Vec<String> {
-    let has = |out: &&OutgoingRecord| {
-        let headers = out.headers.iter().map(|(_, value)| value.as_slice());
-        let parts = out.key.as_deref().into_iter().chain(out.value.as_deref()).chain(headers);
-        parts.into_iter().any(|bytes| {
-            bytes.to_ascii_lowercase().windows(word.len()).any(|part| part == word.as_bytes())
+    outputs
+        .iter()
+        .filter(|out: &&OutgoingRecord| {
+            let headers = out.headers.iter().map(|(_, value)| value.as_slice());
+            let parts = out.key.as_deref().into_iter().chain(out.value.as_deref()).chain(headers);
+            parts.into_iter().any(|bytes| {
+                bytes.to_ascii_lowercase().windows(word.len()).any(|part| part == word.as_bytes())
+            })
         })
-    };
-    outputs.iter().filter(has).map(|out| out.topic.clone()).collect()
+        .map(|out| out.topic.clone())
+        .collect()
 }
 
 fn forget(what: Value) -> Value {

@@ -28,8 +28,11 @@ fn events_without_their_schema_are_put_aside_and_never_stop_the_service() {
     let letters = outputs.iter().filter(|output| output.topic == "keepsake.dead-letters");
     let (found, reasons): (Vec<_>, Vec<_>) = letters
         .map(|letter| {
-            let named = |(name, _): &&(String, Vec<u8>)| name.ends_with("exception.class.name");
-            let (_, reason) = letter.headers.iter().find(named).expect("a reason");
+            let (_, reason) = letter
+                .headers
+                .iter()
+                .find(|(name, _): &&(String, Vec<u8>)| name.ends_with("exception.class.name"))
+                .expect("a reason");
             (letter.value.clone(), String::from_utf8_lossy(reason).into_owned())
         })
         .unzip();
