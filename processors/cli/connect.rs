@@ -113,11 +113,12 @@ impl ConnectCommand {
 
 /// The path of this program that stays: a link on the PATH leads to the next version too.
 pub fn this_program() -> Result<String> {
-    let about = |e| Fault::retry(format!("find the path of this program: {e}"));
-    let running = std::env::current_exe().map_err(about)?;
-    let same = |path: &PathBuf| std::fs::canonicalize(path).is_ok_and(|path| path == running);
+    let running = std::env::current_exe()
+        .map_err(|e| Fault::retry(format!("find the path of this program: {e}")))?;
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let linked = std::env::split_paths(&path).map(|dir| dir.join("keepsake")).find(same);
+    let linked = std::env::split_paths(&path)
+        .map(|dir| dir.join("keepsake"))
+        .find(|path: &PathBuf| std::fs::canonicalize(path).is_ok_and(|path| path == running));
     let program = linked.filter(|path| path.is_absolute()).unwrap_or(running);
     let text = program.to_str().map(str::to_owned);
     text.ok_or_else(|| invalid(format!("{}: the path is not UTF-8", program.display())))

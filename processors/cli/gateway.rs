@@ -119,11 +119,12 @@ pub async fn retired(config: &Config, connected: impl Fn() -> Option<Arc<Calls>>
     let mut last = String::new();
     loop {
         let (config, calls) = (config.clone(), connected());
-        let look = move || match calls {
+        match tokio::task::spawn_blocking(move || match calls {
             Some(calls) => check_not_retired(&config, &calls.connection),
             None => Ok(()),
-        };
-        match tokio::task::spawn_blocking(look).await {
+        })
+        .await
+        {
             Ok(Err(fault @ Fault::Stop(Stop { name: StopName::GenerationRetired, .. }))) => {
                 return fault;
             }

@@ -30,8 +30,10 @@ pub fn grouped(command: Command) -> Command {
         let of_group = names.iter().filter_map(|name| shown().find(|it| it.get_name() == *name));
         text.push_str(&format!("{heading}:\n{}\n", of_group.map(line).collect::<String>()));
     }
-    let is_other = |it: &&Command| !GROUPS.iter().any(|(_, names)| names.contains(&it.get_name()));
-    let others = shown().filter(is_other).map(line).collect::<String>();
+    let others = shown()
+        .filter(|it: &&Command| !GROUPS.iter().any(|(_, names)| names.contains(&it.get_name())))
+        .map(line)
+        .collect::<String>();
     text.push_str(&format!("{OTHERS}:\n{others}"));
     let template = format!(
         "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{text}\nOptions:\n{{options}}\

@@ -55,8 +55,10 @@ impl McpCommand {
         let runtime = runtime()?;
         let ended = runtime.block_on(async {
             let watched = async {
-                let connected = || link.try_lock().ok().and_then(|link| link.connected());
-                let _ = gone.set(retired(config, connected).await);
+                let _ = gone.set(
+                    retired(config, || link.try_lock().ok().and_then(|link| link.connected()))
+                        .await,
+                );
                 std::future::pending().await
             };
             tokio::select! {

@@ -61,7 +61,6 @@ impl UnitCommand {
 impl Manager {
     fn file(self) -> Result<PathBuf> {
         let home = std::env::home_dir().filter(|home| home.is_absolute());
-        let none = || Fault::stop(StopName::ConfigInvalid, "HOME is not set to a directory");
         let below = match self {
             Manager::Launchd => format!("Library/LaunchAgents/{LABEL}.plist"),
             Manager::Systemd => {
@@ -73,7 +72,9 @@ impl Manager {
                 format!(".config/{}", unit.display())
             }
         };
-        Ok(home.ok_or_else(none)?.join(below))
+        Ok(home
+            .ok_or_else(|| Fault::stop(StopName::ConfigInvalid, "HOME is not set to a directory"))?
+            .join(below))
     }
 
     /// The commands that start the installed unit from the present file, one after another, and the
@@ -155,11 +156,14 @@ fn started(words: &[String]) -> bool {
 /// protects data (3).
 fn systemd(words: &[String], config: &Config) -> String {
     // systemd expands % and $ and unescapes backslashes.
-    let quoted = |word: &String| {
-        let word = word.replace('\\', "\\\\").replace('"', "\\\"");
-        format!("\"{}\"", word.replace('%', "%%").replace('$', "$$"))
-    };
-    let command = words.iter().map(quoted).collect::<Vec<_>>().join(" ");
+    let command = words
+        .iter()
+        .map(|word: &String| {
+            let word = word.replace('\\', "\\\\").replace('"', "\\\"");
+            format!("\"{}\"", word.replace('%', "%%").replace('$', "$$"))
+        })
+        .collect::<Vec<_>>()
+        .join(" ");
     let stop_s = config.limits.shutdown_ms.div_ceil(1000) + 10;
     format!(
         "[Unit]\n\
@@ -180,11 +184,13 @@ fn systemd(words: &[String], config: &Config) -> String {
 }
 
 fn launchd(words: &[String]) -> String {
-    let escaped = |word: &String| {
-        let word = word.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
-        format!("    <string>{word}</string>\n")
-    };
-    let arguments = words.iter().map(escaped).collect::<String>();
+    let arguments = words
+        .iter()
+        .map(|word: &String| {
+            let word = word.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+            format!("    <string>{word}</string>\n")
+        })
+        .collect::<String>();
     format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
          <!DOCTYPE plist PUBLIC \"-//Apple//DTD PLIST 1.0//EN\" \

@@ -79,8 +79,13 @@ pub fn table_of(columns: &[(&str, &str)], rows: &[Value]) -> String {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
-    let cells = |row: &Value| columns.iter().map(|(_, field)| cell(&row[*field])).collect();
-    table(&head, &rows.iter().map(cells).collect::<Vec<Vec<String>>>())
+    table(
+        &head,
+        &rows
+            .iter()
+            .map(|row: &Value| columns.iter().map(|(_, field)| cell(&row[*field])).collect())
+            .collect::<Vec<Vec<String>>>(),
+    )
 }
 
 /// Adds up a number of JSON rows.

@@ -309,12 +309,15 @@ mod tests {
             }
             let removable_below = self.passes.removable_below(now_ms, RETENTION_MS);
             let mut cleaner = Cleaner::new(&latest, &ranges, removable_below);
-            let clean = |batch: &Vec<u8>| match cleaner.clean(batch).unwrap() {
-                Retained::Whole => Some(batch.clone()),
-                Retained::Part(part) => Some(part),
-                Retained::Nothing => None,
-            };
-            self.batches = self.batches.iter().filter_map(clean).collect();
+            self.batches = self
+                .batches
+                .iter()
+                .filter_map(|batch: &Vec<u8>| match cleaner.clean(batch).unwrap() {
+                    Retained::Whole => Some(batch.clone()),
+                    Retained::Part(part) => Some(part),
+                    Retained::Nothing => None,
+                })
+                .collect();
             let report = cleaner.finish();
             self.aborted.retain(|aborted| !report.aborted_gone.contains(aborted));
             self.cleaned_to = latest.end();
@@ -512,8 +515,10 @@ mod tests {
             all.push((end, now_ms));
             assert!(passes.0.len() <= 40, "{}", passes.0.len());
             let exact = |slack| {
-                let past = |p: &&(i64, i64)| p.1 + RETENTION_MS + slack <= now_ms;
-                all.iter().rev().find(past).map_or(0, |p| p.0)
+                all.iter()
+                    .rev()
+                    .find(|p: &&(i64, i64)| p.1 + RETENTION_MS + slack <= now_ms)
+                    .map_or(0, |p| p.0)
             };
             let found = passes.removable_below(now_ms, RETENTION_MS);
             assert!((exact(RETENTION_MS / 8)..=exact(0)).contains(&found), "{found}");

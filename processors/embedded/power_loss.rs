@@ -502,8 +502,8 @@ fn producers_that_wait_for_room_in_the_journal_get_offsets_of_their_own() {
     };
     std::thread::scope(|scope| {
         scope.spawn(|| node.run_checkpoints());
-        let start = |producer| scope.spawn(move || produce(producer));
-        let producers: Vec<_> = (0..PRODUCERS).map(start).collect();
+        let producers: Vec<_> =
+            (0..PRODUCERS).map(|producer| scope.spawn(move || produce(producer))).collect();
         let are_done = producers.into_iter().map(|producer| producer.join().is_ok());
         let are_done: Vec<bool> = are_done.collect();
         node.stop();

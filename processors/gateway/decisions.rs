@@ -45,8 +45,9 @@ impl Decisions {
         let (new, receiver) = broadcast::channel(BEHIND_MAX);
         let reader = at_the_end(calls)?;
         let (its, hidden, sending) = (calls.clone(), hidden.clone(), new.clone());
-        let send = move || send_on((&its, &hidden), reader, &sending);
-        calls.start_reader("gateway-decisions", send)?;
+        calls.start_reader("gateway-decisions", move || {
+            send_on((&its, &hidden), reader, &sending)
+        })?;
         *sender = Some(new);
         Ok(receiver)
     }

@@ -43,8 +43,10 @@ pub fn page(document: &Value, dialect: &Dialect) -> String {
 }
 
 fn part(headings: &[&Heading], path: &str) -> usize {
-    let fits = |(_, _, begins): &&Heading| begins.iter().any(|it| path.starts_with(it));
-    headings.iter().position(fits).unwrap_or(headings.len() - 1)
+    headings
+        .iter()
+        .position(|(_, _, begins): &&Heading| begins.iter().any(|it| path.starts_with(it)))
+        .unwrap_or(headings.len() - 1)
 }
 
 fn add_call(page: &mut String, document: &Value, method: &str, path: &str, call: &Value) {

@@ -53,14 +53,15 @@ pub async fn hide(
     rows: Vec<(Value, i64)>,
 ) -> Result<Vec<Value>> {
     let (hidden, calls) = (hidden.clone(), calls.clone());
-    let hide = move |erasures: &Erasures| {
-        let hidden = rows.into_iter().map(|(mut decision, at_ms)| {
-            erasures.hide(&mut decision, at_ms);
-            decision
-        });
-        hidden.collect()
-    };
-    let hidden = tokio::task::spawn_blocking(move || hidden.now(&calls, hide));
+    let hidden = tokio::task::spawn_blocking(move || {
+        hidden.now(&calls, move |erasures: &Erasures| {
+            let hidden = rows.into_iter().map(|(mut decision, at_ms)| {
+                erasures.hide(&mut decision, at_ms);
+                decision
+            });
+            hidden.collect()
+        })
+    });
     let hidden = hidden.await.unwrap_or_else(|e| Err(Fault::retry(e.to_string())));
     hidden.map_err(|fault| unavailable(&fault))
 }
@@ -80,11 +81,10 @@ pub fn shows(
     event: &mut Map<String, Value>,
 ) -> fault::Result<bool> {
     let mut decisions = decisions_about(calls, sent)?;
-    let hides = |erasures: &Erasures| {
+    let is_hidden = hidden.now(calls, |erasures: &Erasures| {
         erasures.cover_event(sent.key, sent.event, sent.at_ms)
             || decisions.iter_mut().any(|(decision, at_ms)| erasures.hide(decision, *at_ms))
-    };
-    let is_hidden = hidden.now(calls, hides)?;
+    })?;
     redact_event(event);
     Ok(!decisions.is_empty() && !is_hidden)
 }

@@ -260,8 +260,8 @@ impl Keys {
     pub fn still_has(&self, caller: &Caller) -> bool {
         let now = Instant::now();
         let read = self.looked(now);
-        let is_same = |key: &Key| key.id == caller.key && key.caller() == *caller;
-        read.is_known(now) && read.keys.iter().any(is_same)
+        read.is_known(now)
+            && read.keys.iter().any(|key: &Key| key.id == caller.key && key.caller() == *caller)
     }
 
     /// False once the file has been missing or broken for a minute.

@@ -150,10 +150,12 @@ async fn called(
     let id = (tool.right != Permission::Read)
         .then(|| key.map_or_else(|| Uuid::new_v4().to_string(), str::to_owned));
     let (caller, user, key) = (&bound.caller, &bound.user, id.as_deref());
-    let attempt = |calls: Arc<Calls>| async move {
-        tool.call(&By { calls: &calls, caller, user, key }, arguments).await
-    };
-    server.client.call(attempt).await
+    server
+        .client
+        .call(|calls: Arc<Calls>| async move {
+            tool.call(&By { calls: &calls, caller, user, key }, arguments).await
+        })
+        .await
 }
 
 impl ServerHandler for Server {

@@ -19,8 +19,10 @@ pub fn checked(receipt: Value) -> Result<Value> {
                     done: send the call again with a key of its own";
         return Err(Refusal::new(StatusCode::CONFLICT, "id_used", what));
     }
-    let is_refused = |decision: &Value| decision["outcome"] == "refused";
-    match decisions.first().filter(|_| decisions.iter().all(is_refused)) {
+    match decisions
+        .first()
+        .filter(|_| decisions.iter().all(|decision: &Value| decision["outcome"] == "refused"))
+    {
         Some(first) => {
             let reason = first["reason"].as_str().unwrap_or("the service refuses it");
             Err(Refusal::new(StatusCode::CONFLICT, "refused", reason))

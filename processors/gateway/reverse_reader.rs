@@ -248,11 +248,14 @@ fn known_from<T>(windows: &[Window<T>]) -> i64 {
 /// True if the rows that a page may show are as many as were asked for.
 fn is_full<T>(windows: &[Window<T>], limit: usize) -> bool {
     let known_from = known_from(windows);
-    let shown = |window: &Window<T>| {
-        let rows = window.times().zip(&window.seen).filter(|(_, seen)| seen.row.is_some());
-        rows.filter(|(time, _)| *time >= known_from).count()
-    };
-    windows.iter().map(shown).sum::<usize>() >= limit
+    windows
+        .iter()
+        .map(|window: &Window<T>| {
+            let rows = window.times().zip(&window.seen).filter(|(_, seen)| seen.row.is_some());
+            rows.filter(|(time, _)| *time >= known_from).count()
+        })
+        .sum::<usize>()
+        >= limit
 }
 
 /// Returns the newest rows of all partitions.

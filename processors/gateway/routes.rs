@@ -55,12 +55,11 @@ pub static ROUTES: &[Route] = routes! {
 
 /// Finds the route of a method and of the path as the router matched it. HEAD is answered as GET.
 pub fn find(dialect: &Dialect, method: &str, path: &str) -> Option<&'static Route> {
-    let is_of = |route: &&Route| {
+    all(dialect).find(|route: &&Route| {
         let is_head = route.method == "get" && method == "HEAD";
         route.path == path
             && (route.method == "any" || is_head || route.method.eq_ignore_ascii_case(method))
-    };
-    all(dialect).find(is_of)
+    })
 }
 
 /// Returns the routes of the gateway and of the dialect.

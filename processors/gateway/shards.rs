@@ -142,8 +142,11 @@ impl ShardStatus {
 
     /// The shards; for one tenant only that tenant's letters and the fields in `OF_TENANT`.
     fn reply(&self, events: &str, origins: &Origins, tenant: Option<&str>) -> Value {
-        let is_visible = |letter: &&Origin| tenant.is_none() || letter.tenant.as_deref() == tenant;
-        let letters: Vec<&Origin> = origins.letters.iter().filter(is_visible).collect();
+        let letters: Vec<&Origin> = origins
+            .letters
+            .iter()
+            .filter(|letter: &&Origin| tenant.is_none() || letter.tenant.as_deref() == tenant)
+            .collect();
         let mut shards: Vec<Value> =
             self.ranges.iter().map(|range| self.row(range, events, &letters)).collect();
         if tenant.is_some() {

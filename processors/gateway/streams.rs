@@ -51,8 +51,10 @@ pub async fn decisions(
     let user = (!everybody).then(|| caller.user_in("user", asked.user.as_deref())).transpose()?;
     let place = gateway.permit(&caller)?;
     let subscribed = gateway.clone();
-    let subscribe = move || subscribed.decisions.subscribe(&subscribed.calls, &subscribed.hidden);
-    let subscribed = tokio::task::spawn_blocking(subscribe).await;
+    let subscribed = tokio::task::spawn_blocking(move || {
+        subscribed.decisions.subscribe(&subscribed.calls, &subscribed.hidden)
+    })
+    .await;
     let receiver = subscribed.unwrap_or_else(|e| Err(Fault::retry(e.to_string())));
     let receiver = receiver.map_err(|fault| unavailable(&fault))?;
     let user = user.map(|user| user.user().to_owned());

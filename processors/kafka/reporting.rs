@@ -102,11 +102,12 @@ mod tests {
 
     fn send(mock: &Mock) -> (ReportingProducer, Receiver<(Vec<u8>, NotWritten)>) {
         let (reported, reports) = channel();
-        let failed = move |header: &[u8], why| {
-            let _ = reported.send((header.to_vec(), why));
-        };
-        let producer =
-            mock.connection().reporting_producer("test", WAIT, "number", failed).expect("starts");
+        let producer = mock
+            .connection()
+            .reporting_producer("test", WAIT, "number", move |header: &[u8], why| {
+                let _ = reported.send((header.to_vec(), why));
+            })
+            .expect("starts");
         let record = OutgoingRecord {
             topic: "events".into(),
             value: Some(b"{}".to_vec()),

@@ -40,10 +40,6 @@ pub fn erase_last(
     staged.remove_memories(key, &doomed.iter().map(|memory| memory.id).collect())?;
     let there: HashSet<MemoryId> = staged.memory_ids(key)?.into_iter().collect();
     // A turn of another partition has no order with the `forget`: facts from that turn go.
-    let is_before = |turn: &Position| {
-        (&turn.topic, turn.partition) != (&forgot.topic, forgot.partition)
-            || turn.offset < forgot.offset
-    };
     let (mut gone, mut beside, mut extracted) = (BTreeSet::new(), Vec::new(), Vec::new());
     gone.extend(doomed.iter().map(|memory| memory.id));
     staged.memories(key, &mut |mut memory| {
@@ -51,7 +47,10 @@ pub fn erase_last(
             linked(&memory).chain(memory.covers.iter().copied()).filter(|id| !there.contains(id)),
         );
         let had_neighbours = memory.around.forget(|_| true);
-        if memory.sources.iter().any(is_before) {
+        if memory.sources.iter().any(|turn: &Position| {
+            (&turn.topic, turn.partition) != (&forgot.topic, forgot.partition)
+                || turn.offset < forgot.offset
+        }) {
             extracted.push(memory);
         } else if had_neighbours {
             beside.push(memory);

@@ -195,16 +195,14 @@ fn states_value(readings: &[Reading], first: usize, removes: bool) -> bool {
 /// True if the turn asks to remove "it", and the rest is short enough for a reason.
 fn removes(readings: &[Reading]) -> bool {
     use WishPart::*;
-    let removes = |one: &Reading| {
+    let unknown: usize = readings.iter().map(|one| one.unknown).sum();
+    readings.iter().any(|one: &Reading| {
         one.kind == Some(Kind::Forget)
             && one.unknown == 0
             && one.parts.has(Remove)
             && one.parts.any(&[This, Said])
             && !one.parts.any(&[Later, Next, Idiom])
-    };
-    let unknown: usize = readings.iter().map(|one| one.unknown).sum();
-    readings.iter().any(removes)
-        && unknown <= UNKNOWN_OF_REASON_TO_REMOVE_MAX
+    }) && unknown <= UNKNOWN_OF_REASON_TO_REMOVE_MAX
         && !readings.iter().any(|one| one.is_new || one.parts.any(&[Later, Next, Thing]))
 }
 

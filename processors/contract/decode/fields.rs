@@ -65,8 +65,9 @@ pub fn unknown_fields(body: &Value, known: &[&[&str]]) -> Vec<String> {
     let unknown = body.as_object().into_iter().flatten().map(|(name, _)| name.as_str());
     let unknown: Vec<&str> = unknown.filter(|name| !is_known(name)).collect();
     let named = unknown.iter().take(NAMED_MAX).map(|name| {
-        let is_word = |c: char| c.is_alphanumeric() || "_-.$".contains(c);
-        if name.chars().count() <= NAME_CHARS_MAX && name.chars().all(is_word) {
+        if name.chars().count() <= NAME_CHARS_MAX
+            && name.chars().all(|c: char| c.is_alphanumeric() || "_-.$".contains(c))
+        {
             format!("{name}: unknown field, ignored")
         } else {
             "unknown field whose name is no word, ignored".to_owned()

@@ -17,8 +17,10 @@ const CREATED_AT: &str = "$created_at";
 
 pub fn filter(wanted: Option<Map<String, Value>>) -> Result<Filter, Reject> {
     let wanted = wanted.unwrap_or_default();
-    let as_text = |(name, value): (&String, &Value)| (name.clone(), value.to_string());
-    let texts: Metadata = wanted.iter().map(as_text).collect();
+    let texts: Metadata = wanted
+        .iter()
+        .map(|(name, value): (&String, &Value)| (name.clone(), value.to_string()))
+        .collect();
     checked_metadata("where", texts)?;
     let mut decoder = Decoder { count: 0 };
     Ok(Filter(decoder.conditions("where", wanted, 0)?))

@@ -879,8 +879,10 @@ fn a_proposal_that_an_older_version_forwarded_is_believed() {
     let options = DecodeOptions::for_tests();
     let first = marked(record(value.to_string(), &[]));
     let OutgoingRecord { headers, .. } = forwarded(&first, 5, ForwardReason::ToUser, &options);
-    let is_older = |(name, _): &(String, Vec<u8>)| name != "keepsake-own" && name != SIGNATURE;
-    let headers: Headers = headers.into_iter().filter(is_older).collect();
+    let headers: Headers = headers
+        .into_iter()
+        .filter(|(name, _): &(String, Vec<u8>)| name != "keepsake-own" && name != SIGNATURE)
+        .collect();
     let arrived = Record { partition: 5, headers, ..first };
     let refused = event(&arrived, &options).outcome.expect_err("nobody signed it");
     assert_eq!(refused.code, RejectCode::Untrusted, "{refused}");

@@ -43,8 +43,10 @@ impl Bench {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let clock = Arc::new(HandClock(AtomicI64::new(1_000_000)));
         let node = open(dir.path(), &clock);
-        let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
-        let settings: BTreeMap<String, String> = settings.iter().map(owned).collect();
+        let settings: BTreeMap<String, String> = settings
+            .iter()
+            .map(|(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned()))
+            .collect();
         let created =
             Change::TopicCreated { topic: 1, id: [1; 16], name: "topic", partitions: 1, settings };
         node.change(&mut node.core(), &created).expect("makes the topic");

@@ -231,16 +231,20 @@ fn stated_in(
         near.extend(staged.memory(cx.key(), id)?);
     }
     let words = Words::of(&fact.content);
-    let states = |memory: &&Memory| {
-        let of_memory = Words::of(&memory.content);
-        let language = of_memory.language().unwrap_or(Language::ENGLISH);
-        let (mine, theirs) = (words.stems_in(language), of_memory.stems_in(language));
-        let shared = mine.iter().filter(|stem| theirs.iter().any(|other| other == *stem)).count();
-        !mine.is_empty() && shared as f32 >= STATED * mine.len() as f32
-    };
     let is_open =
         |memory: &&Memory| memory.valid_to.is_none() && !memory.archived && !memory.stands_alone();
-    Ok(near.iter().filter(is_open).find(states).map(|memory| memory.id))
+    Ok(near
+        .iter()
+        .filter(is_open)
+        .find(|memory: &&Memory| {
+            let of_memory = Words::of(&memory.content);
+            let language = of_memory.language().unwrap_or(Language::ENGLISH);
+            let (mine, theirs) = (words.stems_in(language), of_memory.stems_in(language));
+            let shared =
+                mine.iter().filter(|stem| theirs.iter().any(|other| other == *stem)).count();
+            !mine.is_empty() && shared as f32 >= STATED * mine.len() as f32
+        })
+        .map(|memory| memory.id))
 }
 
 /// The memory of a later turn that gives this slot another value.

@@ -68,8 +68,7 @@ pub fn remember(
     // expires.
     let may_link = asked.scope == Scope::User && is_lasting;
     let links = if may_link { judged.links } else { Links::default() };
-    let closes = |old| slots::closes(cx, memory.valid_from, &memory.content, old);
-    if links.replaced.iter().any(closes) {
+    if links.replaced.iter().any(|old| slots::closes(cx, memory.valid_from, &memory.content, old)) {
         decision.outcome = Outcome::Superseded;
     }
     if asked.scope != Scope::Tenant

@@ -16,8 +16,10 @@ fn home() -> i32 {
 /// A user of the tenant whose partition is the tenant's, or is not.
 fn user(is_home: bool) -> &'static str {
     let names = ["u0", "u1", "u2", "u3", "u4", "u5", "u6", "u7", "u8", "u9"];
-    let is = |name: &&str| (key(name).partition(PARTITIONS) == home()) == is_home;
-    names.into_iter().find(is).expect("ten names on three partitions")
+    names
+        .into_iter()
+        .find(|name: &&str| (key(name).partition(PARTITIONS) == home()) == is_home)
+        .expect("ten names on three partitions")
 }
 
 fn share(world: &mut World, content: &str) -> domain::Decision {

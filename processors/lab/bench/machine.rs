@@ -59,8 +59,8 @@ fn resident(name: &str) -> Result<u64> {
 /// Returns the resident memory of another process.
 pub fn resident_of(process: u32) -> Result<u64> {
     let status = read(&format!("/proc/{process}/status"))?;
-    let what = || Fault::retry(format!("read VmRSS of process {process}: no such line"));
-    bytes_of(&status, "VmRSS:").ok_or_else(what)
+    bytes_of(&status, "VmRSS:")
+        .ok_or_else(|| Fault::retry(format!("read VmRSS of process {process}: no such line")))
 }
 
 /// Returns the user and system time of all threads since the process started.

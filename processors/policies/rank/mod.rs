@@ -536,9 +536,11 @@ mod tests {
         let newer = edited(hit(2, "sold it", 0.1, 0.4), |memory| memory.revises = vec![id(1)]);
         let hits = [hit(1, "my car", 9.0, 0.9), newer, hit(3, "pizza", 8.0, 0.85)];
         let question = Question { information: 20.0, ..ask("q", &none) };
-        let relevance = |one: &Ranked| one.relevance.expect("the profile estimates");
         let all = ranked(hits.to_vec(), &question);
-        let old = all.iter().find(|one| one.memory.id == id(1)).map(relevance);
+        let old = all
+            .iter()
+            .find(|one| one.memory.id == id(1))
+            .map(|one: &Ranked| one.relevance.expect("the profile estimates"));
         let asked = Question { min_relevance: old.expect("it is found"), ..question };
         check(&hits, &asked, &["sold it", "my car"]);
     }

@@ -40,9 +40,8 @@ fn drop_tags(chars: &[char], stays: &mut [bool]) {
 
 /// True for two to six tag letters or digits and the end of the sequence.
 fn is_subdivision(tags: &[char]) -> bool {
-    let is_letter = |c: &char| matches!(c, '\u{e0030}'..='\u{e0039}' | '\u{e0061}'..='\u{e007a}');
     matches!(tags.split_last(), Some((&CANCEL_TAG, name))
-        if (2..=FLAG_TAGS_MAX).contains(&name.len()) && name.iter().all(is_letter))
+        if (2..=FLAG_TAGS_MAX).contains(&name.len()) && name.iter().all(|c: &char| matches!(c, '\u{e0030}'..='\u{e0039}' | '\u{e0061}'..='\u{e007a}')))
 }
 
 fn is_selector(c: char) -> bool {
@@ -108,8 +107,7 @@ mod tests {
     use super::*;
 
     fn tags(text: &str) -> String {
-        let tag = |c| char::from_u32(0xe0000 + c as u32).expect("ASCII has tags");
-        text.chars().map(tag).collect()
+        text.chars().map(|c| char::from_u32(0xe0000 + c as u32).expect("ASCII has tags")).collect()
     }
 
     #[test]

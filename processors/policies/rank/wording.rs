@@ -58,13 +58,14 @@ pub(super) struct QuestionWording {
 
 impl QuestionWording {
     pub fn of(question: &str) -> QuestionWording {
-        let month = |word| {
-            (1..)
-                .zip(MONTHS)
-                .find(|(_, month)| is_name_of_month(word, month))
-                .map(|(month, _)| month)
-        };
-        let months: Vec<i8> = text::words(question).filter_map(month).collect();
+        let months: Vec<i8> = text::words(question)
+            .filter_map(|word| {
+                (1..)
+                    .zip(MONTHS)
+                    .find(|(_, month)| is_name_of_month(word, month))
+                    .map(|(month, _)| month)
+            })
+            .collect();
         let mut years: Vec<i16> = Vec::new();
         if !months.is_empty() {
             let found = YEAR.find_iter(question);

@@ -82,8 +82,9 @@ impl Policy for Alma {
         _: &Staged<'_>,
         asked: RememberInput<'_>,
     ) -> Result<RememberJudgement> {
-        let kind = |text: &str| Kind::new(gate::category(text).unwrap_or("fact"));
-        Ok(shared::wish(asked.asked, kind))
+        Ok(shared::wish(asked.asked, |text: &str| {
+            Kind::new(gate::category(text).unwrap_or("fact"))
+        }))
     }
 
     fn extract(

@@ -145,12 +145,13 @@ impl<'t> Sentence<'t> {
     fn of(text: &'t str, range: Range<usize>, matches: &[PhraseMatch<WishPart>]) -> Sentence<'t> {
         let read =
             |language| Sentence { text, words: words(language, text, &range, matches), language };
-        let unknown = |sentence: &Sentence| -> usize {
-            let unknown = sentence.words.iter().filter(|word| word.is_unknown());
-            unknown.map(|word| word.end - word.start).sum()
-        };
         let languages = CoveredLanguage::with_wishes().map(read);
-        languages.min_by_key(unknown).expect("there are nine languages")
+        languages
+            .min_by_key(|sentence: &Sentence| -> usize {
+                let unknown = sentence.words.iter().filter(|word| word.is_unknown());
+                unknown.map(|word| word.end - word.start).sum()
+            })
+            .expect("there are nine languages")
     }
 
     fn readings(&self, names: &HashSet<String>) -> Vec<Reading> {
@@ -158,10 +159,10 @@ impl<'t> Sentence<'t> {
         let is_sum = self.words.iter().any(|word| word.parts.has(Joint));
         let mut readings: Vec<Reading> = Vec::new();
         let mut is_reported = false;
-        let is_asked = |word: &Word| word.parts.has(Please);
         for clause in self.clauses() {
             // "She told me to hide it, so you forget it too."
-            is_reported &= !(clause[0].parts.has(Hence) && clause[1..].iter().any(is_asked));
+            is_reported &= !(clause[0].parts.has(Hence)
+                && clause[1..].iter().any(|word: &Word| word.parts.has(Please)));
             let mut reading = self.read(clause, is_reported);
             let is_name = |word: &Word| names.contains(&self.text[word.start..word.end]);
             // In German every noun has a capital letter.
@@ -214,14 +215,19 @@ impl<'t> Sentence<'t> {
     fn run_on(&self) -> Option<usize> {
         use WishPart::*;
         let wish = [Not, Keep, This].map(|part| move |word: &Word| word.parts.has(part));
-        let is_wish = |three: &[Word]| three.iter().zip(&wish).all(|(word, is)| is(word));
-        let at = self.words.windows(wish.len()).position(is_wish)?;
+        let at = self
+            .words
+            .windows(wish.len())
+            .position(|three: &[Word]| three.iter().zip(&wish).all(|(word, is)| is(word)))?;
         let (before, tail) = self.words.split_at(at);
         let is_statement = before.iter().any(|word| word.parts.has(Subject))
             && before.last().is_some_and(Word::is_unknown)
             && !before.iter().any(|word| word.parts.any(&[Said, Reported, Why]));
-        let ends = |word: &Word| !word.is_unknown() && !word.parts.any(&[Subject, Others]);
-        (is_statement && tail.iter().all(ends)).then_some(at)
+        (is_statement
+            && tail
+                .iter()
+                .all(|word: &Word| !word.is_unknown() && !word.parts.any(&[Subject, Others])))
+        .then_some(at)
     }
 
     fn read(&self, words: &[Word], is_reported: bool) -> Reading {
@@ -288,8 +294,9 @@ impl<'s> Clause<'s> {
     }
 
     fn has_digit(&self) -> bool {
-        let is_digit = |c: char| c.is_ascii_digit();
-        self.words.iter().any(|word| self.text[word.start..word.end].contains(is_digit))
+        self.words
+            .iter()
+            .any(|word| self.text[word.start..word.end].contains(|c: char| c.is_ascii_digit()))
     }
 
     fn topic(&self, from: usize) -> Option<String> {
@@ -311,19 +318,26 @@ impl<'s> Clause<'s> {
     /// True for "remember that I never drive" and "don't forget the milk".
     fn asks_to_keep(&self) -> bool {
         use WishPart::*;
-        let is_before = |word: &&Word| {
-            word.parts.any(&[Please, Joins, Free]) && !word.parts.any(&[Keep, Subject, Others, Not])
-        };
-        let verb = self.words.iter().take_while(is_before).count();
+        let verb = self
+            .words
+            .iter()
+            .take_while(|word: &&Word| {
+                word.parts.any(&[Please, Joins, Free])
+                    && !word.parts.any(&[Keep, Subject, Others, Not])
+            })
+            .count();
         let not = self.first(&[Not, WasNot]);
         let forget = self.first(&[Forget]);
         if let (Some(not), Some(forget)) = (not, forget) {
             return not.abs_diff(forget) == 1 && not.min(forget) == verb && self.unknown(..) > 0;
         }
         let is_verb = self.words.get(verb).is_some_and(|word| {
-            let states = |word: &Word| word.parts.any(&[Subject, Said]);
             word.parts.has(Remember)
-                || word.parts.has(Keep) && self.words[verb + 1..].iter().take(2).any(states)
+                || word.parts.has(Keep)
+                    && self.words[verb + 1..]
+                        .iter()
+                        .take(2)
+                        .any(|word: &Word| word.parts.any(&[Subject, Said]))
         });
         // No wish follows the negation: "remember that I do not keep pets".
         let is_fact = |not: usize| {
@@ -367,12 +381,13 @@ impl<'s> Clause<'s> {
         let parts = self.parts;
         if !self.is_spaced {
             // "I do not remember", and not "I haven't told my parents".
-            let has_verb = |word: &Word| word.parts.any(&VERBS);
-            let is_subject = |at: usize| {
-                self.words[at].parts.has(Subject)
-                    && self.words[at.saturating_sub(1)..=at].iter().any(has_verb)
-            };
-            return !parts.any(&[Why, Reported]) && !(0..self.words.len()).any(is_subject);
+            return !parts.any(&[Why, Reported])
+                && !(0..self.words.len()).any(|at: usize| {
+                    self.words[at].parts.has(Subject)
+                        && self.words[at.saturating_sub(1)..=at]
+                            .iter()
+                            .any(|word: &Word| word.parts.any(&VERBS))
+                });
         }
         let is_asked = parts.any(&[Please, Later])
             || kind == Kind::Forget && parts.has(Memory)
@@ -388,18 +403,19 @@ impl<'s> Clause<'s> {
         let about = self.words.iter().take(2).find(|word| word.parts.has(About));
         let is_topic = |word: &Word| about.is_some_and(|about| about.end <= word.start);
         let is_named = |word: &Word| is_asked || is_verb(word) || is_topic(word);
-        let is_subject = |word: &Word| {
-            !word.parts.has(Please)
-                && (word.parts.any(&[Subject, Others]) || word.is_unknown() && !is_named(word))
-        };
         // "I'd be grateful if you", and not "why do you".
         let asking = self.first(&[Please]).map_or(at, |asking| asking.min(at));
         let is_told = self.words[..asking].iter().any(|word| word.parts.any(&[Why, Reported]));
-        let is_after = |word: &Word| word.parts.has(Said);
-        let said = self.words[..at].iter().rposition(is_after);
+        let said = self.words[..at].iter().rposition(|word: &Word| word.parts.has(Said));
         let asks = self.words[..=at].iter().rposition(|word| word.parts.has(Please));
         let since = asks.max(said).unwrap_or(0);
-        !is_told && (parts.has(Idiom) || !self.words[since..at].iter().any(is_subject))
+        !is_told
+            && (parts.has(Idiom)
+                || !self.words[since..at].iter().any(|word: &Word| {
+                    !word.parts.has(Please)
+                        && (word.parts.any(&[Subject, Others])
+                            || word.is_unknown() && !is_named(word))
+                }))
     }
 
     /// Reads the object of a wish to forget. None if that is a thing, or missing.
@@ -447,8 +463,11 @@ impl<'s> Clause<'s> {
     /// True for "off the record" at the begin or the end of the clause.
     fn is_secret(&self, at: usize) -> bool {
         use WishPart::*;
-        let follows = |next: &Word| next.parts.any(&[Subject, This, Free, Please]);
-        let begins = self.unknown(..at) == 0 && self.words.get(at + 1).is_none_or(follows);
+        let begins = self.unknown(..at) == 0
+            && self
+                .words
+                .get(at + 1)
+                .is_none_or(|next: &Word| next.parts.any(&[Subject, This, Free, Please]));
         begins || self.unknown(at..) == 0
     }
 }
@@ -533,8 +552,9 @@ fn words(
             longer.parts = longer.parts.with(parts);
         }
     }
-    let is_covered = |at: usize| owners.get(at - sentence.start).is_some_and(|owner| *owner > 0);
-    words.extend(unknown_words(language, &text[..sentence.end], sentence.start, is_covered));
+    words.extend(unknown_words(language, &text[..sentence.end], sentence.start, |at: usize| {
+        owners.get(at - sentence.start).is_some_and(|owner| *owner > 0)
+    }));
     words.sort_by_key(|word| word.start);
     words
 }
@@ -568,10 +588,11 @@ fn unknown_words(
     words.retain(|word| {
         let word = &text[word.start..word.end];
         // The "l" of "l'oublier", a particle, a Japanese ending.
-        let is_ending = |c| ('\u{3040}'..='\u{309f}').contains(&c);
         let chars = word.chars().count();
         word.contains(|c: char| c.is_ascii_digit())
-            || chars > 1 && (language.is_spaced() || !word.chars().all(is_ending))
+            || chars > 1
+                && (language.is_spaced()
+                    || !word.chars().all(|c| ('\u{3040}'..='\u{309f}').contains(&c)))
             || chars > ENDING_CHARS_MAX
     });
     words

@@ -177,8 +177,9 @@ fn tokens(text: &str) -> impl Iterator<Item = &str> {
 fn bucket(tag: char, one: &str, other: &str) -> u16 {
     let parts =
         [tag.encode_utf8(&mut [0; 4]).as_bytes(), one.as_bytes(), b" ", other.as_bytes()].concat();
-    let step = |hash: u32, byte: &u8| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
-    let hash = parts.iter().fold(0x811c_9dc5, step);
+    let hash = parts.iter().fold(0x811c_9dc5, |hash: u32, byte: &u8| {
+        (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193)
+    });
     (hash ^ hash >> 16) as u16
 }
 
@@ -309,11 +310,16 @@ mod tests {
         let weights = quantised(&train(&rest));
         [("forget", Some(true)), ("off", Some(false)), ("inside", None)].map(|(class, wish)| {
             let lines = || out.iter().filter(|one| one.class == class);
-            let is_found = |one: &&&Example| {
-                let scores = one.features[0].scores_by(&weights);
-                super::super::decide(one.rule.as_ref(), scores, one.is_short, one.is_plain) == wish
-            };
-            (lines().filter(is_found).count(), lines().count())
+            (
+                lines()
+                    .filter(|one: &&&Example| {
+                        let scores = one.features[0].scores_by(&weights);
+                        super::super::decide(one.rule.as_ref(), scores, one.is_short, one.is_plain)
+                            == wish
+                    })
+                    .count(),
+                lines().count(),
+            )
         })
     }
 

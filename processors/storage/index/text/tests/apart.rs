@@ -32,10 +32,11 @@ fn name(layer: usize, n: usize) -> String {
 fn change_of_layer(index: &TextIndex, layer: usize) {
     for n in 0..2 * COMBINATIONS {
         for user_number in [n % 2, 1 - n % 2] {
-            let text = move || SearchText { speaker: Some(name(layer, n)), ..text(LAYERS[layer]) };
             match change_in(n, user_number, layer) {
                 LayerChange::Nothing => (),
-                LayerChange::Put => index.put(Document::new(id(n), user(user_number), text)),
+                LayerChange::Put => index.put(Document::new(id(n), user(user_number), move || {
+                    SearchText { speaker: Some(name(layer, n)), ..text(LAYERS[layer]) }
+                })),
                 LayerChange::Removed => index.remove(&user(user_number), id(n)),
             }
         }
