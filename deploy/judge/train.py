@@ -91,7 +91,7 @@ def train(judge, tokenizer, stories, nearness, epochs, rate, size, seed, say, te
     known = [value for name, value in judge.named_parameters() if not name.startswith(("dense", "head", "segments"))]
     optimizer = torch.optim.AdamW([{"params": known}, {"params": new}], lr=rate, weight_decay=0.01)
     steps = epochs * (len(examples(stories, nearness, random.Random(seed))) // size + 1)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, [rate, 5 * rate], total_steps=steps + 10, pct_start=0.1, anneal_strategy="linear")
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, [rate, 5 * rate], total_steps=steps + 20, pct_start=0.1, anneal_strategy="linear")
     judge.train()
     began, step = time.time(), 0
     for epoch in range(epochs):
@@ -111,7 +111,7 @@ def train(judge, tokenizer, stories, nearness, epochs, rate, size, seed, say, te
             loss.backward()
             torch.nn.utils.clip_grad_norm_(judge.parameters(), 1.0)
             optimizer.step()
-            if step < steps + 9:
+            if step < steps + 19:
                 schedule.step()
             step += 1
             total += loss.item()
