@@ -118,7 +118,7 @@ pub fn this_program() -> Result<String> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let linked = std::env::split_paths(&path)
         .map(|dir| dir.join("keepsake"))
-        .find(|path: &PathBuf| std::fs::canonicalize(path).is_ok_and(|path| path == running));
+        .find(|path| std::fs::canonicalize(path).is_ok_and(|path| path == running));
     let program = linked.filter(|path| path.is_absolute()).unwrap_or(running);
     let text = program.to_str().map(str::to_owned);
     text.ok_or_else(|| invalid(format!("{}: the path is not UTF-8", program.display())))

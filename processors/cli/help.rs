@@ -31,7 +31,7 @@ pub fn grouped(command: Command) -> Command {
         text.push_str(&format!("{heading}:\n{}\n", of_group.map(line).collect::<String>()));
     }
     let others = shown()
-        .filter(|it: &&Command| !GROUPS.iter().any(|(_, names)| names.contains(&it.get_name())))
+        .filter(|it| !GROUPS.iter().any(|(_, names)| names.contains(&it.get_name())))
         .map(line)
         .collect::<String>();
     text.push_str(&format!("{OTHERS}:\n{others}"));

@@ -83,7 +83,7 @@ pub fn table_of(columns: &[(&str, &str)], rows: &[Value]) -> String {
         &head,
         &rows
             .iter()
-            .map(|row: &Value| columns.iter().map(|(_, field)| cell(&row[*field])).collect())
+            .map(|row| columns.iter().map(|(_, field)| cell(&row[*field])).collect())
             .collect::<Vec<Vec<String>>>(),
     )
 }

@@ -303,9 +303,7 @@ mod tests {
         let kafka = ("kafka.bootstrap_servers", "b:1");
         let (first, second) = (of(&[kafka]), of(&[kafka, ("kafka.generation", "2")]));
         let waiting = |acls: &[Acl], role: Role| {
-            acls.iter()
-                .filter(|acl: &&Acl| acl.role == role)
-                .any(|acl| acl.name == "keepsake.g2-waiting")
+            acls.iter().filter(|acl| acl.role == role).any(|acl| acl.name == "keepsake.g2-waiting")
         };
         assert!(!waiting(&first, Role::Service) && waiting(&second, Role::Service));
         assert!(waiting(&first, Role::Mover) && !waiting(&second, Role::Mover));

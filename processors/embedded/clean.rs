@@ -312,7 +312,7 @@ mod tests {
             self.batches = self
                 .batches
                 .iter()
-                .filter_map(|batch: &Vec<u8>| match cleaner.clean(batch).unwrap() {
+                .filter_map(|batch| match cleaner.clean(batch).unwrap() {
                     Retained::Whole => Some(batch.clone()),
                     Retained::Part(part) => Some(part),
                     Retained::Nothing => None,
@@ -515,10 +515,7 @@ mod tests {
             all.push((end, now_ms));
             assert!(passes.0.len() <= 40, "{}", passes.0.len());
             let exact = |slack| {
-                all.iter()
-                    .rev()
-                    .find(|p: &&(i64, i64)| p.1 + RETENTION_MS + slack <= now_ms)
-                    .map_or(0, |p| p.0)
+                all.iter().rev().find(|p| p.1 + RETENTION_MS + slack <= now_ms).map_or(0, |p| p.0)
             };
             let found = passes.removable_below(now_ms, RETENTION_MS);
             assert!((exact(RETENTION_MS / 8)..=exact(0)).contains(&found), "{found}");

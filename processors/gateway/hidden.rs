@@ -54,7 +54,7 @@ pub async fn hide(
 ) -> Result<Vec<Value>> {
     let (hidden, calls) = (hidden.clone(), calls.clone());
     let hidden = tokio::task::spawn_blocking(move || {
-        hidden.now(&calls, move |erasures: &Erasures| {
+        hidden.now(&calls, move |erasures| {
             let hidden = rows.into_iter().map(|(mut decision, at_ms)| {
                 erasures.hide(&mut decision, at_ms);
                 decision
@@ -81,7 +81,7 @@ pub fn shows(
     event: &mut Map<String, Value>,
 ) -> fault::Result<bool> {
     let mut decisions = decisions_about(calls, sent)?;
-    let is_hidden = hidden.now(calls, |erasures: &Erasures| {
+    let is_hidden = hidden.now(calls, |erasures| {
         erasures.cover_event(sent.key, sent.event, sent.at_ms)
             || decisions.iter_mut().any(|(decision, at_ms)| erasures.hide(decision, *at_ms))
     })?;

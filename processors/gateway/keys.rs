@@ -261,7 +261,7 @@ impl Keys {
         let now = Instant::now();
         let read = self.looked(now);
         read.is_known(now)
-            && read.keys.iter().any(|key: &Key| key.id == caller.key && key.caller() == *caller)
+            && read.keys.iter().any(|key| key.id == caller.key && key.caller() == *caller)
     }
 
     /// False once the file has been missing or broken for a minute.

@@ -21,7 +21,7 @@ pub fn checked(receipt: Value) -> Result<Value> {
     }
     match decisions
         .first()
-        .filter(|_| decisions.iter().all(|decision: &Value| decision["outcome"] == "refused"))
+        .filter(|_| decisions.iter().all(|decision| decision["outcome"] == "refused"))
     {
         Some(first) => {
             let reason = first["reason"].as_str().unwrap_or("the service refuses it");

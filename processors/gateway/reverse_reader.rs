@@ -250,7 +250,7 @@ fn is_full<T>(windows: &[Window<T>], limit: usize) -> bool {
     let known_from = known_from(windows);
     windows
         .iter()
-        .map(|window: &Window<T>| {
+        .map(|window| {
             let rows = window.times().zip(&window.seen).filter(|(_, seen)| seen.row.is_some());
             rows.filter(|(time, _)| *time >= known_from).count()
         })

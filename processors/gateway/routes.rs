@@ -55,7 +55,7 @@ pub static ROUTES: &[Route] = routes! {
 
 /// Finds the route of a method and of the path as the router matched it. HEAD is answered as GET.
 pub fn find(dialect: &Dialect, method: &str, path: &str) -> Option<&'static Route> {
-    all(dialect).find(|route: &&Route| {
+    all(dialect).find(|route| {
         let is_head = route.method == "get" && method == "HEAD";
         route.path == path
             && (route.method == "any" || is_head || route.method.eq_ignore_ascii_case(method))

@@ -145,7 +145,7 @@ impl ShardStatus {
         let letters: Vec<&Origin> = origins
             .letters
             .iter()
-            .filter(|letter: &&Origin| tenant.is_none() || letter.tenant.as_deref() == tenant)
+            .filter(|letter| tenant.is_none() || letter.tenant.as_deref() == tenant)
             .collect();
         let mut shards: Vec<Value> =
             self.ranges.iter().map(|range| self.row(range, events, &letters)).collect();

@@ -47,7 +47,7 @@ pub fn erase_last(
             linked(&memory).chain(memory.covers.iter().copied()).filter(|id| !there.contains(id)),
         );
         let had_neighbours = memory.around.forget(|_| true);
-        if memory.sources.iter().any(|turn: &Position| {
+        if memory.sources.iter().any(|turn| {
             (&turn.topic, turn.partition) != (&forgot.topic, forgot.partition)
                 || turn.offset < forgot.offset
         }) {

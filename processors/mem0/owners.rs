@@ -228,9 +228,9 @@ impl Reading {
         }
         let Some(left) = self.lists.pop() else { return };
         let questions = std::mem::take(&mut self.questions);
-        let (later, now) = questions.into_iter().partition::<Vec<_>, _>(|question: &Question| {
-            left.is(&question.tenant, &question.asked)
-        });
+        let (later, now) = questions
+            .into_iter()
+            .partition::<Vec<_>, _>(|question| left.is(&question.tenant, &question.asked));
         self.later.extend(later);
         self.questions = now;
     }

@@ -196,7 +196,7 @@ fn states_value(readings: &[Reading], first: usize, removes: bool) -> bool {
 fn removes(readings: &[Reading]) -> bool {
     use WishPart::*;
     let unknown: usize = readings.iter().map(|one| one.unknown).sum();
-    readings.iter().any(|one: &Reading| {
+    readings.iter().any(|one| {
         one.kind == Some(Kind::Forget)
             && one.unknown == 0
             && one.parts.has(Remove)

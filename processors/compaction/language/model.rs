@@ -123,7 +123,7 @@ const NEVER_SENT: [Rule; 6] =
 fn before_leaving(profile: &[Rule]) -> Vec<Rule> {
     Rule::ALL
         .into_iter()
-        .filter(|rule: &Rule| NEVER_SENT.contains(rule) || profile.contains(rule))
+        .filter(|rule| NEVER_SENT.contains(rule) || profile.contains(rule))
         .collect()
 }
 

@@ -236,7 +236,7 @@ fn stated_in(
     Ok(near
         .iter()
         .filter(is_open)
-        .find(|memory: &&Memory| {
+        .find(|memory| {
             let of_memory = Words::of(&memory.content);
             let language = of_memory.language().unwrap_or(Language::ENGLISH);
             let (mine, theirs) = (words.stems_in(language), of_memory.stems_in(language));

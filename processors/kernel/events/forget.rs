@@ -121,9 +121,8 @@ fn doomed(
     match forget {
         Forget::Memory(id) => doomed.memories.extend(staged.memory(key, *id)?),
         Forget::Session(session) => {
-            doomed.memories = all_where(cx, staged, |memory: &Memory| {
-                memory.session.as_deref() == Some(session)
-            })?;
+            doomed.memories =
+                all_where(cx, staged, |memory| memory.session.as_deref() == Some(session))?;
             let later = doomed.memories.split_off(max.min(doomed.memories.len()));
             doomed.rest = later.iter().map(|memory| memory.id).collect();
             staged.forget_session(key, session);

@@ -18,7 +18,7 @@ fn user(is_home: bool) -> &'static str {
     let names = ["u0", "u1", "u2", "u3", "u4", "u5", "u6", "u7", "u8", "u9"];
     names
         .into_iter()
-        .find(|name: &&str| (key(name).partition(PARTITIONS) == home()) == is_home)
+        .find(|name| (key(name).partition(PARTITIONS) == home()) == is_home)
         .expect("ten names on three partitions")
 }
 

@@ -540,7 +540,7 @@ mod tests {
         let old = all
             .iter()
             .find(|one| one.memory.id == id(1))
-            .map(|one: &Ranked| one.relevance.expect("the profile estimates"));
+            .map(|one| one.relevance.expect("the profile estimates"));
         let asked = Question { min_relevance: old.expect("it is found"), ..question };
         check(&hits, &asked, &["sold it", "my car"]);
     }

@@ -40,8 +40,9 @@ fn drop_tags(chars: &[char], stays: &mut [bool]) {
 
 /// True for two to six tag letters or digits and the end of the sequence.
 fn is_subdivision(tags: &[char]) -> bool {
+    let is_letter = |c: &char| matches!(c, '\u{e0030}'..='\u{e0039}' | '\u{e0061}'..='\u{e007a}');
     matches!(tags.split_last(), Some((&CANCEL_TAG, name))
-        if (2..=FLAG_TAGS_MAX).contains(&name.len()) && name.iter().all(|c: &char| matches!(c, '\u{e0030}'..='\u{e0039}' | '\u{e0061}'..='\u{e007a}')))
+        if (2..=FLAG_TAGS_MAX).contains(&name.len()) && name.iter().all(is_letter))
 }
 
 fn is_selector(c: char) -> bool {
@@ -107,7 +108,8 @@ mod tests {
     use super::*;
 
     fn tags(text: &str) -> String {
-        text.chars().map(|c| char::from_u32(0xe0000 + c as u32).expect("ASCII has tags")).collect()
+        let tag = |c| char::from_u32(0xe0000 + c as u32).expect("ASCII has tags");
+        text.chars().map(tag).collect()
     }
 
     #[test]

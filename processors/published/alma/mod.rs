@@ -82,9 +82,7 @@ impl Policy for Alma {
         _: &Staged<'_>,
         asked: RememberInput<'_>,
     ) -> Result<RememberJudgement> {
-        Ok(shared::wish(asked.asked, |text: &str| {
-            Kind::new(gate::category(text).unwrap_or("fact"))
-        }))
+        Ok(shared::wish(asked.asked, |text| Kind::new(gate::category(text).unwrap_or("fact"))))
     }
 
     fn extract(

@@ -56,7 +56,7 @@ impl Policy for MemoryPlatform {
         _: &Staged<'_>,
         asked: RememberInput<'_>,
     ) -> Result<RememberJudgement> {
-        Ok(shared::wish(asked.asked, |text: &str| Kind::new(gate::kind(text).unwrap_or("fact"))))
+        Ok(shared::wish(asked.asked, |text| Kind::new(gate::kind(text).unwrap_or("fact"))))
     }
 
     fn rank(&self, hits: Vec<Hit>, question: &Question<'_>, at: Time) -> RankedHits {

@@ -6,7 +6,6 @@
 //! The time counts from the first look after the start of the process, so that a process that
 //! returns finds the old stores.
 
-use super::partition::Partition;
 use super::{Changelog, ShardRegistry};
 use domain::fault::Result;
 
@@ -48,9 +47,9 @@ impl ShardRegistry {
     fn remove_store_of_other(&self, partition: i32, changelog: &Changelog) -> Result<usize> {
         let identity = self.deployment.identity(partition);
         // Order matters: a restore that begins from here on waits until the directory is free.
-        let Some(_claim) = self.claim_if(partition, |found: &mut Partition| {
-            !found.is_owned() && found.files.strong_count() == 0
-        }) else {
+        let Some(_claim) =
+            self.claim_if(partition, |found| !found.is_owned() && found.files.strong_count() == 0)
+        else {
             return Ok(0);
         };
         let now = self.clock.wall();

@@ -147,7 +147,7 @@ impl<'t> Sentence<'t> {
             |language| Sentence { text, words: words(language, text, &range, matches), language };
         let languages = CoveredLanguage::with_wishes().map(read);
         languages
-            .min_by_key(|sentence: &Sentence| -> usize {
+            .min_by_key(|sentence| -> usize {
                 let unknown = sentence.words.iter().filter(|word| word.is_unknown());
                 unknown.map(|word| word.end - word.start).sum()
             })
@@ -162,7 +162,7 @@ impl<'t> Sentence<'t> {
         for clause in self.clauses() {
             // "She told me to hide it, so you forget it too."
             is_reported &= !(clause[0].parts.has(Hence)
-                && clause[1..].iter().any(|word: &Word| word.parts.has(Please)));
+                && clause[1..].iter().any(|word| word.parts.has(Please)));
             let mut reading = self.read(clause, is_reported);
             let is_name = |word: &Word| names.contains(&self.text[word.start..word.end]);
             // In German every noun has a capital letter.
@@ -218,15 +218,13 @@ impl<'t> Sentence<'t> {
         let at = self
             .words
             .windows(wish.len())
-            .position(|three: &[Word]| three.iter().zip(&wish).all(|(word, is)| is(word)))?;
+            .position(|three| three.iter().zip(&wish).all(|(word, is)| is(word)))?;
         let (before, tail) = self.words.split_at(at);
         let is_statement = before.iter().any(|word| word.parts.has(Subject))
             && before.last().is_some_and(Word::is_unknown)
             && !before.iter().any(|word| word.parts.any(&[Said, Reported, Why]));
         (is_statement
-            && tail
-                .iter()
-                .all(|word: &Word| !word.is_unknown() && !word.parts.any(&[Subject, Others])))
+            && tail.iter().all(|word| !word.is_unknown() && !word.parts.any(&[Subject, Others])))
         .then_some(at)
     }
 
@@ -321,7 +319,7 @@ impl<'s> Clause<'s> {
         let verb = self
             .words
             .iter()
-            .take_while(|word: &&Word| {
+            .take_while(|word| {
                 word.parts.any(&[Please, Joins, Free])
                     && !word.parts.any(&[Keep, Subject, Others, Not])
             })
@@ -337,7 +335,7 @@ impl<'s> Clause<'s> {
                     && self.words[verb + 1..]
                         .iter()
                         .take(2)
-                        .any(|word: &Word| word.parts.any(&[Subject, Said]))
+                        .any(|word| word.parts.any(&[Subject, Said]))
         });
         // No wish follows the negation: "remember that I do not keep pets".
         let is_fact = |not: usize| {
@@ -386,7 +384,7 @@ impl<'s> Clause<'s> {
                     self.words[at].parts.has(Subject)
                         && self.words[at.saturating_sub(1)..=at]
                             .iter()
-                            .any(|word: &Word| word.parts.any(&VERBS))
+                            .any(|word| word.parts.any(&VERBS))
                 });
         }
         let is_asked = parts.any(&[Please, Later])
@@ -406,12 +404,12 @@ impl<'s> Clause<'s> {
         // "I'd be grateful if you", and not "why do you".
         let asking = self.first(&[Please]).map_or(at, |asking| asking.min(at));
         let is_told = self.words[..asking].iter().any(|word| word.parts.any(&[Why, Reported]));
-        let said = self.words[..at].iter().rposition(|word: &Word| word.parts.has(Said));
+        let said = self.words[..at].iter().rposition(|word| word.parts.has(Said));
         let asks = self.words[..=at].iter().rposition(|word| word.parts.has(Please));
         let since = asks.max(said).unwrap_or(0);
         !is_told
             && (parts.has(Idiom)
-                || !self.words[since..at].iter().any(|word: &Word| {
+                || !self.words[since..at].iter().any(|word| {
                     !word.parts.has(Please)
                         && (word.parts.any(&[Subject, Others])
                             || word.is_unknown() && !is_named(word))
@@ -467,7 +465,7 @@ impl<'s> Clause<'s> {
             && self
                 .words
                 .get(at + 1)
-                .is_none_or(|next: &Word| next.parts.any(&[Subject, This, Free, Please]));
+                .is_none_or(|next| next.parts.any(&[Subject, This, Free, Please]));
         begins || self.unknown(at..) == 0
     }
 }

@@ -312,7 +312,7 @@ mod tests {
             let lines = || out.iter().filter(|one| one.class == class);
             (
                 lines()
-                    .filter(|one: &&&Example| {
+                    .filter(|one| {
                         let scores = one.features[0].scores_by(&weights);
                         super::super::decide(one.rule.as_ref(), scores, one.is_short, one.is_plain)
                             == wish

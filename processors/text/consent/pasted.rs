@@ -52,7 +52,7 @@ pub fn own_words(text: &str, is_wish: impl Fn(&str) -> bool) -> String {
 /// The lines of the first paragraph of two or more lines beside other paragraphs, as verse has.
 fn verse(lines: &[&str]) -> Range<usize> {
     let mut at = 0;
-    for paragraph in lines.split(|line: &&str| line.trim().is_empty()) {
+    for paragraph in lines.split(|line| line.trim().is_empty()) {
         if paragraph.len() > 1 && paragraph.len() < lines.len() {
             return at..at + paragraph.len();
         }

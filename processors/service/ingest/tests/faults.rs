@@ -94,7 +94,7 @@ fn counted(bench: &Bench) -> Vec<String> {
     let page = bench.ingest.metrics.page();
     let counters = ["keepsake_events_total", "keepsake_decisions_total", "keepsake_judgements"];
     page.lines()
-        .filter(|line: &&str| counters.iter().any(|counter| line.starts_with(counter)))
+        .filter(|line| counters.iter().any(|counter| line.starts_with(counter)))
         .map(str::to_owned)
         .collect()
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 fn published_with(outputs: &[OutgoingRecord], word: &str) -> Vec<String> {
     outputs
         .iter()
-        .filter(|out: &&OutgoingRecord| {
+        .filter(|out| {
             let headers = out.headers.iter().map(|(_, value)| value.as_slice());
             let parts = out.key.as_deref().into_iter().chain(out.value.as_deref()).chain(headers);
             parts.into_iter().any(|bytes| {
