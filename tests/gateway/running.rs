@@ -39,9 +39,12 @@ fn a_service_runs_its_own_gateway(broker: Broker) {
     serve.args((broker == Broker::Kafka).then_some("--gateway"));
     let mut child = Child::run(serve, &place);
     child.wait_until_ready();
-    let log = child.log();
-    let (_, rest) = log.split_once("the gateway serves http=").expect("logged before it is ready");
-    let address = rest.split_whitespace().next().expect("an address").to_owned();
+    // The service may be ready a moment before its gateway.
+    let address = eventually("the gateway serves", || {
+        let log = child.log();
+        let (_, rest) = log.split_once("the gateway serves http=")?;
+        rest.split_whitespace().next().map(str::to_owned)
+    });
     let (status, answer) = call(&address, "POST", REMEMBER, said("My cat is called Tilda."));
     assert_eq!(status, 200, "{answer}");
     assert_eq!(found(&address, "What is my cat called?"), "My cat is called Tilda.");
