@@ -27,7 +27,7 @@ LAYERS = {6: [0, 1, 2, 3, 4, 5], 8: list(range(8)), 12: list(range(12))}
 CHANGES = [RELATIONS.index("ends"), RELATIONS.index("replaces")]
 # Share of the candidates without a link that are learned in one round. They are most of all pairs, so that a share is
 # enough; `calibration` makes up for it.
-NEGATIVES = 0.35
+NEGATIVES = 0.25
 CANDIDATES = 8  # earlier statements that a statement is judged against, as in processors/compaction/changes
 
 

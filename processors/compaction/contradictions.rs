@@ -7,7 +7,8 @@
 //!    changes also those with most words in common.
 //! 2. Let the model judge each pair. A judge of contradictions reads it in both orders, and the lower
 //!    probability counts.
-//! 3. Propose a link to each statement whose probability reaches `conflict.probability`.
+//! 3. Propose a link to each statement whose probability reaches `conflict.probability`. A judge of
+//!    changes also reads the links that rules have made, and proposes to undo the improbable ones.
 //!
 //! Limit: a pair takes 5 ms with the judge of changes, some 70 ms with a large model. A round stops
 //! when its time budget is used up, and the next round continues.
@@ -15,7 +16,7 @@
 use super::plan::{Snapshot, seen};
 use broker::clock::Clock;
 use domain::fault::Result;
-use domain::{CosineScale, Memory, MemoryId, MemoryVersion, Revise, Scope, Time};
+use domain::{CosineScale, JudgedMemory, Memory, MemoryId, Revise, Scope, Time};
 use models::cross_encoder::ContradictionJudge;
 use std::cmp::Reverse;
 use std::collections::hash_map::DefaultHasher;
@@ -67,6 +68,12 @@ impl Default for ConflictOptions {
 /// Earlier statements that a judge of changes reads, by meaning and by words.
 const BY_MEANING: usize = 5;
 const BY_WORDS: usize = 3;
+
+/// Below this probability a link of a rule is undone.
+const IMPROBABLE: f32 = 0.5;
+/// Probabilities that differ by no more than this are the same: a memory that is judged again after
+/// a restart needs no proposal.
+const SAME: f32 = 0.01;
 
 /// The model with the limits.
 pub struct Judging {
@@ -190,7 +197,11 @@ impl Judging {
             texts.iter().map(|old| (old.as_str(), new.as_str())).collect();
         let mut likely: Vec<(&Memory, f32)> =
             earlier.iter().copied().zip(self.judge.contradiction(&pairs)?).collect();
-        likely.retain(|(_, probability)| *probability >= self.options.probability);
+        let least = self.options.probability;
+        likely.retain(|(older, probability)| match newer.revises(older.id) {
+            Some(known) => *probability < IMPROBABLE || (*probability - known).abs() > SAME,
+            None => *probability >= least,
+        });
         if !knows_changes {
             let reversed: Vec<(&str, &str)> = likely
                 .iter()
@@ -201,18 +212,22 @@ impl Judging {
             {
                 *probability = probability.min(reverse);
             }
-            likely.retain(|(_, probability)| *probability >= self.options.probability);
+            likely.retain(|(_, probability)| *probability >= least);
         }
-        let Some(probability) = likely.iter().map(|(_, probability)| *probability).reduce(f32::max)
-        else {
+        let Some(most) = likely.iter().map(|(_, probability)| *probability).reduce(f32::max) else {
             return Ok(None);
         };
-        let revises: Vec<MemoryVersion> = likely.iter().map(|(older, _)| seen(older)).collect();
+        let judged = likely
+            .iter()
+            .map(|(older, probability)| JudgedMemory {
+                memory: seen(older),
+                probability: *probability,
+            })
+            .collect();
         let reason = format!(
-            "changes what was said before, by conflict.model with a probability of \
-             {probability:.2}"
+            "changes what was said before, by conflict.model with a probability of {most:.2}"
         );
-        Ok(Some(Revise { memory: seen(newer), revises, probability, reason }))
+        Ok(Some(Revise { memory: seen(newer), judged, reason }))
     }
 
     /// Returns the earlier statements that `newer` may revise: the nearest first, then those with
@@ -237,6 +252,12 @@ impl Judging {
         near.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.id.cmp(&b.0.id)));
         let mut chosen: Vec<&Memory> =
             near.into_iter().take(by_meaning).map(|(older, _)| older).collect();
+        if self.judge.knows_changes() {
+            let linked = may_be_revised.iter().filter(|older| newer.revises(older.id).is_some());
+            let linked = linked.filter(|older| !chosen.iter().any(|one| one.id == older.id));
+            let linked: Vec<&Memory> = linked.copied().collect();
+            chosen.extend(linked);
+        }
         if by_words > 0 {
             let own = stems(newer);
             let mut sharing: Vec<(usize, &Memory)> = may_be_revised
@@ -278,7 +299,7 @@ fn is_statement(memory: &Memory) -> bool {
 fn may_revise(newer: &Memory, older: &Memory) -> bool {
     let is_earlier =
         (older.valid_from, older.source.offset) < (newer.valid_from, newer.source.offset);
-    let is_linked = newer.revises.contains(&older.id) || newer.supersedes.contains(&older.id);
+    let is_linked = newer.supersedes.contains(&older.id);
     let is_denied = newer.confidence < older.confidence
         || (older.confirmed > 0 && older.fresh_at >= newer.valid_from);
     let is_same_person = older.role == newer.role && older.speaker == newer.speaker;

@@ -108,6 +108,14 @@ pub struct Seen {
     pub version: u32,
 }
 
+/// The same of an earlier memory, with the probability that a later one revises it.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Judged {
+    pub id: Id,
+    pub version: u32,
+    pub probability: f32,
+}
+
 // ---------------------------------------------------------------- events
 
 #[derive(Debug, Deserialize)]
@@ -197,8 +205,7 @@ pub struct Summary {
 #[derive(Debug, Deserialize)]
 pub struct Revise {
     pub memory: Option<Seen>,
-    pub revises: Option<Vec<Seen>>,
-    pub probability: Option<f32>,
+    pub revises: Option<Vec<Judged>>,
     pub reason: Option<String>,
 }
 
@@ -280,9 +287,7 @@ pub struct OwnEvent<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<Seen>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub revises: Option<Vec<Seen>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub probability: Option<f32>,
+    pub revises: Option<Vec<Judged>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<Moment>,
 }

@@ -235,13 +235,19 @@ impl fmt::Display for Authorship {
     }
 }
 
-/// A proposal of the compaction worker: `memory` probably revises the earlier `revises`.
+/// A proposal of the compaction worker: how probably `memory` revises earlier ones.
 #[derive(Clone, Debug)]
 pub struct Revise {
     pub memory: MemoryVersion,
-    pub revises: Vec<MemoryVersion>,
-    pub probability: f32,
+    pub judged: Vec<JudgedMemory>,
     pub reason: String,
+}
+
+/// An earlier memory, and the probability that a later one revises it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct JudgedMemory {
+    pub memory: MemoryVersion,
+    pub probability: f32,
 }
 
 /// A proposal of the compaction worker: facts that a language model extracted from turns.

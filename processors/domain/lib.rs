@@ -33,15 +33,15 @@ pub use decision::{Decision, Outcome};
 pub use erasure::{ErasedText, Erasure, Salt, Target};
 pub use event::{
     Action, Author, Authorship, Category, Content, Event, Extracted, Fact, Forget,
-    ForgetContinuation, ForwardReason, IdleSession, MemoryVersion, Remember, Revise, SENDER_LIMITS,
-    SenderLimits, Signal, Step, Turn, Update,
+    ForgetContinuation, ForwardReason, IdleSession, JudgedMemory, MemoryVersion, Remember, Revise,
+    SENDER_LIMITS, SenderLimits, Signal, Step, Turn, Update,
 };
 pub use filter::{Bound, Comparison, Condition, Filter, Test};
 pub use generation::{Closed, GENERATION, HandOver, HandOverStep};
 pub use key::{InvalidName, NAME_BYTES_MAX, UserKey};
 pub use memory::{
-    ContextTurn, Cursor, Kind, Memory, MemoryId, Metadata, NeighbourTurn, NeighbourTurns, Revision,
-    Scope, unknown_memory,
+    ContextTurn, Cursor, Kind, Memory, MemoryId, Metadata, NeighbourTurn, NeighbourTurns,
+    ProbableLink, Revision, Scope, unknown_memory,
 };
 pub use partition::partition_of;
 pub use position::Position;

@@ -89,6 +89,13 @@ impl Scope {
 
 pub type Metadata = BTreeMap<String, String>;
 
+/// A link to an earlier memory, which is a guess.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ProbableLink {
+    pub memory: MemoryId,
+    pub probability: f32,
+}
+
 /// A memory as stored.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Memory {
@@ -118,7 +125,7 @@ pub struct Memory {
     pub superseded_by: Option<MemoryId>,
     /// Earlier memories that this one probably revises. They stay valid and are ranked behind this
     /// one.
-    pub revises: Vec<MemoryId>,
+    pub revises: Vec<ProbableLink>,
     /// The newest memory that probably revises this one.
     pub revised_by: Option<MemoryId>,
     pub conflicts_with: Vec<MemoryId>,
@@ -163,6 +170,12 @@ impl Memory {
     pub fn earlier_content(&self, time: Time) -> Option<&str> {
         let revision = self.history.iter().find(|revision| revision.until > time)?;
         Some(&revision.content)
+    }
+
+    /// Returns the probability that this memory revises an earlier one; `None` without a link.
+    pub fn revises(&self, earlier: MemoryId) -> Option<f32> {
+        let link = self.revises.iter().find(|link| link.memory == earlier);
+        link.map(|link| link.probability)
     }
 
     pub fn cursor(&self) -> Cursor {

@@ -325,7 +325,7 @@ fn unlink(
     let mut freed = Vec::new();
     for mut memory in linked {
         memory.supersedes.retain(|id| !gone.contains(id));
-        memory.revises.retain(|id| !gone.contains(id));
+        memory.revises.retain(|link| !gone.contains(&link.memory));
         memory.revised_by.take_if(|id| gone.contains(id));
         memory.conflicts_with.retain(|id| !gone.contains(id));
         let closer = memory.superseded_by.take_if(|id| gone.contains(id));
@@ -344,6 +344,7 @@ fn mentions(memory: &Memory, gone: &BTreeSet<MemoryId>) -> bool {
 
 fn linked(memory: &Memory) -> impl Iterator<Item = MemoryId> {
     let newer = memory.superseded_by.iter().chain(&memory.revised_by);
-    let links = memory.supersedes.iter().chain(&memory.revises).chain(&memory.conflicts_with);
+    let revised = memory.revises.iter().map(|link| &link.memory);
+    let links = memory.supersedes.iter().chain(revised).chain(&memory.conflicts_with);
     links.chain(newer).copied()
 }

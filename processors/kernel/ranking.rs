@@ -55,6 +55,9 @@ pub struct Question<'a> {
     pub is_reranked: bool,
     /// The recall asks nothing: no memory can answer, and the strongest ones are returned.
     pub is_blank: bool,
+    /// The question is for what was true once: a newer statement does not stand before the one that
+    /// it revises.
+    pub asks_past: bool,
 }
 
 /// True for a text of spaces and punctuation alone. An emoji may ask something.
@@ -77,6 +80,7 @@ impl<'a> Question<'a> {
             min_relevance: recall.min_relevance,
             is_reranked: false,
             is_blank: is_blank(text) && recall.history.is_empty(),
+            asks_past: text::asks_for_the_past(text),
             session: recall.session.as_deref(),
             kinds: &recall.kinds,
             filter: &recall.filter,

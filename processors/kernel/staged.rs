@@ -23,6 +23,13 @@ use text::Stems;
 /// first would get one for each, until the record is longer than the topic takes.
 pub const LINKS_MAX: usize = 256;
 
+/// Drops the oldest links of a memory that has too many. Returns their number.
+fn cut<T>(links: &mut Vec<T>) -> usize {
+    let over = links.len().saturating_sub(LINKS_MAX);
+    links.drain(..over);
+    over
+}
+
 pub struct Staged<'a> {
     below: &'a dyn Reads,
     neighbours: &'a dyn Neighbours,
@@ -132,11 +139,9 @@ impl<'a> Staged<'a> {
 
     /// The vector stays.
     pub fn put_memory(&mut self, mut memory: Memory) {
-        for links in [&mut memory.supersedes, &mut memory.revises, &mut memory.conflicts_with] {
-            let over = links.len().saturating_sub(LINKS_MAX);
-            links.drain(..over);
-            self.links_cut += over;
-        }
+        self.links_cut += cut(&mut memory.supersedes)
+            + cut(&mut memory.revises)
+            + cut(&mut memory.conflicts_with);
         let key = memory.key.clone();
         self.note_for_count(&key, memory.id);
         self.user(&key).memories.insert(memory.id, Some(memory));

@@ -27,7 +27,7 @@ use compaction::plan::{
 };
 use contract::reply::{self, NewSummary, Proposal};
 use domain::fault::Result;
-use domain::{IdleSession, MemoryId, Now, SigningKey, UserKey};
+use domain::{IdleSession, MemoryId, MemoryVersion, Now, Revise, SigningKey, UserKey};
 use kernel::Reads;
 use metrics::Metrics;
 use profiles::{Author, Profiles};
@@ -411,7 +411,7 @@ impl Compact {
             self.propose_summary(partition, key, summary, now, events);
         }
         for revise in plan.revisions {
-            let id = id_of("revise", &[&[revise.memory], &revise.revises[..]].concat());
+            let id = id_of("revise", &seen_by(&revise));
             let proposal = self.proposal(partition, key, &id, now);
             events.push(reply::proposal_revise(&proposal, &revise));
             self.proposed.push("revise");
@@ -450,6 +450,12 @@ impl Compact {
         let CompactOptions { events, signing_key, .. } = &self.options;
         Proposal { topic: events, partition, key, id, at: now.events, signing_key }
     }
+}
+
+/// The memories that a revision is based on.
+fn seen_by(revise: &Revise) -> Vec<MemoryVersion> {
+    let earlier = revise.judged.iter().map(|judged| judged.memory);
+    std::iter::once(revise.memory).chain(earlier).collect()
 }
 
 /// The same of idle sessions, by their last turns.

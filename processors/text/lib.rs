@@ -28,6 +28,7 @@ pub use language::Language;
 pub use rarity::Rarity;
 pub use stop_words::is_stop_word;
 pub use unspaced::{count_words, is_unspaced};
+pub use wordings::asks_for_the_past;
 pub use words::{Stems, Words, stem, terms, terms_of_english, words};
 
 use domain::Time;

@@ -77,6 +77,7 @@ impl CoveredLanguage {
 struct Lists {
     name: String,
     spaced: bool,
+    past: Vec<String>,
     #[serde(flatten)]
     speech: BTreeMap<PhraseKind, Vec<String>>,
     wishes: BTreeMap<WishPart, Vec<String>>,
@@ -203,6 +204,17 @@ pub static NEVER: LazyLock<Finder<Category>> = LazyLock::new(|| {
     })
 });
 
+static PAST: LazyLock<Finder<()>> =
+    LazyLock::new(|| Finder::of(|lists| std::iter::once(((), &lists.past))));
+
+/// Returns true if a question asks for what was true once: "Where did I live before Porto?".
+pub fn asks_for_the_past(question: &str) -> bool {
+    const PAST_TENSE: [&str; 4] = ["did", "was", "were", "had"];
+    let folded = fold(question);
+    let has = |word: &str| crate::words(&folded).any(|other| other == word);
+    PAST.find(&folded).next().is_some() || has("before") && PAST_TENSE.into_iter().any(has)
+}
+
 static LISTS: LazyLock<Vec<Lists>> =
     LazyLock::new(|| FILES.into_iter().map(|(code, text)| parsed(code, text)).collect());
 
@@ -312,6 +324,31 @@ impl Folded {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_question_for_the_past_is_told_from_one_for_now() {
+        for past in [
+            "Where did I live before Porto?",
+            "What did I use to drink? I used to like tea",
+            "Wo habe ich früher gewohnt?",
+            "¿Dónde vivía antes?",
+            "Où est-ce que j'habitais avant ?",
+            "我以前住在哪里？",
+            "What was the launch date originally?",
+        ] {
+            assert!(asks_for_the_past(past), "{past}");
+        }
+        for now in [
+            "Where do I live?",
+            "What must I pack before Friday?",
+            "Was muss ich vor Freitag erledigen?",
+            "¿Qué debo hacer antes de viajar?",
+            "When is the launch?",
+            "Which port does the API use now?",
+        ] {
+            assert!(!asks_for_the_past(now), "{now}");
+        }
+    }
 
     #[test]
     fn every_language_has_every_list() {

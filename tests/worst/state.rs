@@ -10,8 +10,8 @@ use crate::support::number_from_env;
 use broker::OutgoingRecord;
 use contract::reply::{self, NewSummary, Proposal};
 use domain::{
-    Author, Authorship, ContextTurn, Extracted, Fact, IdleSession, Kind, Memory, MemoryId,
-    MemoryVersion, Position, Revise, Role, Time, UserKey, Vector,
+    Author, Authorship, ContextTurn, Extracted, Fact, IdleSession, JudgedMemory, Kind, Memory,
+    MemoryId, MemoryVersion, Position, Revise, Role, Time, UserKey, Vector,
 };
 use kernel::reads::{Session, SlotHolder};
 use kernel::staged::Staged;
@@ -187,8 +187,8 @@ const WORK: &[Work] = &[
     }),
     ("revise", |it, n| {
         let memory = it.seen(n + 1, 1)[0];
-        let revise =
-            Revise { memory, revises: it.seen(n, 1), probability: 0.9, reason: "test".into() };
+        let judged = vec![JudgedMemory { memory: it.seen(n, 1)[0], probability: 0.9 }];
+        let revise = Revise { memory, judged, reason: "test".into() };
         it.own(&format!("r{n}"), |own| reply::proposal_revise(own, &revise));
     }),
     ("summary", |it, n| {

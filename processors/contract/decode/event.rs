@@ -16,8 +16,8 @@ use broker::Record;
 use domain::fault::{Reject, RejectCode};
 use domain::{
     Action, Authorship, Content, Event, Extracted, Fact, Forget, ForgetContinuation, IdleSession,
-    MemoryId, MemoryVersion, Position, Remember, Revise, SENDER_LIMITS, Scope, SenderLimits,
-    Signal, Target, Time, Turn, Update, UserKey,
+    JudgedMemory, MemoryId, MemoryVersion, Position, Remember, Revise, SENDER_LIMITS, Scope,
+    SenderLimits, Signal, Target, Time, Turn, Update, UserKey,
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -332,10 +332,21 @@ fn summary(message: &EventBody<'_>) -> Result<Action, Reject> {
 fn revise(message: &EventBody<'_>) -> Result<Action, Reject> {
     let revise: wire::Revise = message.fields()?;
     let newer = required("memory", revise.memory)?;
+    let earlier = required("revises", revise.revises)?;
+    if earlier.is_empty() {
+        return Err(Reject::of_field("revises", "is empty"));
+    }
+    let judged = earlier
+        .into_iter()
+        .map(|wire::Judged { id, version, probability }| {
+            let memory = MemoryVersion { id: memory(id), version };
+            let probability = required("probability", share("probability", Some(probability))?)?;
+            Ok(JudgedMemory { memory, probability })
+        })
+        .collect::<Result<_, Reject>>()?;
     Ok(Action::Revise(Revise {
         memory: MemoryVersion { id: memory(newer.id), version: newer.version },
-        revises: seen("revises", revise.revises)?,
-        probability: required("probability", share("probability", revise.probability)?)?,
+        judged,
         reason: required("reason", revise.reason)?,
     }))
 }

@@ -5,8 +5,8 @@ use super::*;
 use broker::{Headers, OutgoingRecord, header};
 use domain::fault::RejectCode;
 use domain::{
-    Action, Explain, Forget, Format, ForwardReason, MemoryId, Position, RequestKind, SIGNATURE,
-    Scope, Signal, SignedParts, SigningKey, TenantKeys, Time,
+    Action, Explain, Forget, Format, ForwardReason, JudgedMemory, MemoryId, Position, RequestKind,
+    SIGNATURE, Scope, Signal, SignedParts, SigningKey, TenantKeys, Time,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -370,20 +370,22 @@ fn proposals_need_keepsakes_signature() {
         "type": "revise",
         "user": "zoe",
         "memory": seen,
-        "revises": [seen],
-        "probability": 0.9,
+        "revises": [{"id": MEMORY, "version": 4, "probability": 0.9}],
         "reason": "x",
     });
     check_event(revise.to_string(), &[], (RejectCode::Untrusted, None));
     let ours = decoded(&marked(record(revise.to_string(), &[]))).expect("a good event");
     let Action::Revise(decoded_revise) = ours.action else { panic!("a revise event") };
-    assert!(decoded_revise.revises == [decoded_revise.memory]);
-    assert_eq!(decoded_revise.probability, 0.9);
-    for (field, value) in
-        [("probability", json!(1.5)), ("revises", json!([])), ("memory", Value::Null)]
-    {
+    let judged = JudgedMemory { memory: decoded_revise.memory, probability: 0.9 };
+    assert_eq!(decoded_revise.judged, [judged]);
+    let improbable = json!([{"id": MEMORY, "version": 4, "probability": 1.5}]);
+    for (field, key, value) in [
+        ("probability", "revises", improbable),
+        ("revises", "revises", json!([])),
+        ("memory", "memory", Value::Null),
+    ] {
         let mut bad = revise.clone();
-        bad[field] = value;
+        bad[key] = value;
         let ours = marked(record(bad.to_string(), &[]));
         assert_eq!(decoded(&ours).expect_err("a bad event").field.as_deref(), Some(field));
     }

@@ -88,8 +88,7 @@ pub fn proposal_summary(proposal: &Proposal<'_>, summary: &NewSummary<'_>) -> Ou
 pub fn proposal_revise(proposal: &Proposal<'_>, revise: &Revise) -> OutgoingRecord {
     let event = wire::OwnEvent {
         memory: view::seen(&[revise.memory]).pop(),
-        revises: Some(view::seen(&revise.revises)),
-        probability: Some(revise.probability),
+        revises: Some(view::judged(&revise.judged)),
         reason: Some(&revise.reason),
         ..common("revise", proposal)
     };

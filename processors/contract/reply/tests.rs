@@ -4,9 +4,9 @@ use super::*;
 use broker::{Record, header};
 use domain::fault::RejectCode;
 use domain::{
-    Author, Authorship, Extracted, Fact, Kind, Levels, MemoryId, MemoryVersion, Metadata,
-    NeighbourTurns, Outcome, Position, Revise, Revision, Role, SIGNATURE, Scope, SignedParts,
-    SigningKey, Surprise, Time, UserKey,
+    Author, Authorship, Extracted, Fact, JudgedMemory, Kind, Levels, MemoryId, MemoryVersion,
+    Metadata, NeighbourTurns, Outcome, Position, Revise, Revision, Role, SIGNATURE, Scope,
+    SignedParts, SigningKey, Surprise, Time, UserKey,
 };
 use serde_json::{Value, json};
 
@@ -525,14 +525,13 @@ fn proposals_carry_a_valid_signature_and_their_id() {
                 &proposal,
                 &Revise {
                     memory: seen[0],
-                    revises: seen.to_vec(),
-                    probability: 0.5,
+                    judged: vec![JudgedMemory { memory: seen[0], probability: 0.5 }],
                     reason: "x".into(),
                 },
             ),
             json!({
                 "type": "revise", "memory": {"id": id, "version": 4},
-                "revises": [{"id": id, "version": 4}], "probability": 0.5, "reason": "x"
+                "revises": [{"id": id, "version": 4, "probability": 0.5}], "reason": "x"
             }),
         ),
         (

@@ -4,8 +4,8 @@
 use super::parts::{DuplicatePair, FadeCurve, Freshness, RecalledMemory, Stats};
 use crate::wire;
 use domain::{
-    Assembly, Cursor, Decision, Erasure, Levels, Memory, MemoryId, MemoryVersion, Position,
-    Surprise, Time,
+    Assembly, Cursor, Decision, Erasure, JudgedMemory, Levels, Memory, MemoryId, MemoryVersion,
+    Position, Surprise, Time,
 };
 
 const UNQUOTED: &str = "left out, because it quotes what was said";
@@ -147,7 +147,7 @@ pub fn memory(memory: &Memory) -> wire::Memory<'_> {
         metadata: &memory.metadata,
         supersedes: ids(&memory.supersedes),
         superseded_by: memory.superseded_by.map(id),
-        revises: ids(&memory.revises),
+        revises: memory.revises.iter().map(|link| id(link.memory)).collect(),
         revised_by: memory.revised_by.map(id),
         note: None,
         conflicts_with: ids(&memory.conflicts_with),
@@ -256,6 +256,16 @@ pub fn freshness(freshness: &Freshness) -> wire::Freshness<'_> {
 
 pub fn seen(list: &[MemoryVersion]) -> Vec<wire::Seen> {
     list.iter().map(|seen| wire::Seen { id: id(seen.id), version: seen.version }).collect()
+}
+
+pub fn judged(list: &[JudgedMemory]) -> Vec<wire::Judged> {
+    list.iter()
+        .map(|JudgedMemory { memory, probability }| wire::Judged {
+            id: id(memory.id),
+            version: memory.version,
+            probability: *probability,
+        })
+        .collect()
 }
 
 pub fn ids(list: &[MemoryId]) -> Vec<wire::Id> {

@@ -1,5 +1,6 @@
-//! Links a memory to contradicting earlier ones, as the compaction worker proposes after a model
-//! has compared them. Nothing is closed.
+//! Links a memory to the earlier ones that it revises, as the compaction worker proposes after a model
+//! has compared them, and undoes the links of rules that the model finds improbable. Nothing is
+//! closed.
 
 use super::prune::unchanged;
 use crate::context::Context;
@@ -8,7 +9,7 @@ use crate::links::revisions;
 use crate::policy::Revised;
 use crate::staged::Staged;
 use domain::fault::Result;
-use domain::{Decision, Memory, MemoryId, Outcome, Revise};
+use domain::{Decision, JudgedMemory, Memory, Outcome, Revise};
 
 pub fn revise(cx: &Context<'_>, staged: &mut Staged<'_>, revise: &Revise) -> Result<Handled> {
     let mut handled = Handled::default();
@@ -17,23 +18,28 @@ pub fn revise(cx: &Context<'_>, staged: &mut Staged<'_>, revise: &Revise) -> Res
         handled.decide(cx.decision(Outcome::Outdated, "the newer memory has changed since"));
         return Ok(handled);
     };
-    let mut earlier = unchanged(cx, staged, &revise.revises)?;
-    earlier.retain(|older| {
-        is_open(older) && older.id != newer.id && !newer.revises.contains(&older.id)
-    });
-    if earlier.is_empty() {
+    let mut related = Vec::new();
+    let mut most = 0.0_f32;
+    for JudgedMemory { memory: seen, probability } in &revise.judged {
+        let older = unchanged(cx, staged, &[*seen])?.pop().filter(is_open);
+        let Some(memory) = older.filter(|older| older.id != newer.id) else { continue };
+        related.push(memory.id);
+        if *probability < cx.rules.change.mark {
+            revisions::unlink(cx, staged, &mut newer, memory);
+            continue;
+        }
+        most = most.max(*probability);
+        let (probability, why) = (*probability, revise.reason.clone());
+        let revised = Revised { memory, probability, is_partial: false, why };
+        revisions::link(cx, staged, &mut newer, revised);
+    }
+    if related.is_empty() {
         handled.decide(cx.decision(Outcome::Outdated, "the earlier memories have changed since"));
         return Ok(handled);
     }
-    let related: Vec<MemoryId> = earlier.iter().map(|older| older.id).collect();
-    for memory in earlier {
-        let revised = Revised {
-            memory,
-            probability: revise.probability,
-            is_partial: false,
-            why: revise.reason.clone(),
-        };
-        revisions::link(cx, staged, &mut newer, revised);
+    // The total and the points stay those by which the turn was kept.
+    if let Some(surprise) = &mut newer.surprise {
+        surprise.contradiction = surprise.contradiction.max(most);
     }
     cx.touch(&mut newer);
     let decision = cx.decision_about(&newer, Outcome::Revised, revise.reason.clone());

@@ -10,7 +10,7 @@ use crate::policy::Revised;
 use crate::reads::Reads;
 use crate::staged::Staged;
 use domain::fault::Result;
-use domain::{Memory, MemoryId, Role, Vector, for_this_processor};
+use domain::{Memory, MemoryId, ProbableLink, Role, Vector, for_this_processor};
 use std::cmp::Reverse;
 use text::split;
 use text::split::change::{EarlierStatement, PossibleRevision, Revision, nearness};
@@ -90,7 +90,7 @@ pub fn revised(cx: &Context<'_>, staged: &Staged<'_>, new: Statement<'_>) -> Res
 /// open again, unless a later value closes them too.
 pub fn take_back(cx: &Context<'_>, staged: &mut Staged<'_>, memory: &mut Memory) -> Result<()> {
     let mut earlier = Vec::new();
-    for id in memory.supersedes.drain(..).chain(memory.revises.drain(..)) {
+    for id in memory.supersedes.drain(..).chain(memory.revises.drain(..).map(|link| link.memory)) {
         earlier.extend(staged.memory(cx.key(), id)?.map(|earlier| (earlier.valid_from, id)));
     }
     // The last value first, which may close those before it.
@@ -106,7 +106,7 @@ pub fn reopen(cx: &Context<'_>, staged: &mut Staged<'_>, memory: &mut Memory) ->
     let mut newer = Vec::new();
     // An improbable revision is linked from the newer memory alone.
     staged.memories(cx.key(), &mut |other| {
-        if other.supersedes.contains(&memory.id) || other.revises.contains(&memory.id) {
+        if other.supersedes.contains(&memory.id) || other.revises(memory.id).is_some() {
             newer.push(other);
         }
         true
@@ -119,7 +119,7 @@ pub fn reopen(cx: &Context<'_>, staged: &mut Staged<'_>, memory: &mut Memory) ->
     memory.confirmed += 1;
     for mut newer in newer {
         newer.supersedes.retain(|old| *old != memory.id);
-        newer.revises.retain(|old| *old != memory.id);
+        newer.revises.retain(|link| link.memory != memory.id);
         cx.touch(&mut newer);
         staged.put_memory(newer);
     }
@@ -136,7 +136,8 @@ pub fn unlink_old_words(
 ) -> Result<()> {
     let news = PossibleRevision::of(content);
     let slots = split::slots(content);
-    let linked: Vec<MemoryId> = memory.supersedes.iter().chain(&memory.revises).copied().collect();
+    let revised = memory.revises.iter().map(|link| link.memory);
+    let linked: Vec<MemoryId> = memory.supersedes.iter().copied().chain(revised).collect();
     for id in linked {
         let Some(old) = staged.memory(cx.key(), id)? else { continue };
         let still_revises = match &news {
@@ -145,7 +146,7 @@ pub fn unlink_old_words(
         };
         if !slots::replace(&slots, &old.content) && !still_revises {
             memory.supersedes.retain(|other| *other != id);
-            memory.revises.retain(|other| *other != id);
+            memory.revises.retain(|link| link.memory != id);
             release(cx, staged, id, memory)?;
         }
     }
@@ -279,12 +280,22 @@ fn product(a: &[f32], b: &[f32]) -> f32 {
     sums.into_iter().chain(rest).sum()
 }
 
+/// Undoes a link that a rule made, and that a model finds improbable.
+pub fn unlink(cx: &Context<'_>, staged: &mut Staged<'_>, new: &mut Memory, mut old: Memory) {
+    new.revises.retain(|link| link.memory != old.id);
+    if old.revised_by.take_if(|newer| *newer == new.id).is_some() {
+        cx.touch(&mut old);
+        staged.put_memory(old);
+    }
+}
+
 /// Links a memory to one that it probably revises. Both stay open, and recall shows the newer
 /// first. The older is marked as revised only if the probability is high and the older states
 /// nothing else.
 pub fn link(cx: &Context<'_>, staged: &mut Staged<'_>, new: &mut Memory, revised: Revised) {
     let Revised { memory: mut old, probability, is_partial, .. } = revised;
-    new.revises.push(old.id);
+    new.revises.retain(|link| link.memory != old.id);
+    new.revises.push(ProbableLink { memory: old.id, probability });
     if probability < cx.rules.change.mark || is_partial {
         return;
     }

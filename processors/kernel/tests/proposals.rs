@@ -2,7 +2,7 @@
 
 use super::world::{World, story, wish};
 use domain::{
-    Action, Author, Authorship, Decision, Extracted, Fact, Forget, IdleSession, Kind,
+    Action, Author, Authorship, Decision, Extracted, Fact, Forget, IdleSession, JudgedMemory, Kind,
     MemoryVersion, Outcome, Revise, Role, Time, Update,
 };
 
@@ -152,8 +152,7 @@ fn a_forgotten_original_takes_its_summary_along() {
 fn revise(world: &mut World, new: MemoryVersion, old: MemoryVersion, probability: f32) -> Decision {
     let revise = Revise {
         memory: new,
-        revises: vec![old],
-        probability,
+        judged: vec![JudgedMemory { memory: old, probability }],
         reason: "a model compared them".into(),
     };
     world.decide("ada", Action::Revise(revise))
@@ -166,21 +165,30 @@ fn a_probable_revision_is_linked_both_ways_and_closes_nothing() {
         let new = world.say("ada", "We painted the boat on Friday.");
         let (seen_new, seen_old) = (world.seen("ada", &new), world.seen("ada", &old));
         assert_eq!(revise(world, seen_new, seen_old, 0.9).outcome, Outcome::Revised);
-        assert_eq!(world.memory("ada", &new).revises, [seen_old.id]);
+        let newer = world.memory("ada", &new);
+        assert_eq!(newer.revises(seen_old.id), Some(0.9));
+        assert_eq!(newer.surprise.expect("of a turn").contradiction, 0.9);
         let old = world.memory("ada", &old);
         assert_eq!((old.revised_by, old.valid_to), (Some(seen_new.id), None));
     });
 }
 
 #[test]
-fn an_improbable_revision_marks_nothing_on_the_older() {
+fn an_improbable_revision_is_no_link_and_undoes_one() {
     story(|world| {
         let old = world.say("ada", "The boat needs paint.");
         let new = world.say("ada", "We painted the boat on Friday.");
-        let (seen_new, seen_old) = (world.seen("ada", &new), world.seen("ada", &old));
-        revise(world, seen_new, seen_old, 0.5);
-        assert_eq!(world.memory("ada", &new).revises, [seen_old.id]);
-        assert!(world.memory("ada", &old).revised_by.is_none());
+        for linked in [false, true] {
+            if linked {
+                let (seen_new, seen_old) = (world.seen("ada", &new), world.seen("ada", &old));
+                revise(world, seen_new, seen_old, 0.9);
+                assert!(world.memory("ada", &old).revised_by.is_some());
+            }
+            let (seen_new, seen_old) = (world.seen("ada", &new), world.seen("ada", &old));
+            assert_eq!(revise(world, seen_new, seen_old, 0.3).outcome, Outcome::Revised);
+            assert_eq!(world.memory("ada", &new).revises, []);
+            assert!(world.memory("ada", &old).revised_by.is_none());
+        }
     });
 }
 

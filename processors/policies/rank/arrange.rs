@@ -2,8 +2,9 @@
 //!
 //! 1. Sort by score; equal scores by creation time, newer first, then by id.
 //! 2. Link each superseded memory to its successor, and each valid memory to the newer ones that
-//!    revise it (with at least .25 of its score, or .6 as `REVISING_LITERAL_SHARE` says) or conflict
-//!    with it (with at least .4 of the best score), also by way of others.
+//!    revise it (with the share of its score that [`share_of`] says) or conflict with it (with at
+//!    least .4 of the best score), also by way of others. A question for the past has no such links:
+//!    there the score alone says what comes first.
 //! 3. Walk the sorted list. Place a memory without a successor after its newer ones, and each of
 //!    them before the superseded old versions.
 //! 4. Append the rest: versions that name each other as successor in a circle.
@@ -53,24 +54,32 @@ pub fn annotate(ranked: &mut [Ranked], newer: &[&Memory]) {
     }
 }
 
-/// True if the scores let a statement stand before the revised one.
-pub fn is_before_revised(newer: f32, older: f32) -> bool {
-    newer >= REVISING_SHARE * older
-}
-
-/// Returns the share of the older one's score that the newer one needs.
-fn share_of(newer: &Ranked, older: &Ranked) -> f32 {
-    let is_marked = older.memory.revised_by == Some(newer.memory.id);
-    if older.is_literal && !is_marked { REVISING_LITERAL_SHARE } else { REVISING_SHARE }
+/// Returns the share of the older one's score that a newer one needs to stand before it: the surer
+/// the link, the less.
+pub fn share_of(newer: &Memory, older: &Memory, is_literal: bool) -> f32 {
+    let is_marked = older.revised_by == Some(newer.id);
+    if is_literal && !is_marked {
+        return REVISING_LITERAL_SHARE;
+    }
+    let probability = newer.revises(older.id).unwrap_or(0.0);
+    REVISING_SHARE.min((1.0 - probability) / 2.0)
 }
 
 /// Arranges the memories, best first. Invariants: an old version directly follows its successor; a
 /// memory follows its revisions that are not far behind, and the newer memories in conflict with it
 /// that score nearly as well.
-pub fn arranged(mut ranked: Vec<Ranked>) -> Vec<Ranked> {
+pub fn arranged(ranked: Vec<Ranked>) -> Vec<Ranked> {
+    arranged_by(ranked, true)
+}
+
+/// The same; `newest_first` is false if the question asks for the past.
+pub fn arranged_by(mut ranked: Vec<Ranked>, newest_first: bool) -> Vec<Ranked> {
     ranked.sort_unstable_by(better_first);
     let best_valid = ranked.iter().find(|one| !one.superseded).map_or(0.0, |best| best.score);
-    let links = Links::among(&ranked, NEWER_SHARE * best_valid);
+    let mut links = Links::among(&ranked, NEWER_SHARE * best_valid);
+    if !newest_first {
+        links.newer.iter_mut().for_each(Vec::clear);
+    }
     let mut arrangement = Arrangement::of(ranked);
     for place in 0..links.successor.len() {
         if arrangement.is_unplaced(place) && links.successor[place].is_none() {
@@ -118,9 +127,11 @@ impl Links {
                 );
                 continue;
             }
-            for &older_place in one.memory.revises.iter().filter_map(|id| place_of.get(id)) {
+            let revised = one.memory.revises.iter().map(|link| link.memory);
+            for older_place in revised.filter_map(|id| place_of.get(&id).copied()) {
                 let older = &ranked[older_place];
-                if !older.superseded && one.score >= share_of(one, older) * older.score {
+                let share = share_of(&one.memory, &older.memory, older.is_literal);
+                if !older.superseded && one.score >= share * older.score {
                     links.newer[older_place].push(place);
                 }
             }
@@ -221,7 +232,7 @@ impl Arrangement {
 
 #[cfg(test)]
 mod tests {
-    use super::super::samples::{MemoryMut as _, memory};
+    use super::super::samples::{self, MemoryMut as _, memory};
     use super::*;
     use domain::Time;
 
@@ -230,10 +241,7 @@ mod tests {
         let mut memory = memory(number, &format!("m{number}"));
         memory.created_at = Time(i64::from(number));
         memory.valid_from = Time(i64::from(number) * 86_400_000);
-        memory.revises = revises
-            .map(|number| super::super::samples::memory(number, "").id)
-            .into_iter()
-            .collect();
+        memory.revises = revises.map(|number| samples::revision(number, 0.5)).into_iter().collect();
         Ranked::new(memory.into(), score, false, vec![])
     }
 

@@ -42,16 +42,18 @@ pub use weights::{RankOptions, TermWeights};
 pub use wording::{NamedSpeaker, named};
 pub use written::WrittenRank;
 
-use domain::{Levels, Match, MemoryId, Role, Time};
+use domain::{Levels, Match, Memory, MemoryId, Role, Time};
 use foldhash::fast::RandomState;
 use kernel::ranking::{Hit, Question, Ranked, RankedHits, Signals};
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 /// Returns the admitted hits, best first, up to `question.limit`. Invariant: the order of `hits`
 /// does not change the result.
 pub fn order(hits: Vec<Hit>, question: &Question, weights: &RankOptions, now: Time) -> RankedHits {
     let successors = successors(&hits);
     let predecessors = predecessors(&hits);
+    let newest_first = !question.asks_past;
     let at = question.as_of.unwrap_or(now);
     let mut ranked =
         score::scored(hits, |hit| admitted(&hit.memory, question), question, weights, at);
@@ -70,12 +72,41 @@ pub fn order(hits: Vec<Hit>, question: &Question, weights: &RankOptions, now: Ti
         relevance.estimate(&mut ranked, question.explain);
         relevance.matched(&ranked)
     });
+    if newest_first {
+        inherit_relevance(&mut ranked);
+    }
     cut_irrelevant(&mut ranked, question.min_relevance);
     // If the conditions of the request remove every memory, the match is `none`.
     let matched = matched.map(|one| if ranked.is_empty() { Match::None } else { one });
-    let mut ranked = arrange::arranged(ranked);
+    let mut ranked = arrange::arranged_by(ranked, newest_first);
     keep_first_different(&mut ranked, question.limit);
     RankedHits { ranked, matched, levels }
+}
+
+/// Shares the relevance of a memory that was probably revised with the newer one: with the
+/// probability of the link the newer one answers in its place, and otherwise the older one still
+/// does. The oldest first, so that a value that changed twice passes it on.
+fn inherit_relevance(ranked: &mut [Ranked]) {
+    let place_of: HashMap<MemoryId, usize, RandomState> =
+        ranked.iter().enumerate().map(|(place, one)| (one.memory.id, place)).collect();
+    let mut links: Vec<(Time, usize, usize)> = ranked
+        .iter()
+        .enumerate()
+        .filter_map(|(place, one)| {
+            let newer = place_of.get(&one.memory.revised_by?)?;
+            Some((one.memory.created_at, place, *newer))
+        })
+        .collect();
+    links.sort_unstable();
+    for (_, older, newer) in links {
+        let Some(probability) = ranked[newer].memory.revises(ranked[older].memory.id) else {
+            continue;
+        };
+        let Some(relevance) = ranked[older].relevance else { continue };
+        let of_newer = ranked[newer].relevance.unwrap_or(0.0);
+        ranked[newer].relevance = Some(of_newer.max(probability * relevance));
+        ranked[older].relevance = Some((1.0 - probability) * relevance);
+    }
 }
 
 fn levels(weights: &RankOptions) -> Levels {
@@ -133,18 +164,18 @@ fn successors(hits: &[Hit]) -> HashSet<MemoryId, RandomState> {
 /// questions, however different the words.
 fn predecessors(hits: &[Hit]) -> HashMap<MemoryId, Signals, RandomState> {
     let next: HashMap<MemoryId, MemoryId, RandomState> =
-        hits.iter().filter_map(|hit| Some((hit.memory.id, newer_version(hit)?))).collect();
+        hits.iter().filter_map(|hit| Some((hit.memory.id, hit.memory.superseded_by?))).collect();
     let mut signals: HashMap<MemoryId, Signals, RandomState> = HashMap::default();
     let mut older: Vec<(Signals, &Hit)> = hits
         .iter()
-        .filter(|hit| newer_version(hit).is_some())
+        .filter(|hit| hit.memory.superseded_by.is_some())
         .map(|hit| (score::signals(hit), hit))
         .collect();
     // The strongest first: where a weaker one adds nothing, it adds nothing further on, so that a
     // chain of a thousand versions is not followed from each of them.
     older.sort_by(|(a, _), (b, _)| b.cosine.total_cmp(&a.cosine));
     for (own, hit) in older {
-        let (mut id, mut steps) = (newer_version(hit), 0);
+        let (mut id, mut steps) = (hit.memory.superseded_by, 0);
         // At most as many steps as versions, because two may name each other.
         while let Some(successor) = id.filter(|_| steps < next.len()) {
             let joined = signals.get(&successor).map_or(own, |older| older.or(&own));
@@ -157,10 +188,6 @@ fn predecessors(hits: &[Hit]) -> HashMap<MemoryId, Signals, RandomState> {
     signals
 }
 
-fn newer_version(hit: &Hit) -> Option<MemoryId> {
-    hit.memory.superseded_by.or(hit.memory.revised_by)
-}
-
 /// Drops the memories below this relevance, but for those of unknown relevance, and for a newer
 /// statement beside the older one that it revises.
 fn cut_irrelevant(ranked: &mut Vec<Ranked>, least: f32) {
@@ -168,8 +195,7 @@ fn cut_irrelevant(ranked: &mut Vec<Ranked>, least: f32) {
         return;
     }
     let kept = ranked.iter().filter(|one| is_relevant(one, least));
-    let kept: HashMap<MemoryId, f32, RandomState> =
-        kept.map(|one| (one.memory.id, one.score)).collect();
+    let kept: Kept = kept.map(kept_one).collect();
     ranked.retain(|one| is_relevant(one, least) || revises_kept(one, &kept));
 }
 
@@ -190,18 +216,14 @@ fn cut_far_behind(
     let valid = ranked.iter().filter(|one| !(has_valid && one.superseded));
     let best = valid.map(|one| one.by_itself).fold(0.0, f32::max);
     let least = floor * best;
-    let mut kept: HashMap<MemoryId, f32, RandomState> =
-        HashMap::with_capacity_and_hasher(ranked.len(), RandomState::default());
+    let mut kept = Kept::with_capacity_and_hasher(ranked.len(), RandomState::default());
     let near =
         ranked.iter().filter(|one| one.score >= least || successors.contains(&one.memory.id));
-    kept.extend(near.map(|one| (one.memory.id, one.score)));
+    kept.extend(near.map(kept_one));
     // Keeps a newer statement with the older one that it revises. Terminates: `kept` only grows.
     loop {
-        let newer: Vec<(MemoryId, f32)> = ranked
-            .iter()
-            .filter(|one| revises_kept(one, &kept))
-            .map(|one| (one.memory.id, one.score))
-            .collect();
+        let newer: Vec<_> =
+            ranked.iter().filter(|one| revises_kept(one, &kept)).map(kept_one).collect();
         let before = kept.len();
         kept.extend(newer);
         if kept.len() == before {
@@ -213,12 +235,19 @@ fn cut_far_behind(
 }
 
 /// Returns true if `newer` revises a kept memory and is near enough to be placed before it.
-fn revises_kept(newer: &Ranked, kept: &HashMap<MemoryId, f32, RandomState>) -> bool {
-    newer
-        .memory
-        .revises
-        .iter()
-        .any(|id| kept.get(id).is_some_and(|older| arrange::is_before_revised(newer.score, *older)))
+fn revises_kept(newer: &Ranked, kept: &Kept) -> bool {
+    newer.memory.revises.iter().any(|link| {
+        kept.get(&link.memory).is_some_and(|(older, score)| {
+            newer.score >= arrange::share_of(&newer.memory, older, false) * score
+        })
+    })
+}
+
+/// The memories that are kept, with their scores.
+type Kept = HashMap<MemoryId, (Arc<Memory>, f32), RandomState>;
+
+fn kept_one(one: &Ranked) -> (MemoryId, (Arc<Memory>, f32)) {
+    (one.memory.id, (Arc::clone(&one.memory), one.score))
 }
 
 /// Keeps the first of several memories with the same words of the same speaker, up to `limit`. An
@@ -236,7 +265,7 @@ fn keep_first_different(ranked: &mut Vec<Ranked>, limit: usize) {
 
 #[cfg(test)]
 mod tests {
-    use super::samples::{MemoryMut as _, ask, hit, memory, nothing, weights};
+    use super::samples::{MemoryMut as _, ask, hit, memory, nothing, revision, weights};
     use super::*;
     use domain::{Memory, NeighbourTurn, Vector};
     use proptest::prelude::*;
@@ -494,8 +523,9 @@ mod tests {
     #[test]
     fn a_newer_statement_is_kept_with_what_it_revises_unless_it_is_of_another_matter() {
         fn hits(revises: u32) -> [Hit; 3] {
-            let newer =
-                edited(hit(3, "sold it", 0.1, 0.4), |memory| memory.revises = vec![id(revises)]);
+            let newer = edited(hit(3, "sold it", 0.1, 0.4), |memory| {
+                memory.revises = vec![revision(revises, 0.5)]
+            });
             [hit(1, "my car", 9.0, 0.9), hit(2, "pizza", 8.0, 0.85), newer]
         }
         // More was asked than any of them says.
@@ -503,7 +533,8 @@ mod tests {
         let asked = Question { information: 20.0, ..ask("q", &none) };
         check(&hits(1), &asked, &["sold it", "my car", "pizza"]);
         check(&hits(7), &ask("q", &nothing()), &["my car", "pizza"]);
-        let far = edited(hit(3, "sold it", 0.1, 0.12), |memory| memory.revises = vec![id(1)]);
+        let far =
+            edited(hit(3, "sold it", 0.1, 0.12), |memory| memory.revises = vec![revision(1, 0.5)]);
         check(
             &[hit(1, "my car", 9.0, 0.9), hit(2, "pizza", 8.0, 0.85), far],
             &ask("q", &nothing()),
@@ -533,7 +564,8 @@ mod tests {
     #[test]
     fn a_least_relevance_does_not_leave_the_old_value_alone() {
         let none = nothing();
-        let newer = edited(hit(2, "sold it", 0.1, 0.4), |memory| memory.revises = vec![id(1)]);
+        let newer =
+            edited(hit(2, "sold it", 0.1, 0.4), |memory| memory.revises = vec![revision(1, 0.5)]);
         let hits = [hit(1, "my car", 9.0, 0.9), newer, hit(3, "pizza", 8.0, 0.85)];
         let question = Question { information: 20.0, ..ask("q", &none) };
         let all = ranked(hits.to_vec(), &question);

@@ -2,8 +2,8 @@
 
 use super::{Fade, RankOptions, WrittenRank};
 use domain::{
-    Filter, Format, Kind, Memory, MemoryId, Metadata, NeighbourTurns, Position, Purpose, Recall,
-    Role, Scope, Time, UnsetFields, UserKey,
+    Filter, Format, Kind, Memory, MemoryId, Metadata, NeighbourTurns, Position, ProbableLink,
+    Purpose, Recall, Role, Scope, Time, UnsetFields, UserKey,
 };
 use kernel::policy::Room;
 use kernel::ranking::{Hit, HitScore, Question, Ranked};
@@ -56,6 +56,11 @@ pub fn memory(number: u32, content: &str) -> Memory {
     }
 }
 
+/// A link to the memory of this number.
+pub fn revision(number: u32, probability: f32) -> ProbableLink {
+    ProbableLink { memory: memory(number, "").id, probability }
+}
+
 pub fn hit(number: u32, content: &str, words: f32, cosine: f32) -> Hit {
     Hit {
         memory: memory(number, content).into(),
@@ -106,6 +111,7 @@ pub fn ask<'a>(text: &'a str, filter: &'a Filter) -> Question<'a> {
         min_relevance: 0.0,
         is_reranked: false,
         is_blank: kernel::ranking::is_blank(text),
+        asks_past: text::asks_for_the_past(text),
     }
 }
 

@@ -42,26 +42,27 @@ fn begin(memory: &Memory, changes: &mut Changes) {
     changes.created += 1;
     changes.superseded += u64::from(memory.valid_to.is_some());
     changes.archived += u64::from(memory.archived);
-    link(&|_| &[], memory, changes);
+    link(None, memory, changes);
 }
 
 fn compare(was: &Memory, memory: &Memory, changes: &mut Changes) {
     changes.superseded += u64::from(was.valid_to.is_none() && memory.valid_to.is_some());
     changes.archived += u64::from(!was.archived && memory.archived);
     changes.unarchived += u64::from(was.archived && !memory.archived);
-    link(&|links| links(was), memory, changes);
+    link(Some(was), memory, changes);
 }
 
-type Links = fn(&Memory) -> &[MemoryId];
-
-fn link<'a>(was: &dyn Fn(Links) -> &'a [MemoryId], memory: &Memory, changes: &mut Changes) {
-    let new = |links: Links| {
-        let was = was(links);
-        links(memory).iter().filter(|id| !was.contains(id)).collect::<Vec<_>>()
+fn link(was: Option<&Memory>, memory: &Memory, changes: &mut Changes) {
+    let is_new = |links: fn(&Memory) -> &[MemoryId], id: &MemoryId| {
+        was.is_none_or(|was| !links(was).contains(id))
     };
-    changes.supersedes += new(|memory| &memory.supersedes).len() as u64;
-    changes.revises += new(|memory| &memory.revises).len() as u64;
+    let supersedes = memory.supersedes.iter().filter(|id| is_new(|was| &was.supersedes, id));
+    changes.supersedes += supersedes.count() as u64;
+    let revises = memory.revises.iter();
+    let revises = revises.filter(|link| was.is_none_or(|was| was.revises(link.memory).is_none()));
+    changes.revises += revises.count() as u64;
     // Both memories of a conflict name each other. One of them counts the pair.
-    let conflicts = new(|memory| &memory.conflicts_with);
-    changes.conflicts += conflicts.into_iter().filter(|other| **other < memory.id).count() as u64;
+    let conflicts = memory.conflicts_with.iter().filter(|other| **other < memory.id);
+    let conflicts = conflicts.filter(|other| is_new(|was| &was.conflicts_with, other));
+    changes.conflicts += conflicts.count() as u64;
 }

@@ -1022,8 +1022,8 @@ fn a_changed_habit_revises_the_earlier_statement_and_invalidates_nothing() {
         let (old, new) = (memory_of(&mut bench, turn(SMOKES)), memory_of(&mut bench, say(QUIT)));
         let (old, new) = (one(&bench, old), one(&bench, new));
         assert_eq!(
-            (&new.revises[..], old.revised_by, old.valid_to),
-            (&[old.id][..], Some(new.id), None)
+            (new.revises(old.id).is_some(), old.revised_by, old.valid_to),
+            (true, Some(new.id), None)
         );
         assert!(
             new.reason.starts_with("revises") || new.reason == "asked to remember",

@@ -12,7 +12,7 @@ use super::search::{Searched, asks_nothing};
 use contract::reply::{Answer, FadeCurve, RecalledMemory, Stats};
 use domain::fault::{Fault, Reject, RejectCode};
 use domain::{
-    Decision, Explain, Format, List, Match, Memory, MemoryId, Now, Outcome, Request, Scope, Time,
+    Decision, Explain, Format, List, Match, Memory, MemoryId, Now, Outcome, Request, Scope,
     UserKey,
 };
 use kernel::Reads;
@@ -138,7 +138,7 @@ impl Recall {
         let count_tokens = &|text: &str| self.tokens.count(text);
         let room = Room { limit: asked.limit, budget: budget(asked), count_tokens };
         let mut ranked = policy.select(best_of(orders, policy.traits().arrange), &room);
-        annotate(shard, &request.key, asked.as_of, &mut ranked).map_err(broken)?;
+        annotate(shard, &request.key, asked, &mut ranked).map_err(broken)?;
         let mut prompt = rank::block(&ranked, asked, profile.template.as_ref(), &**policy, &room);
         if asked.format != Format::None {
             // The reply lists the memories that the block holds: one budget for both.
@@ -310,11 +310,11 @@ fn budget(asked: &domain::Recall) -> usize {
 }
 
 /// Adds to each revised memory a note with the day and the words of the revision. The revision is
-/// read now, so that a forgotten or changed text is not quoted.
+/// read now, so that a forgotten or changed text is not quoted, and none of another session's own.
 fn annotate(
     shard: &Shard,
     key: &UserKey,
-    as_of: Option<Time>,
+    asked: &domain::Recall,
     ranked: &mut [Ranked],
 ) -> Result<(), Fault> {
     let newer: Vec<MemoryId> = ranked.iter().filter_map(|one| one.memory.revised_by).collect();
@@ -323,9 +323,11 @@ fn annotate(
     }
     let newer: Vec<Arc<Memory>> =
         shard.store.cached_memories(key, &newer)?.into_iter().flatten().collect();
-    let newer = newer
-        .iter()
-        .filter(|memory| !memory.disabled && as_of.is_none_or(|as_of| memory.valid_from <= as_of));
+    let newer = newer.iter().filter(|memory| {
+        !memory.disabled
+            && (memory.scope != Scope::Session || memory.session == asked.session)
+            && asked.as_of.is_none_or(|as_of| memory.valid_from <= as_of)
+    });
     rank::annotate(ranked, &newer.map(Arc::as_ref).collect::<Vec<_>>());
     Ok(())
 }

@@ -24,8 +24,8 @@ use super::identity::Identity;
 
 use domain::fault::{Fault, Result, StopName};
 use domain::{
-    Closed, ContextTurn, Kind, Memory, MemoryId, NeighbourTurn, NeighbourTurns, Position, Revision,
-    Role, Scope, Surprise, Time, UserKey, UserWordCounts, Vector,
+    Closed, ContextTurn, Kind, Memory, MemoryId, NeighbourTurn, NeighbourTurns, Position,
+    ProbableLink, Revision, Role, Scope, Surprise, Time, UserKey, UserWordCounts, Vector,
 };
 use kernel::reads::{ForgetRecord, Forgot, GateState, SeenBefore, Session, SlotHolder, Spoken};
 use parking_lot::Mutex;
@@ -36,7 +36,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 /// The first byte of every record. The bytes 1 to 7 were earlier states of format 1.
-pub const VERSION: u8 = 8;
+pub const VERSION: u8 = 9;
 /// The oldest version that this program reads.
 const OLDEST: u8 = VERSION;
 
@@ -260,7 +260,7 @@ struct MemoryRecord<'a> {
     history: Vec<(&'a str, i64)>,
     #[serde(borrow)]
     around: [Option<NeighbourRecord<'a>>; 3],
-    revises: Vec<Uuid16>,
+    revises: Vec<(Uuid16, f32)>,
     revised_by: Option<Uuid16>,
     author: Option<&'a str>,
     expires_at: Option<i64>,
@@ -329,7 +329,11 @@ fn memory_record(memory: &Memory) -> MemoryRecord<'_> {
             .collect(),
         around: [&around.before, &around.earlier, &around.after]
             .map(|turn| turn.as_ref().map(neighbour_record)),
-        revises: ids_record(&memory.revises),
+        revises: memory
+            .revises
+            .iter()
+            .map(|link| (link.memory.0.into_bytes(), link.probability))
+            .collect(),
         revised_by: memory.revised_by.map(|id| id.0.into_bytes()),
         author: memory.author.as_deref(),
         expires_at: memory.expires_at.map(|time| time.0),
@@ -365,7 +369,11 @@ fn memory_of(key: &UserKey, id: MemoryId, record: &MemoryRecord<'_>) -> Result<M
             .collect(),
         supersedes: ids(&record.supersedes),
         superseded_by: record.superseded_by.map(id_of),
-        revises: ids(&record.revises),
+        revises: record
+            .revises
+            .iter()
+            .map(|(id, probability)| ProbableLink { memory: id_of(*id), probability: *probability })
+            .collect(),
         revised_by: record.revised_by.map(id_of),
         conflicts_with: ids(&record.conflicts_with),
         archived: record.archived,
@@ -846,15 +854,15 @@ mod tests {
     #[test]
     fn the_bytes_of_a_version_never_change() {
         let was = Session { turns: 300, first_at: Time(-1), last_at: Time(64), summarised: 0 };
-        assert_eq!(session_bytes(&was), [8, 0xac, 0x02, 0x01, 0x80, 0x01, 0x00]);
+        assert_eq!(session_bytes(&was), [9, 0xac, 0x02, 0x01, 0x80, 0x01, 0x00]);
         let vector = Vector { scale: 1.0, values: [-1, 2].into() };
         let with_vector = memory_and_vector_bytes(&a_memory(7, "one"), &vector);
-        assert_eq!(with_vector[..8], [8, 0, 0, 0x80, 0x3f, 2, 0xff, 2]);
+        assert_eq!(with_vector[..8], [9, 0, 0, 0x80, 0x3f, 2, 0xff, 2]);
         // Two words: "tea" twice at 848, "boat" once at 992.
         let words = [2, 2, 0x02, 0x35, 0x01, 0x3e];
         assert_eq!(
             gate_bytes(&a_gate(130, &[0.001], &["tea", "boat", "tea"])),
-            [&[8, 0x82, 0x01, 2, 1, 0, 3, 4][..], &words[2..], &[0]].concat()
+            [&[9, 0x82, 0x01, 2, 1, 0, 3, 4][..], &words[2..], &[0]].concat()
         );
         let standing = StandingRecord {
             compressed_by: Some([7; 16]),

@@ -54,7 +54,7 @@ fn memory_of(key: &UserKey, offset: i64, content: &str) -> Memory {
         metadata: [("app".to_owned(), "demo".to_owned())].into(),
         supersedes: vec![MemoryId::of(&source, 9)],
         superseded_by: None,
-        revises: vec![MemoryId::of(&source, 8)],
+        revises: vec![ProbableLink { memory: MemoryId::of(&source, 8), probability: 0.75 }],
         revised_by: Some(MemoryId::of(&source, 10)),
         conflicts_with: vec![],
         archived: false,
