@@ -11,7 +11,7 @@ use broker::clock::ManualClock;
 use compaction::contradictions::{ConflictOptions, Judging};
 use contract::wire::Moment;
 use domain::fault::{Fault, Result};
-use domain::{CosineScale, Now, Time};
+use domain::{Now, Time};
 use models::cross_encoder::ContradictionJudge;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -118,7 +118,6 @@ impl Statements {
         self.service.compaction(Some(Judging {
             judge: Box::new(judge),
             clock: Arc::new(self.clock.clone()),
-            spread: CosineScale::STANDARD,
             options,
         }))
     }

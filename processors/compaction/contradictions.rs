@@ -13,14 +13,13 @@
 //! Limit: a pair takes 5 ms with the judge of changes, some 70 ms with a large model. A round stops
 //! when its time budget is used up, and the next round continues.
 
-use super::plan::{Snapshot, seen};
+use super::plan::seen;
 use broker::clock::Clock;
 use domain::fault::Result;
-use domain::{CosineScale, JudgedMemory, Memory, MemoryId, Revise, Scope, Time};
+use domain::{JudgedMemory, Memory, MemoryId, Revise, Scope, Time};
 use models::cross_encoder::ContradictionJudge;
-use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
-use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
@@ -79,7 +78,6 @@ const SAME: f32 = 0.01;
 pub struct Judging {
     pub judge: Box<dyn ContradictionJudge>,
     pub clock: Arc<dyn Clock>,
-    pub spread: CosineScale,
     pub options: ConflictOptions,
 }
 
@@ -135,22 +133,15 @@ impl Contradictions {
 
     /// Returns the links to propose for one user's new memories. Memories that the budget leaves
     /// out are compared in a later round.
-    pub fn found(&mut self, snapshot: &Snapshot, now: Time) -> Vec<Revise> {
+    pub fn found(&mut self, memories: &[Memory], now: Time, near: Near<'_>) -> Vec<Revise> {
         let days = self.judging.options.days;
-        self.compared(snapshot, |memory| now.days_since(memory.created_at) <= days)
+        let new = memories.iter().filter(|memory| now.days_since(memory.created_at) <= days);
+        self.found_among(new.collect(), near)
     }
 
     /// The same for memories that were just stated, whatever their time: an import has old ones.
-    pub fn found_among(&mut self, snapshot: &Snapshot, stated: &BTreeSet<MemoryId>) -> Vec<Revise> {
-        self.compared(snapshot, |memory| stated.contains(&memory.id))
-    }
-
-    fn compared(&mut self, snapshot: &Snapshot, is_new: impl Fn(&Memory) -> bool) -> Vec<Revise> {
-        let mut new: Vec<&Memory> = snapshot
-            .memories
-            .iter()
-            .filter(|memory| is_statement(memory) && is_new(memory))
-            .collect();
+    pub fn found_among(&mut self, mut new: Vec<&Memory>, near: Near<'_>) -> Vec<Revise> {
+        new.retain(|memory| is_statement(memory));
         new.sort_by_key(|memory| (memory.created_at, memory.id));
         let mut found = Vec::new();
         for memory in new {
@@ -164,7 +155,7 @@ impl Contradictions {
             if self.outcome != Outcome::Done {
                 break;
             }
-            match self.judging.revised(memory, snapshot) {
+            match near(memory).and_then(|hits| self.judging.revised(memory, hits)) {
                 Ok(revise) => found.extend(revise),
                 Err(fault) => {
                     tracing::error!(%fault, "conflict.model failed: this round compares no more");
@@ -181,22 +172,32 @@ impl Contradictions {
     }
 }
 
+/// Finds the memories near to one, as a recall with its words does.
+pub type Near<'a> = &'a mut dyn FnMut(&Memory) -> Result<Vec<NearMemory>>;
+
+pub struct NearMemory {
+    pub memory: Arc<Memory>,
+    pub cosine: f32,
+    /// The score of BM25.
+    pub words: f32,
+}
+
 impl Judging {
-    /// Judges each pair in both orders. In a single order, the model takes many additions for
-    /// contradictions.
-    fn revised(&mut self, newer: &Memory, snapshot: &Snapshot) -> Result<Option<Revise>> {
+    /// Judges each pair in both orders, but for a judge of changes. In a single order, other models
+    /// take many additions for contradictions.
+    fn revised(&mut self, newer: &Memory, near: Vec<NearMemory>) -> Result<Option<Revise>> {
         let knows_changes = self.judge.knows_changes();
         let read = |memory: &Memory| match knows_changes {
             true => with_speaker_and_day(memory),
             false => memory.content.clone(),
         };
-        let earlier = self.earlier(newer, snapshot);
+        let earlier = self.earlier(newer, near);
         let (new, old) = (read(newer), earlier.iter().map(|older| read(older)));
         let texts: Vec<String> = old.collect();
         let pairs: Vec<(&str, &str)> =
             texts.iter().map(|old| (old.as_str(), new.as_str())).collect();
         let mut likely: Vec<(&Memory, f32)> =
-            earlier.iter().copied().zip(self.judge.contradiction(&pairs)?).collect();
+            earlier.iter().map(Arc::as_ref).zip(self.judge.contradiction(&pairs)?).collect();
         let least = self.options.probability;
         likely.retain(|(older, probability)| match newer.revises(older.id) {
             Some(known) => *probability < IMPROBABLE || (*probability - known).abs() > SAME,
@@ -231,45 +232,24 @@ impl Judging {
     }
 
     /// Returns the earlier statements that `newer` may revise: the nearest first, then those with
-    /// words in common.
-    fn earlier<'s>(&self, newer: &Memory, snapshot: &'s Snapshot) -> Vec<&'s Memory> {
+    /// words in common and those that a rule has linked.
+    fn earlier(&self, newer: &Memory, mut near: Vec<NearMemory>) -> Vec<Arc<Memory>> {
         let (by_meaning, by_words, least) = match self.judge.knows_changes() {
             true => (BY_MEANING, BY_WORDS, f32::MIN),
             false => (self.options.earlier_max, 0, self.options.cosine),
         };
-        let Some(vector) = snapshot.vectors.get(&newer.id) else { return Vec::new() };
-        let may_be_revised: Vec<&Memory> = snapshot
-            .memories
-            .iter()
-            .filter(|older| is_statement(older) && may_revise(newer, older))
-            .collect();
-        let mut near: Vec<(&Memory, f32)> = may_be_revised
-            .iter()
-            .filter_map(|older| Some((*older, vector.cosine(snapshot.vectors.get(&older.id)?))))
-            .map(|(older, cosine)| (older, self.spread.standard(cosine)))
-            .filter(|(_, cosine)| *cosine >= least)
-            .collect();
-        near.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.id.cmp(&b.0.id)));
-        let mut chosen: Vec<&Memory> =
-            near.into_iter().take(by_meaning).map(|(older, _)| older).collect();
-        if self.judge.knows_changes() {
-            let linked = may_be_revised.iter().filter(|older| newer.revises(older.id).is_some());
-            let linked = linked.filter(|older| !chosen.iter().any(|one| one.id == older.id));
-            let linked: Vec<&Memory> = linked.copied().collect();
-            chosen.extend(linked);
+        near.retain(|one| is_statement(&one.memory) && may_revise(newer, &one.memory));
+        near.sort_by(|a, b| b.cosine.total_cmp(&a.cosine).then(a.memory.id.cmp(&b.memory.id)));
+        let mut left = near.split_off(near.len().min(by_meaning));
+        near.retain(|one| one.cosine >= least);
+        left.sort_by(|a, b| b.words.total_cmp(&a.words).then(a.memory.id.cmp(&b.memory.id)));
+        left.retain(|one| one.words > 0.0 || newer.revises(one.memory.id).is_some());
+        let mut chosen = near;
+        for (place, one) in left.into_iter().enumerate() {
+            let is_linked = self.judge.knows_changes() && newer.revises(one.memory.id).is_some();
+            chosen.extend((place < by_words || is_linked).then_some(one));
         }
-        if by_words > 0 {
-            let own = stems(newer);
-            let mut sharing: Vec<(usize, &Memory)> = may_be_revised
-                .into_iter()
-                .filter(|older| !chosen.iter().any(|one| one.id == older.id))
-                .map(|older| (stems(older).intersection(&own).count(), older))
-                .filter(|(shared, _)| *shared > 0)
-                .collect();
-            sharing.sort_by_key(|(shared, older)| (Reverse((*shared, older.valid_from)), older.id));
-            chosen.extend(sharing.into_iter().take(by_words).map(|(_, older)| older));
-        }
-        chosen
+        chosen.into_iter().map(|one| one.memory).collect()
     }
 }
 
@@ -277,10 +257,6 @@ impl Judging {
 fn with_speaker_and_day(memory: &Memory) -> String {
     let speaker = memory.speaker.as_deref().unwrap_or(memory.role.as_str());
     format!("{speaker}, {}: {}", text::day(memory.valid_from), memory.content)
-}
-
-fn stems(memory: &Memory) -> HashSet<String> {
-    text::Words::of(&memory.content).stems().iter().map(str::to_owned).collect()
 }
 
 /// Returns whether a memory states something that still holds: not archived, closed, a summary or a

@@ -18,8 +18,9 @@
 //! all.
 
 use crate::ownership::ShardRegistry;
+use crate::recall::hits::{PreparedQuestion, find_hits};
 use broker::OutgoingRecord;
-use compaction::contradictions::{Contradictions, Judging, Outcome};
+use compaction::contradictions::{Contradictions, Judging, Near, NearMemory, Outcome};
 use compaction::language::{Asking, NO_MODEL};
 use compaction::plan::{
     Answered, Plan, PlannedPrune, PlannedSummary, Snapshot, erasures, id_of, idle_sessions, plan,
@@ -27,10 +28,13 @@ use compaction::plan::{
 };
 use contract::reply::{self, NewSummary, Proposal};
 use domain::fault::Result;
-use domain::{IdleSession, MemoryId, MemoryVersion, Now, Revise, SigningKey, UserKey};
+use domain::{
+    CosineScale, IdleSession, Memory, MemoryId, MemoryVersion, Now, Revise, SigningKey, Time,
+    UserKey,
+};
 use kernel::Reads;
 use metrics::Metrics;
-use profiles::{Author, Profiles};
+use profiles::{Author, Profile, Profiles};
 use settings::{Config, retain};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -84,6 +88,7 @@ pub struct Compact {
     pub metrics: Arc<Metrics>,
     /// `None` without a `conflict.model`.
     contradictions: Option<Contradictions>,
+    spread: CosineScale,
     /// `None` without an `llm.url`.
     asking: Option<Asking>,
     /// The last user of the previous round, by partition.
@@ -129,6 +134,7 @@ impl Compact {
             shards,
             metrics,
             contradictions: None,
+            spread: CosineScale::STANDARD,
             asking: None,
             resume: BTreeMap::new(),
             first: 0,
@@ -142,9 +148,11 @@ impl Compact {
         self
     }
 
-    /// Adds the model that compares statements.
-    pub fn with_conflict_model(mut self, judging: Option<Judging>) -> Compact {
-        self.contradictions = judging.map(Contradictions::new);
+    /// Adds the model that compares statements, and the scale of the cosines of the encoder.
+    pub fn with_conflict_model(mut self, judging: Option<(Judging, CosineScale)>) -> Compact {
+        if let Some((judging, spread)) = judging {
+            (self.contradictions, self.spread) = (Some(Contradictions::new(judging)), spread);
+        }
         self
     }
 
@@ -204,7 +212,13 @@ impl Compact {
             else {
                 continue;
             };
-            let revisions = contradictions.found_among(&snapshot(&shard, &key)?, &of_user);
+            let ids: Vec<MemoryId> = of_user.iter().copied().collect();
+            let memories = shard.store.cached_memories(&key, &ids)?;
+            let memories = memories.iter().flatten().map(Arc::as_ref).collect();
+            let profile = self.profiles.of(&key);
+            let near: Near<'_> =
+                &mut |memory| near(&shard, &key, profile, self.spread, memory, now.events);
+            let revisions = contradictions.found_among(memories, near);
             let (outcome, _) = contradictions.ended();
             self.propose(partition, &key, Plan { revisions, ..Plan::default() }, now, &mut events);
             match outcome {
@@ -280,7 +294,9 @@ impl Compact {
                 // A published policy has no links between memories.
                 let needs_links = !key.is_tenant() && profile.rules.policy.traits().links;
                 if let Some(contradictions) = self.contradictions.as_mut().filter(|_| needs_links) {
-                    plan.revisions = contradictions.found(&snapshot, now.events);
+                    let near: Near<'_> =
+                        &mut |memory| near(shard, &key, profile, self.spread, memory, now.events);
+                    plan.revisions = contradictions.found(&snapshot.memories, now.events, near);
                 }
                 let extracts = profile.extract.by == Author::Model && !key.is_tenant();
                 if profile.summary.by == Author::Model {
@@ -464,6 +480,28 @@ fn id_of_idle(idle: &[IdleSession]) -> String {
         idle.iter().map(|one| format!("{:?}@{} ", one.session, one.last_at.map_or(-1, |at| at.0)));
     let name: String = names.collect();
     format!("idle-{}", Uuid::new_v5(&Uuid::NAMESPACE_OID, name.as_bytes()))
+}
+
+/// Memories that are looked at as near to one.
+const NEAR_MAX: usize = 64;
+
+fn near(
+    shard: &Shard,
+    key: &UserKey,
+    profile: &Profile,
+    spread: CosineScale,
+    memory: &Memory,
+    at: Time,
+) -> Result<Vec<NearMemory>> {
+    let _still = shard.view();
+    let Some(vector) = shard.store.vector(key, memory.id)? else { return Ok(Vec::new()) };
+    let words = text::Words::of(&memory.content);
+    let sought = PreparedQuestion { words, vector, word_vectors: Vec::new(), spread, at };
+    let (hits, _) = find_hits(shard, key, profile, &sought, NEAR_MAX)?;
+    Ok(hits
+        .into_iter()
+        .map(|hit| NearMemory { cosine: hit.own.cosine, words: hit.own.words, memory: hit.memory })
+        .collect())
 }
 
 fn snapshot(shard: &Shard, key: &UserKey) -> Result<Snapshot> {

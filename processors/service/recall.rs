@@ -20,7 +20,7 @@
 mod ask;
 mod duplicates;
 mod fair;
-mod hits;
+pub(crate) mod hits;
 pub mod rerank;
 mod returned;
 mod search;

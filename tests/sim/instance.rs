@@ -127,7 +127,6 @@ impl Kit {
         Judging {
             judge: Box::new(ThirdOfAllPairs),
             clock: Arc::new(ManualClock::default()),
-            spread: CosineScale::STANDARD,
             options,
         }
     }
@@ -332,7 +331,10 @@ impl Process {
             growth: Box::new(|| Ok(Growth::OfNobody)),
         };
         ingest_loop.begin(&shared)?;
-        let compact = kit.assembly(&shards).compact().with_conflict_model(Some(kit.judging()));
+        let compact = kit
+            .assembly(&shards)
+            .compact()
+            .with_conflict_model(Some((kit.judging(), CosineScale::STANDARD)));
         let compact_loop = CompactLoop {
             producer: Box::new(InterruptedProducer(connection.producer("compact")?)),
             asked,

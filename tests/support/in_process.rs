@@ -8,7 +8,7 @@ use broker::clock::ManualClock;
 use broker::{OutgoingRecord, Record};
 use compaction::contradictions::Judging;
 use compaction::language::{Asking, Language, LanguageLimits};
-use domain::{Decision, Now, Time};
+use domain::{CosineScale, Decision, Now, Time};
 use llm::LanguageModel;
 use metrics::Metrics;
 use models::embedder::{self, Embedder, Model, ModelChoice, TokenCounter, pool};
@@ -128,7 +128,7 @@ impl InProcess {
     pub fn compaction(&self, judging: Option<Judging>) -> Compact {
         Assembly::new(&self.config, &self.profiles, &self.shards, &self.metrics)
             .compact()
-            .with_conflict_model(judging)
+            .with_conflict_model(judging.map(|judging| (judging, CosineScale::STANDARD)))
     }
 
     /// A compaction worker that starts now and lets this model write, with `limits`.

@@ -196,14 +196,10 @@ impl<'h> SimulatedUser<'h> {
             budget_ms: i64::MAX,
             ..ConflictOptions::new(&config.conflict)
         };
-        let judging = Judging {
-            judge: judge.session()?,
-            clock: Arc::new(self.clock.clone()),
-            spread: model.spread(),
-            options,
-        };
+        let judging =
+            Judging { judge: judge.session()?, clock: Arc::new(self.clock.clone()), options };
         let assembly = Assembly::new(config, profiles, &self.shards, metrics);
-        let mut compact = assembly.compact().with_conflict_model(Some(judging));
+        let mut compact = assembly.compact().with_conflict_model(Some((judging, model.spread())));
         compact.options.proposals_max = usize::MAX;
         compact.options.budget = Duration::from_secs(3600);
         let proposals = compact.step(Now { wall: self.now, events: self.now })?;

@@ -12,8 +12,7 @@ use super::search::{Searched, asks_nothing};
 use contract::reply::{Answer, FadeCurve, RecalledMemory, Stats};
 use domain::fault::{Fault, Reject, RejectCode};
 use domain::{
-    Decision, Explain, Format, List, Match, Memory, MemoryId, Now, Outcome, Request, Scope,
-    UserKey,
+    Decision, Explain, Format, List, Match, Memory, MemoryId, Now, Outcome, Request, Scope, UserKey,
 };
 use kernel::Reads;
 use kernel::policy::Room;

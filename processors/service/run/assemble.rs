@@ -366,12 +366,14 @@ impl Service {
     ) -> Result<()> {
         let Parts { config, connection, models, .. } = parts;
         let judging = match &models.judge {
-            Some(judge) => Some(Judging {
-                judge: judge.session()?,
-                clock: parts.clock.clone(),
-                spread: models.encoder.spread(),
-                options: ConflictOptions::new(&config.conflict),
-            }),
+            Some(judge) => {
+                let judging = Judging {
+                    judge: judge.session()?,
+                    clock: parts.clock.clone(),
+                    options: ConflictOptions::new(&config.conflict),
+                };
+                Some((judging, models.encoder.spread()))
+            }
             None => None,
         };
         let asking = language::asking(config, &parts.clock, &parts.metrics)?;
