@@ -111,7 +111,6 @@ impl Statements {
             probability: 0.9,
             cosine: 0.35,
             earlier_max: 3,
-            days: 7.0,
             budget_ms: BUDGET_MS,
             compared_max: 100,
         };
@@ -307,11 +306,18 @@ fn a_judge_of_changes_reads_who_said_it_and_when_and_the_earlier_one_first() {
     assert_eq!(*statements.compared.lock(), [(read[0].clone(), read[1].clone())]);
 }
 
+/// A worker that ends before its proposals are in the log has judged nothing.
 #[test]
-fn a_memory_older_than_a_week_is_not_compared_with_earlier_ones() {
+fn what_is_judged_stays_so_after_a_restart_and_nothing_is_skipped() {
     let mut statements = Statements::of(&[RED, GREEN]);
     statements.hours += 8 * 24;
+    assert_eq!(statements.proposals().len(), 1, "however old");
+    let mut worker = statements.worker(statements.judge());
+    assert_eq!(statements.round(&mut worker).len(), 1, "the one before ended too early");
+    worker.delivered().expect("a store in memory is writable");
+    let compared = statements.compared.lock().len();
     assert!(statements.proposals().is_empty());
+    assert_eq!(statements.compared.lock().len(), compared);
     let blue =
         json!({"type": "turn", "content": "The front door of my house is now painted blue."});
     assert_eq!(statements.event(blue), "kept");

@@ -1,7 +1,7 @@
 //! Finds earlier statements that a new one changes, with a model that reads both, and proposes that
 //! the new one revises them.
 //!
-//! For each memory of the last [`ConflictOptions::days`] that was not compared before:
+//! For each memory that was stated or changed since the shard was judged:
 //!
 //! 1. Choose earlier statements of the same person: the nearest by cosine, and for a judge of
 //!    changes also those with most words in common.
@@ -16,7 +16,7 @@
 use super::plan::seen;
 use broker::clock::Clock;
 use domain::fault::Result;
-use domain::{JudgedMemory, Memory, MemoryId, Revise, Scope, Time};
+use domain::{JudgedMemory, Memory, MemoryId, Revise, Scope};
 use models::cross_encoder::ContradictionJudge;
 use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
@@ -33,9 +33,6 @@ pub struct ConflictOptions {
     /// Earlier memories of the same person that a new one is compared with, the nearest ones. The
     /// time grows with the number.
     pub earlier_max: usize,
-    /// Greatest age of a new memory, in days. A process that starts compares the memories of this
-    /// period again.
-    pub days: f32,
     /// Milliseconds of a compaction round for comparisons; the rest is left for the next round. Half
     /// of `limits.shutdown_ms`, because a process that is asked to stop finishes its round.
     pub budget_ms: i64,
@@ -57,7 +54,6 @@ impl Default for ConflictOptions {
             probability: 0.9,
             cosine: 0.35,
             earlier_max: 3,
-            days: 7.0,
             budget_ms: 10_000,
             compared_max: 100_000,
         }
@@ -106,7 +102,7 @@ impl Outcome {
 pub struct Contradictions {
     judging: Judging,
     /// Hash of the text with which each memory was compared. Kept in memory only, so that a process
-    /// compares recent memories again after its start. Cleared when full.
+    /// compares those since the last whole walk again after its start. Cleared when full.
     texts: HashMap<MemoryId, u64>,
     began: i64,
     outcome: Outcome,
@@ -133,14 +129,7 @@ impl Contradictions {
 
     /// Returns the links to propose for one user's new memories. Memories that the budget leaves
     /// out are compared in a later round.
-    pub fn found(&mut self, memories: &[Memory], now: Time, near: Near<'_>) -> Vec<Revise> {
-        let days = self.judging.options.days;
-        let new = memories.iter().filter(|memory| now.days_since(memory.created_at) <= days);
-        self.found_among(new.collect(), near)
-    }
-
-    /// The same for memories that were just stated, whatever their time: an import has old ones.
-    pub fn found_among(&mut self, mut new: Vec<&Memory>, near: Near<'_>) -> Vec<Revise> {
+    pub fn found(&mut self, mut new: Vec<&Memory>, near: Near<'_>) -> Vec<Revise> {
         new.retain(|memory| is_statement(memory));
         new.sort_by_key(|memory| (memory.created_at, memory.id));
         let mut found = Vec::new();

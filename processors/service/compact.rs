@@ -93,6 +93,11 @@ pub struct Compact {
     asking: Option<Asking>,
     /// The last user of the previous round, by partition.
     resume: BTreeMap<i32, UserKey>,
+    /// For each shard whose users are not all walked: the offset that was applied at the first one,
+    /// and whether the model has judged all since.
+    walks: BTreeMap<i32, (i64, bool)>,
+    /// What is judged once the proposals are in the log: partition and offset.
+    judged: Vec<(i32, i64)>,
     /// The shard at which the previous round ended early.
     first: i32,
     /// The types of the proposals that are not in the log yet.
@@ -137,6 +142,8 @@ impl Compact {
             spread: CosineScale::STANDARD,
             asking: None,
             resume: BTreeMap::new(),
+            walks: BTreeMap::new(),
+            judged: Vec::new(),
             first: 0,
             proposed: Vec::new(),
         }
@@ -218,7 +225,7 @@ impl Compact {
             let profile = self.profiles.of(&key);
             let near: Near<'_> =
                 &mut |memory| near(&shard, &key, profile, self.spread, memory, now.events);
-            let revisions = contradictions.found_among(memories, near);
+            let revisions = contradictions.found(memories, near);
             let (outcome, _) = contradictions.ended();
             self.propose(partition, &key, Plan { revisions, ..Plan::default() }, now, &mut events);
             match outcome {
@@ -247,11 +254,18 @@ impl Compact {
         events
     }
 
-    /// Counts the proposals returned so far: all of them are in the log now.
-    pub fn delivered(&mut self) {
+    /// Counts the proposals returned so far: all of them are in the log now, and with them what was
+    /// judged.
+    pub fn delivered(&mut self) -> Result<()> {
         for kind in self.proposed.drain(..) {
             self.metrics.proposed(kind);
         }
+        for (partition, offset) in self.judged.drain(..) {
+            if let Some(shard) = self.shards.get(partition) {
+                shard.store.note_judged(offset)?;
+            }
+        }
+        Ok(())
     }
 
     /// Returns whether a question to the language model is not answered yet.
@@ -268,6 +282,12 @@ impl Compact {
     fn shard(&mut self, shard: &Shard, round: &mut Round) -> Result<bool> {
         let now = round.now;
         let partition = shard.partition;
+        let is_first = !self.resume.contains_key(&partition);
+        let (began, mut is_whole) = match self.walks.remove(&partition).filter(|_| !is_first) {
+            Some(walk) => walk,
+            None => (shard.applied(), is_first),
+        };
+        let judged = shard.store.judged()?;
         let users = shard.store.users(self.resume.get(&partition), USERS_MAX)?;
         let all = users.len();
         let mut looked_at = 0;
@@ -296,7 +316,10 @@ impl Compact {
                 if let Some(contradictions) = self.contradictions.as_mut().filter(|_| needs_links) {
                     let near: Near<'_> =
                         &mut |memory| near(shard, &key, profile, self.spread, memory, now.events);
-                    plan.revisions = contradictions.found(&snapshot.memories, now.events, near);
+                    let since = snapshot.memories.iter();
+                    let since = since.filter(|memory| memory.changed > judged);
+                    plan.revisions = contradictions.found(since.collect(), near);
+                    is_whole &= contradictions.ended().0 == Outcome::Done;
                 }
                 let extracts = profile.extract.by == Author::Model && !key.is_tenant();
                 if profile.summary.by == Author::Model {
@@ -311,6 +334,12 @@ impl Compact {
             self.resume.insert(partition, key);
         }
         let is_done = looked_at == all && all < USERS_MAX;
+        if self.contradictions.is_some() && is_done && is_whole && began > judged {
+            self.judged.push((partition, began));
+        }
+        if !is_done {
+            self.walks.insert(partition, (began, is_whole));
+        }
         if is_done {
             // The next round begins with the first user.
             self.resume.remove(&partition);

@@ -191,11 +191,8 @@ impl<'h> SimulatedUser<'h> {
     fn apply_revisions(&mut self) -> Result<()> {
         let Harness { config, metrics, judge, model, profiles, .. } = self.harness;
         let Some(judge) = judge else { return Ok(()) };
-        let options = ConflictOptions {
-            days: f32::INFINITY,
-            budget_ms: i64::MAX,
-            ..ConflictOptions::new(&config.conflict)
-        };
+        let options =
+            ConflictOptions { budget_ms: i64::MAX, ..ConflictOptions::new(&config.conflict) };
         let judging =
             Judging { judge: judge.session()?, clock: Arc::new(self.clock.clone()), options };
         let assembly = Assembly::new(config, profiles, &self.shards, metrics);

@@ -252,12 +252,12 @@ impl CompactLoop {
             let asked = shared.receive_within(&self.asked, wait);
             let answered = compact.answered(shared.now());
             deliver(self.producer.as_mut(), answered, self.acknowledge, shared, "compact")?;
-            compact.delivered();
+            compact.delivered()?;
             stated.extend(self.stated.iter().flat_map(crossbeam_channel::Receiver::try_iter));
             if !stated.is_empty() {
                 let revisions = compact.judge(&mut stated, shared.now())?;
                 deliver(self.producer.as_mut(), revisions, self.acknowledge, shared, "compact")?;
-                compact.delivered();
+                compact.delivered()?;
             }
             if asked.is_none() && Instant::now() < next && !compact.wants_round() {
                 continue;
@@ -280,8 +280,7 @@ impl CompactLoop {
         let events = compact.step(now)?;
         tracing::debug!(proposals = events.len(), "compaction round");
         deliver(self.producer.as_mut(), events, self.acknowledge, shared, "compact")?;
-        compact.delivered();
-        Ok(())
+        compact.delivered()
     }
 }
 

@@ -6,6 +6,7 @@
 //!                                 erased since
 //! 00 'd'                          shard: digest of the records that the changelog carries
 //! 00 'v' partition                shard: highest offset forwarded from that partition
+//! 00 'j'                          shard: offset up to which `conflict.model` has judged
 //! 00 'q'                          shard: the next generation applies the further events
 //! tenant/user/ 'm' id             memory and vector
 //! tenant/user/ 't' len session n  the last turns of a session, n = number of the turn modulo 6
@@ -64,6 +65,12 @@ pub fn ahead() -> Vec<u8> {
 /// When the first record was erased since the files were last rewritten.
 pub fn erased() -> Vec<u8> {
     vec![SHARD, b'e']
+}
+
+/// The offset up to which each change of a memory has been judged by `conflict.model`. Of this disk
+/// alone: a shard that is restored elsewhere is judged again, and what is linked already stays.
+pub fn judged() -> Vec<u8> {
+    vec![SHARD, b'j']
 }
 
 /// The digest of the shard, with its checkpoint.

@@ -281,6 +281,16 @@ impl Store {
         Ok(())
     }
 
+    /// The offset up to which each change of a memory has been judged; -1 before the first.
+    pub fn judged(&self) -> Result<i64> {
+        self.records.get(&keys::judged())?.map_or(Ok(-1), |bytes| format::offset(&bytes))
+    }
+
+    pub fn note_judged(&self, offset: i64) -> Result<()> {
+        let offset = Some(format::offset_bytes(offset));
+        self.records.write_batch(&Changes::of(keys::judged(), offset))
+    }
+
     /// The digest at the checkpoint. `None` if no restore has established one.
     pub fn kept_digest(&self) -> Option<Digest> {
         *self.kept_digest.lock()
