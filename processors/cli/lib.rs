@@ -107,7 +107,9 @@ fn with_whole_path(pair: &str) -> String {
         "gateway.keys" | "data.dir" | "store.dir" | "kafka.token_file" | "embedder.library" => true,
         // `hash` is no directory.
         "embedder.model" => value != "hash",
-        "rerank.model" | "conflict.model" => true,
+        // `off` neither.
+        "conflict.model" => value != "off",
+        "rerank.model" => true,
         _ => {
             name.ends_with("_file")
                 || name.ends_with(".location")

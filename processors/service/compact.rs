@@ -37,6 +37,7 @@ use metrics::Metrics;
 use profiles::{Author, Profile, Profiles};
 use settings::{Config, retain};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use storage::shard::Shard;
@@ -51,6 +52,11 @@ const PROPOSALS_MAX: usize = 1000;
 /// decoded for a plan, and a process that is asked to stop, or to prove that it lives, finishes its
 /// round first.
 const BUDGET: Duration = Duration::from_secs(10);
+
+/// Memories of one user that are compared before the next user's: a third of a second.
+const JUDGED_TOGETHER: usize = 8;
+/// Time after which the links found so far are proposed.
+const JUDGED_WITHIN: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Debug)]
 pub struct CompactOptions {
@@ -100,6 +106,8 @@ pub struct Compact {
     judged: Vec<(i32, i64)>,
     /// The shard at which the previous round ended early.
     first: i32,
+    /// The memory that [`Compact::judge`] compared last: the next user is served first.
+    judged_last: Option<Stated>,
     /// The types of the proposals that are not in the log yet.
     proposed: Vec<&'static str>,
 }
@@ -145,6 +153,7 @@ impl Compact {
             walks: BTreeMap::new(),
             judged: Vec::new(),
             first: 0,
+            judged_last: None,
             proposed: Vec::new(),
         }
     }
@@ -195,21 +204,25 @@ impl Compact {
         Ok(round.events)
     }
 
-    /// Returns the revisions that the model finds for memories just stated. Leaves in `stated` those
-    /// for which there was no time; the next round compares what a crash or a failure took from it.
+    /// Returns the revisions that the model finds for memories just stated, a few of each user in
+    /// turn. Leaves in `stated` those for which there was no time; the next round compares what a
+    /// crash or a failure took from it.
     pub fn judge(
         &mut self,
         stated: &mut BTreeSet<Stated>,
         now: Now,
     ) -> Result<Vec<OutgoingRecord>> {
         let mut events = Vec::new();
+        let until = Instant::now() + JUDGED_WITHIN;
         self.contradictions.iter_mut().for_each(Contradictions::begin);
-        while let Some(Stated { partition, key, .. }) = stated.first().cloned() {
-            let mut of_user = BTreeSet::new();
-            while let Some(next) = stated.first()
-                && (next.partition, &next.key) == (partition, &key)
-            {
-                of_user.extend(stated.pop_first().map(|stated| stated.memory));
+        while Instant::now() < until
+            && let Some(of_user) = next_user(stated, self.judged_last.as_ref())
+            && let Some(last) = of_user.last()
+        {
+            let (partition, key) = (last.partition, last.key.clone());
+            self.judged_last = Some(last.clone());
+            for one in &of_user {
+                stated.remove(one);
             }
             let shard = self.shards.get(partition).filter(|shard| shard.closed().is_none());
             let policy = &self.profiles.of(&key).rules.policy;
@@ -219,7 +232,7 @@ impl Compact {
             else {
                 continue;
             };
-            let ids: Vec<MemoryId> = of_user.iter().copied().collect();
+            let ids: Vec<MemoryId> = of_user.iter().map(|one| one.memory).collect();
             let memories = shard.store.cached_memories(&key, &ids)?;
             let memories = memories.iter().flatten().map(Arc::as_ref).collect();
             let profile = self.profiles.of(&key);
@@ -231,8 +244,7 @@ impl Compact {
             match outcome {
                 Outcome::Done => {}
                 Outcome::Slow => {
-                    let left = |memory| Stated { partition, key: key.clone(), memory };
-                    stated.extend(of_user.into_iter().map(left));
+                    stated.extend(of_user);
                     break;
                 }
                 // Not at once again: the next round tries.
@@ -495,6 +507,18 @@ impl Compact {
         let CompactOptions { events, signing_key, .. } = &self.options;
         Proposal { topic: events, partition, key, id, at: now.events, signing_key }
     }
+}
+
+/// Takes some memories of the user who comes after the last one.
+fn next_user(stated: &BTreeSet<Stated>, last: Option<&Stated>) -> Option<Vec<Stated>> {
+    let is_same = |a: &Stated, b: &Stated| (a.partition, &a.key) == (b.partition, &b.key);
+    let behind = last.and_then(|last| {
+        let mut behind = stated.range((Bound::Excluded(last), Bound::Unbounded));
+        behind.find(|one| !is_same(one, last))
+    });
+    let first = behind.or_else(|| stated.first())?;
+    let of_user = stated.range(first..).take_while(|one| is_same(one, first));
+    Some(of_user.take(JUDGED_TOGETHER).cloned().collect())
 }
 
 /// The memories that a revision is based on.

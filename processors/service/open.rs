@@ -31,10 +31,11 @@ pub fn reranker(config: &Config) -> Result<Option<RerankerModel>> {
     options.map(|options| RerankerModel::open(&options)).transpose()
 }
 
-/// Opens the model that finds contradictions; `None` if `conflict.model` is empty.
+/// Opens the model that finds changes; `None` if `conflict.model` is empty or "off".
 pub fn judge(config: &Config) -> Result<Option<JudgeModel>> {
-    let options =
-        cross_encoder(config, "conflict.model", &config.conflict.model, JUDGED_TOKENS_MAX);
+    let model = Some(config.conflict.model.as_str()).filter(|model| *model != "off");
+    let model = model.unwrap_or_default();
+    let options = cross_encoder(config, "conflict.model", model, JUDGED_TOKENS_MAX);
     options.map(|options| JudgeModel::open(&options)).transpose()
 }
 

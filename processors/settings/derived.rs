@@ -38,6 +38,13 @@ pub fn derived(merged: &Table) -> Table {
     {
         put(&mut table, "embedder.model", text(&found));
     }
+    let encoder = find(&table, "embedder.model").and_then(Value::as_str).map(PathBuf::from);
+    if given("conflict.model").is_none()
+        && let Some(judge) =
+            encoder.map(|encoder| encoder.join("judge")).filter(|one| has_model(one))
+    {
+        put(&mut table, "conflict.model", text(&judge));
+    }
     if find(merged, "events.keep_ms").and_then(Value::as_integer) == Some(-1) {
         let keep_ms = if is_embedded { EMBEDDED_KEEP_MS } else { 0 };
         put(&mut table, "events.keep_ms", Value::Integer(keep_ms));
@@ -159,5 +166,11 @@ mod tests {
         let found = shown(&[dir], "embedder.model");
         assert!(directories.iter().any(|directory| found == format!("{:?}", directory)), "{found}");
         assert_eq!(shown(&[dir, ("embedder.model", "hash")], "embedder.model"), "\"hash\"");
+        assert_eq!(shown(&[dir], "conflict.model"), "\"\"");
+        let judge = model.join("judge");
+        std::fs::create_dir(&judge).expect("a directory of the test's own");
+        std::fs::write(judge.join("model.onnx"), "").expect("a file of the test's own");
+        assert_eq!(shown(&[dir], "conflict.model"), format!("{:?}", judge.display().to_string()));
+        assert_eq!(shown(&[dir, ("conflict.model", "off")], "conflict.model"), "\"off\"");
     }
 }

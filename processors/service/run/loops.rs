@@ -248,7 +248,11 @@ impl CompactLoop {
         let mut stated = BTreeSet::new();
         while !shared.is_stopping() {
             shared.turned("compact");
-            let wait = if compact.is_asking() { LOOK_UP } else { UNHURRIED };
+            let wait = match (stated.is_empty(), compact.is_asking()) {
+                (false, _) => Duration::ZERO,
+                (true, true) => LOOK_UP,
+                (true, false) => UNHURRIED,
+            };
             let asked = shared.receive_within(&self.asked, wait);
             let answered = compact.answered(shared.now());
             deliver(self.producer.as_mut(), answered, self.acknowledge, shared, "compact")?;
