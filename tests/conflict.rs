@@ -406,3 +406,55 @@ fn a_running_service_links_a_contradiction_that_the_model_finds() {
     assert!(running.service.metrics.page().contains("keepsake_conflict_total{outcome=\"done\"}"));
     running.stop();
 }
+
+/// Pairs of statements as documents and people put them, and a question about both.
+const CHANGES: [[&str; 3]; 12] = [
+    ["I prefer Python", "Actually, I prefer Go", "Which language do I prefer?"],
+    [
+        "I prefer Python for scripting.",
+        "I no longer prefer Python, I prefer Go.",
+        "What do I prefer for scripting?",
+    ],
+    [
+        "The API uses port 3000.",
+        "Actually, the API uses port 8080, not 3000.",
+        "Which port does the API use?",
+    ],
+    ["We use PostgreSQL.", "We switched to MySQL.", "Which database do we use?"],
+    ["The launch is on 3 May.", "The launch is on 10 May.", "When is the launch?"],
+    ["I like coffee.", "I hate coffee.", "Do I like coffee?"],
+    [
+        "Let's use Redux for state.",
+        "Let's drop Redux, we go with Zustand.",
+        "What do we use for state?",
+    ],
+    ["My manager is Carla.", "Carla left, Tom is my manager now.", "Who is my manager?"],
+    ["We deploy on Fridays.", "It's Tuesdays now for deploys.", "When do we deploy?"],
+    ["I take 20 mg.", "The doctor halved it.", "How many mg do I take?"],
+    ["I live in Berlin.", "Writing this from my new flat in Porto.", "Where do I live?"],
+    ["I'm vegetarian.", "I eat meat again since last week.", "Do I eat meat?"],
+];
+
+/// Rules see these: no model compares them.
+#[test]
+fn a_change_is_seen_and_the_newer_one_answers() {
+    let test = "conflict::a_change_is_seen_and_the_newer_one_answers";
+    let Some(model) = model_or_skip(test, "changes are not tested") else { return };
+    let options = [("embedder.model", model.as_str()), ("conflict.model", "off")];
+    let running = Running::start(Broker::Embedded, &options);
+    let client = running.client();
+    for (number, [older, newer, question]) in CHANGES.into_iter().enumerate() {
+        let user = client.user("changes", &format!("u{number}"));
+        user.turn(older);
+        let decision = user.turn(newer)["decisions"][0].clone();
+        let contradiction = &decision["surprise"]["contradiction"];
+        assert!(contradiction.as_f64() > Some(0.0), "{decision}");
+        let reply = user.recall(question);
+        assert_eq!(contents(&reply)[0], newer, "{reply}");
+        let memories = reply["memories"].as_array().expect("a list");
+        if let Some(old) = memories.iter().find(|memory| memory["content"] == older) {
+            assert!(memories[0]["relevance"].as_f64() >= old["relevance"].as_f64(), "{reply}");
+        }
+    }
+    running.stop();
+}

@@ -77,16 +77,26 @@ pub fn judge(
         spread: cx.settings.spread,
         own_words: &own_words,
     };
-    let surprise = score::surprise(&measured, &ground, &policy.weights);
+    let mut surprise = score::surprise(&measured, &ground, &policy.weights);
     let threshold = if said.has_foreign_totals {
         policy.gate.fixed
     } else {
         score::threshold(&policy.gate, &staged.scores_with(cx.key(), surprise.total)?)
     };
-    let verdict = verdict(cx, said, &surprise, threshold);
-    // Not for a dropped turn: the search reads some fifty memories.
-    if verdict.keep && same.is_none() && turn.role == Role::User {
+    let mut verdict = verdict(cx, said, &surprise, threshold);
+    let is_own = same.is_none() && turn.role == Role::User;
+    // Not for any other dropped turn: the search reads some fifty memories.
+    let may_be_change =
+        || PossibleRevision::of(&candidate.text).is_some_and(|new| new.changes_it());
+    if is_own && (verdict.keep || may_be_change()) {
         add_revisions(cx, staged, said, &mut links)?;
+        // Adds no points: the turn is kept without it.
+        let probabilities = links.revised.iter().map(|revised| revised.probability);
+        surprise.contradiction = probabilities.fold(surprise.contradiction, f32::max);
+        if !verdict.keep && surprise.contradiction >= cx.rules.change.mark {
+            let reason = "changes what was said before".to_owned();
+            verdict = GateVerdict { keep: true, reason, class: "change" };
+        }
     }
     link_each_once(&mut links);
     let (outcome, class, reason) = concluded(cx, said, &verdict, same.as_ref(), &links);

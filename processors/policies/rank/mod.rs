@@ -561,6 +561,41 @@ mod tests {
         assert!(found.ranked[0].relevance > alone.ranked[0].relevance);
     }
 
+    /// Hits of which 2 surely revises 1.
+    fn revised_hits() -> Vec<Hit> {
+        let older =
+            edited(hit(1, "my car is red", 9.0, 0.9), |memory| memory.revised_by = Some(id(2)));
+        let newer = edited(hit(2, "had it painted", 0.1, 0.12), |memory| {
+            memory.revises = vec![revision(1, 0.9)]
+        });
+        vec![older, newer, hit(3, "pizza", 8.0, 0.85)]
+    }
+
+    #[test]
+    fn a_revision_takes_over_the_relevance_with_the_probability_of_the_link() {
+        let none = nothing();
+        let question = Question { information: 20.0, ..ask("q", &none) };
+        let mut unlinked = revised_hits();
+        unlinked[0].memory_mut().revised_by = None;
+        let relevance = |hits: Vec<Hit>, number: u32| {
+            let found = ranked(hits, &question).into_iter().find(|one| one.memory.id == id(number));
+            found.expect("it is found").relevance.expect("the profile estimates")
+        };
+        let whole = relevance(unlinked, 1);
+        check(&revised_hits()[..2], &question, &["had it painted", "my car is red"]);
+        let [older, newer] = [1, 2].map(|number| relevance(revised_hits(), number));
+        assert!((newer - 0.9 * whole).abs() < 1e-6, "{newer} {whole}");
+        assert!((older - 0.1 * whole).abs() < 1e-6, "{older} {whole}");
+    }
+
+    #[test]
+    fn a_question_for_the_past_leaves_a_revision_in_its_place() {
+        let none = nothing();
+        let question = Question { information: 20.0, ..ask("which was it before that?", &none) };
+        assert!(question.asks_past);
+        assert_eq!(contents(&revised_hits(), &question)[0], "my car is red");
+    }
+
     #[test]
     fn a_least_relevance_does_not_leave_the_old_value_alone() {
         let none = nothing();

@@ -7,6 +7,7 @@
 //!    deviation above the mean of that person's memories ([`nearness`]).
 //! 3. The rest is read, and `Pair` compares the two: shared rare stems, shared aspects, another
 //!    number, another day, another person.
+//!    `frame` finds the same sentence with another value, "The launch is on 10 May" after "on 3 May".
 //! 4. A [logistic regression](https://en.wikipedia.org/wiki/Logistic_regression) over the features
 //!    gives the probability. The weights are in `weight`.
 //!
@@ -19,11 +20,13 @@
 
 mod aspects;
 mod cues;
+mod frame;
 mod generic;
 mod people;
 mod statement;
 
 use cues::{CHANGED, CORRECTED, ENDED, STRONG};
+use frame::{Difference, difference};
 use generic::is_generic;
 use statement::{Clause, Statement};
 
@@ -57,6 +60,15 @@ const RARE_BITS: f32 = 10.0;
 const NEARNESS_MIN: f32 = 1.0;
 /// Larger nearness counts as this.
 const NEARNESS_MAX: f32 = 5.0;
+/// Stems of statements about where the speaker is for long, and their greatest length.
+const STAYING: [&str; 5] = ["live", "work", "rent", "drive", "studi"];
+const STAYING_WORDS_MAX: usize = 10;
+/// Stems of what a doctor changes without naming it.
+const DOSES: [&str; 6] = ["mg", "mcg", "ml", "tablet", "pill", "dose"];
+/// The least nearness of a statement that may be the same sentence with another value.
+const SAME_NEARNESS_MIN: f32 = 2.0;
+/// A longer statement about a switch names what it leaves.
+const SWITCHING_WORDS_MAX: usize = 8;
 /// Length in words above which a text gets no further deduction.
 const WORDS_COUNTED: usize = 60;
 
@@ -97,6 +109,17 @@ mod weight {
     pub const OTHER_PERSON: f32 = -4.0;
     pub const ADDITION: f32 = -1.5;
     pub const SAME_SESSION: f32 = -1.0;
+    /// The same sentence with another value, or with the opposite opinion.
+    pub const OTHER_VALUE: f32 = 3.5;
+    pub const OPPOSITE: f32 = 4.5;
+    /// Another day for what both speak of: "It's Tuesdays now for deploys."
+    pub const DAY_CHANGES: f32 = 1.0;
+    /// "We switched to MySQL" after "We use PostgreSQL".
+    pub const SWITCHES: f32 = 3.0;
+    /// "The doctor halved it" after "I take 20 mg".
+    pub const ELLIPSIS: f32 = 6.0;
+    /// "My new flat in Porto" after "I live in Berlin".
+    pub const ANEW: f32 = 6.0;
 }
 
 /// A new text that may revise earlier ones.
@@ -108,6 +131,11 @@ impl PossibleRevision {
         let statement = Statement::new(content)?;
         let is_thin = statement.stems.len() < 2 && statement.numbers.is_empty();
         (!is_thin && statement.states_something()).then_some(PossibleRevision(statement))
+    }
+
+    /// True for a text that changes what it does not name: "The doctor halved it."
+    pub fn changes_it(&self) -> bool {
+        self.0.is_elliptical
     }
 
     /// Returns the earlier texts that this text revises with a probability of at least `least`, in
@@ -128,7 +156,11 @@ impl PossibleRevision {
         earlier
             .iter()
             .enumerate()
-            .filter(|(_, before)| before.nearness >= NEARNESS_MIN)
+            .filter(|(_, before)| {
+                before.nearness >= NEARNESS_MIN
+                    || self.0.is_elliptical && before.is_nearest
+                    || self.0.anew != 0
+            })
             .filter(|(_, before)| logistic(self.0.most_evidence(before, &rare)) >= least)
             .filter_map(|(place, before)| {
                 let pair = Pair::of(&self.0, &Statement::earlier(before.content), &rare);
@@ -144,7 +176,7 @@ impl PossibleRevision {
     fn why(&self, before: &str, pair: &Pair<'_>) -> String {
         let cue = match &self.0.announced {
             Some(cue) => format!("says \"{cue}\""),
-            None => "another number".to_owned(),
+            None => "another value".to_owned(),
         };
         let subject = match (pair.rare.first(), aspects::name(pair.aspects)) {
             (Some(stem), _) => format!("both speak of \"{stem}\""),
@@ -194,6 +226,30 @@ impl Statement {
             + when(!self.numbers.is_empty(), weight::OTHER_NUMBER)
             + when(self.days != 0, weight::OTHER_DAY)
             + weight::FIRST_PERSON_BEFORE
+            + when(self.days != 0 && self.has(CHANGED), weight::DAY_CHANGES)
+            + when(self.switches(), weight::SWITCHES)
+            + when(self.is_elliptical, weight::ELLIPSIS)
+            + when(self.anew != 0, weight::ANEW)
+            + when(self.frame.may_differ() && self.is_near_enough(before), weight::OPPOSITE)
+    }
+
+    /// The same sentence is near, but for one that says itself that it corrects.
+    fn is_near_enough(&self, before: &EarlierStatement<'_>) -> bool {
+        before.nearness >= SAME_NEARNESS_MIN || self.has(CORRECTED)
+    }
+
+    /// "We switched to MySQL": the tool before is not named.
+    fn switches(&self) -> bool {
+        const TO: [&str; 6] = [
+            "switched to",
+            "switching to",
+            "moved over to",
+            "migrated to",
+            "migrating to",
+            "swapped to",
+        ];
+        self.words <= SWITCHING_WORDS_MAX
+            && self.announced.as_deref().is_some_and(|cue| TO.iter().any(|to| to.starts_with(cue)))
     }
 
     fn has(&self, kinds: cues::Cues) -> bool {
@@ -210,6 +266,12 @@ struct Pair<'s> {
     aspects: aspects::Aspects,
     is_other_number: bool,
     is_other_day: bool,
+    difference: Option<Difference>,
+    /// The earlier statement says what is used.
+    uses_before: bool,
+    /// The earlier statement says where the speaker lives, works or the like.
+    stays_before: bool,
+    is_dose_before: bool,
     is_other_person: bool,
     is_repeated: bool,
     is_partial: bool,
@@ -235,6 +297,15 @@ impl<'s> Pair<'s> {
                 && !old.numbers.is_empty()
                 && new.numbers.is_disjoint(&old.numbers),
             is_other_day: new.days != 0 && old.days != 0 && new.days != old.days,
+            difference: difference(&old.frame, &new.frame, new.has(CORRECTED)).filter(|found| {
+                *found == Difference::Opinion || !new.is_past_event && !old.is_past_event
+            }),
+            stays_before: old.is_first_person
+                && old.words <= STAYING_WORDS_MAX
+                && STAYING.iter().any(|stem| old.stems.contains(*stem)),
+            is_dose_before: !old.numbers.is_empty()
+                && DOSES.iter().any(|unit| old.stems.contains(*unit)),
+            uses_before: old.stems.contains("use") || old.stems.contains("run"),
             is_other_person: is_about_another(new, old),
             is_repeated: is_repeated(new, old),
             is_partial: old.days.count_ones() > 1
@@ -262,9 +333,14 @@ impl<'s> Pair<'s> {
     /// number.
     fn probability(&self, before: &EarlierStatement<'_>) -> Option<f32> {
         let new = self.new;
-        if new.cues == 0 && !self.is_other_number {
+        if new.cues == 0 && !self.is_other_number && self.difference.is_none() {
             return None;
         }
+        let is_same = new.is_near_enough(before);
+        let difference = self.difference.filter(|_| is_same);
+        let is_ellipsis = new.is_elliptical && (self.aspects != 0 || self.is_dose_before);
+        let is_anew = new.anew & self.aspects != 0 && self.stays_before;
+        let day_changes = self.is_other_day && new.has(CHANGED) && !self.rare.is_empty();
         let is_rare_word_changed = new.clauses.iter().any(|clause| {
             clause.cues != 0 && self.rare.iter().any(|stem| clause.stems.contains(*stem))
         });
@@ -281,6 +357,12 @@ impl<'s> Pair<'s> {
             + when(self.is_request_before, weight::REQUEST)
             + when(self.is_repeated, weight::REPEATED)
             + when(self.is_former_other(), weight::FORMER)
+            + when(difference == Some(Difference::Value), weight::OTHER_VALUE)
+            + when(difference == Some(Difference::Opinion), weight::OPPOSITE)
+            + when(day_changes, weight::DAY_CHANGES)
+            + when(new.switches() && self.uses_before, weight::SWITCHES)
+            + when(is_ellipsis, weight::ELLIPSIS)
+            + when(is_anew, weight::ANEW)
             + when(self.is_other_person, weight::OTHER_PERSON);
         Some(logistic(sum))
     }
@@ -380,6 +462,53 @@ mod tests {
         (linked, all)
     }
 
+    /// With the nearness of each pair where a user has said nothing else.
+    #[test]
+    fn plain_changes_are_marked_and_statements_alike_are_not() {
+        for (nearness, earlier, later) in [
+            (1.1, "I prefer Python", "Actually, I prefer Go"),
+            (2.9, "I prefer Python for scripting.", "I no longer prefer Python, I prefer Go."),
+            (3.0, "The API uses port 3000.", "Actually, the API uses port 8080, not 3000."),
+            (2.8, "We use PostgreSQL.", "We switched to MySQL."),
+            (3.0, "The launch is on 3 May.", "The launch is on 10 May."),
+            (3.0, "I like coffee.", "I hate coffee."),
+            (2.3, "Let's use Redux for state.", "Let's drop Redux, we go with Zustand."),
+            (3.0, "My manager is Carla.", "Carla left, Tom is my manager now."),
+            (2.9, "We deploy on Fridays.", "It's Tuesdays now for deploys."),
+            (0.4, "I take 20 mg.", "The doctor halved it."),
+            (-0.4, "I live in Berlin.", "Writing this from my new flat in Porto."),
+            (2.6, "I'm vegetarian.", "I eat meat again since last week."),
+            (1.0, "I work at Bosch.", "First day at my new job, Siemens is huge."),
+        ] {
+            let found = probability(earlier, later, nearness, true);
+            assert!(found >= 0.5, "{earlier} / {later}: {found}");
+        }
+        for (nearness, earlier, later) in [
+            (2.7, "I have a cat called Tom.", "I have a dog called Rex."),
+            (2.3, "The API uses port 3000.", "The web server uses port 8080."),
+            (2.1, "We use PostgreSQL.", "We also use Redis for the cache."),
+            (2.1, "My manager is Carla.", "My dentist is Tom."),
+            (2.9, "I like coffee.", "I like tea."),
+            (2.6, "I like coffee.", "Tom hates coffee."),
+            (2.0, "The launch is on 3 May.", "The party is on 10 May."),
+            (3.0, "I prefer Python for scripting.", "I prefer Go for services."),
+            (2.2, "We deploy on Fridays.", "We meet on Tuesdays."),
+            (3.5, "I ran 5 km today.", "I ran 7 km today."),
+            (3.5, "Paid 40 for groceries.", "Paid 55 for groceries."),
+            (3.2, "Room 12 is on floor 2.", "Room 14 is on floor 3."),
+            (3.2, "Anna is 12.", "Ben is 14."),
+            (3.3, "My sister is called Ann.", "My daughter is called Bea."),
+            (0.3, "I live in Berlin.", "My new flatmate is from Porto."),
+            (0.3, "I live in Berlin with two cats.", "I love my new bike."),
+            (0.3, "I weigh 80 kg.", "The doctor halved it."),
+            (0.3, "The rent is 900.", "They raised it by 50."),
+            (1.0, "We painted the house blue.", "My new flat has no garden."),
+        ] {
+            let found = probability(earlier, later, nearness, true);
+            assert!(found < 0.2, "{earlier} / {later}: {found}");
+        }
+    }
+
     #[test]
     fn only_pairs_below_the_bound_are_skipped() {
         let mut found = 0;
@@ -475,7 +604,7 @@ mod tests {
             "revises \"I smoke ten a day.\": says \"i quit\", both speak of smoking"
         );
         assert!((found.probability - 0.77).abs() < 0.01, "{}", found.probability);
-        assert!(PossibleRevision::of("I like tea.").is_none());
+        assert!(PossibleRevision::of("Tea is nice.").is_none());
     }
 
     fn revision(earlier: &str, later: &str) -> Revision {

@@ -14,6 +14,7 @@
 
 use super::aspects::{Aspects, aspects_of};
 use super::cues::{CHANGED, Cue, Cues, ENDED, cues, cues_unspaced};
+use super::frame::Frame;
 use super::people::{self, People};
 use crate::split::clauses::prose;
 use crate::split::english::{MONTHS, WEEKDAYS, is_question};
@@ -47,6 +48,11 @@ pub struct Statement {
     /// Weekdays and months, one bit each.
     pub days: u32,
     pub words: usize,
+    pub frame: Frame,
+    /// Changes an "it" that the statement does not name: "The doctor halved it."
+    pub is_elliptical: bool,
+    /// Aspects of what the speaker has anew: "my new flat".
+    pub anew: Aspects,
     is_new: bool,
     pub is_first_person: bool,
     pub is_plan: bool,
@@ -86,14 +92,22 @@ impl ReadText<'_> {
         ReadText { lower: text.to_lowercase(), text }
     }
 
-    /// Returns true if the text has a cue or a number.
+    /// Returns true if the text has a cue, a number, or the form of one with another value.
     fn announces(&self) -> bool {
         clauses(&self.lower).take(CLAUSES_MAX).any(|clause| {
             let words: Vec<&str> = words(clause).collect();
             words.iter().any(|word| is_number(word, class_of(word)))
                 || !is_question(clause) && !cues(&words).is_empty()
-        }) || is_unspaced(&self.lower) && cues_unspaced(&self.lower) != 0
+        }) || frame_of(&self.text).may_differ()
+            || is_unspaced(&self.lower) && cues_unspaced(&self.lower) != 0
     }
+}
+
+fn frame_of(text: &str) -> Frame {
+    Frame::of(text, |word| {
+        let class = class_of(word);
+        is_number(word, class) || class.days != 0
+    })
 }
 
 impl Statement {
@@ -112,7 +126,8 @@ impl Statement {
 
     fn read(ReadText { text, lower }: &ReadText<'_>, is_new: bool) -> Statement {
         let words = text.split_whitespace().count();
-        let mut statement = Statement { is_new, words, ..Statement::default() };
+        let frame = frame_of(text);
+        let mut statement = Statement { is_new, words, frame, ..Statement::default() };
         for clause in clauses(lower).take(CLAUSES_MAX) {
             statement.add_clause(clause);
         }
@@ -154,6 +169,12 @@ impl Statement {
                 self.numbers.insert((*word).to_owned());
             }
         }
+        let is_short = self.words <= ELLIPSIS_WORDS_MAX && self.is_new;
+        self.is_elliptical |= is_short && words.windows(2).any(is_change_of_it);
+        self.anew |= words.windows(3).fold(0, |all, words| match words {
+            ["my" | "our", "new", thing] => all | aspects_of(&crate::stem(thing)),
+            _ => all,
+        });
         self.stems.extend(stems.iter().cloned());
         self.clauses.push(Clause { cues: kinds, stems, subject: subject(&classes), is_question });
         self.cues |= kinds;
@@ -282,12 +303,12 @@ const REACTIONS: [&str; 26] = [
     "hi",
     "hello",
 ];
-const FIRST_PERSON: [&str; 60] = [
-    "i", "i'm", "i've", "i'd", "i'll", "my", "mine", "me", "we", "we've", "we're", "we'd", "our",
-    "ours", "us", "myself", "ich", "mein", "meine", "meinen", "meiner", "mir", "mich", "wir",
-    "unser", "unsere", "yo", "mi", "mis", "nos", "nuestro", "nuestra", "estoy", "soy", "tengo",
-    "je", "j'ai", "j'habite", "mon", "ma", "mes", "moi", "nous", "notre", "nos", "eu", "meu",
-    "minha", "meus", "minhas", "nós", "nosso", "nossa", "io", "mio", "mia", "miei", "ho",
+const FIRST_PERSON: [&str; 61] = [
+    "let's", "i", "i'm", "i've", "i'd", "i'll", "my", "mine", "me", "we", "we've", "we're", "we'd",
+    "our", "ours", "us", "myself", "ich", "mein", "meine", "meinen", "meiner", "mir", "mich",
+    "wir", "unser", "unsere", "yo", "mi", "mis", "nos", "nuestro", "nuestra", "estoy", "soy",
+    "tengo", "je", "j'ai", "j'habite", "mon", "ma", "mes", "moi", "nous", "notre", "nos", "eu",
+    "meu", "minha", "meus", "minhas", "nós", "nosso", "nossa", "io", "mio", "mia", "miei", "ho",
     "abbiamo", "noi",
 ];
 /// The first character of the Chinese and Japanese blocks of Unicode, which begin with punctuation.
@@ -300,6 +321,15 @@ fn is_unspaced(text: &str) -> bool {
 const FIRST_PERSON_UNSPACED: [&str; 5] = ["我", "私", "僕", "俺", "うち"];
 const PLANS: [&str; 9] =
     ["might", "maybe", "perhaps", "considering", "someday", "if", "could", "wish", "hope"];
+
+/// A longer statement names what it changes.
+const ELLIPSIS_WORDS_MAX: usize = 8;
+
+fn is_change_of_it(pair: &[&str]) -> bool {
+    const VERBS: [&str; 8] =
+        ["halved", "doubled", "tripled", "raised", "lowered", "increased", "reduced", "cut"];
+    VERBS.contains(&pair[0]) && matches!(pair[1], "it" | "them" | "that" | "mine")
+}
 
 fn is_reaction(words: &[&str]) -> bool {
     REACTIONS.contains(&words[0])
