@@ -190,7 +190,10 @@ impl Judging {
             earlier.iter().map(Arc::as_ref).zip(self.judge.contradiction(&pairs)?).collect();
         let least = self.options.probability;
         likely.retain(|(older, probability)| match newer.revises(older.id) {
-            Some(known) => *probability < IMPROBABLE || (*probability - known).abs() > SAME,
+            Some(known) => {
+                let is_other = (*probability - known).abs() > SAME;
+                *probability < IMPROBABLE || *probability >= least && is_other
+            }
             None => *probability >= least,
         });
         if !knows_changes {
