@@ -28,7 +28,7 @@ CHANGES = [RELATIONS.index("ends"), RELATIONS.index("replaces")]
 # Share of the candidates without a link that are learned in one round. They are most of all pairs, so that a share is
 # enough; `calibration` makes up for it.
 NEGATIVES = 0.25
-CANDIDATES = 8  # earlier statements that a statement is judged against, as in processors/compaction/changes
+CANDIDATES = 8  # earlier statements that a statement is judged against, as processors/compaction/contradictions.rs
 
 
 def pairs_of(story):

@@ -8,7 +8,8 @@
 //! 2. Let the model judge each pair. A judge of contradictions reads it in both orders, and the lower
 //!    probability counts.
 //! 3. Propose a link to each statement whose probability reaches `conflict.probability`. A judge of
-//!    changes also reads the links that rules have made, and proposes to undo the improbable ones.
+//!    changes also reads the links that rules have made to memories near the new one, and proposes to
+//!    undo the improbable ones.
 //!
 //! Limit: a pair takes 5 ms with the judge of changes, some 70 ms with a large model. A round stops
 //! when its time budget is used up, and the next round continues.
@@ -18,8 +19,8 @@ use broker::clock::Clock;
 use domain::fault::Result;
 use domain::{JudgedMemory, Memory, MemoryId, Revise, Scope};
 use models::cross_encoder::ContradictionJudge;
-use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
+use std::collections::{HashMap, HashSet};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
@@ -34,7 +35,8 @@ pub struct ConflictOptions {
     /// time grows with the number.
     pub earlier_max: usize,
     /// Milliseconds of a compaction round for comparisons; the rest is left for the next round. Half
-    /// of `limits.shutdown_ms`, because a process that is asked to stop finishes its round.
+    /// of `limits.shutdown_ms`, because a process that is asked to stop finishes its round. A part of
+    /// the round, so that erasing and pruning go on while a whole shard is judged for the first time.
     pub budget_ms: i64,
     /// Ids of memories that have been compared, 40 bytes each. If there are more, all are compared
     /// again.
@@ -54,7 +56,7 @@ impl Default for ConflictOptions {
             probability: 0.9,
             cosine: 0.35,
             earlier_max: 3,
-            budget_ms: 10_000,
+            budget_ms: 2_000,
             compared_max: 100_000,
         }
     }
@@ -81,9 +83,9 @@ pub struct Judging {
 /// The outcome of a round's comparisons, a label of `keepsake_conflict_total`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// All new memories were compared.
+    /// No memory was left for want of time, as far as the round came.
     Done,
-    /// The budget ended before all new memories were compared.
+    /// The budget ended before all new memories were compared, or one waits for a link.
     Slow,
     /// The model returned an error.
     Failed,
@@ -129,11 +131,13 @@ impl Contradictions {
     }
 
     /// Returns the links to propose for one user's new memories. Memories that the budget leaves
-    /// out are compared in a later round.
-    pub fn found(&mut self, mut new: Vec<&Memory>, near: Near<'_>) -> Vec<Revise> {
+    /// out are compared in a later round, and those whose proposal names a memory that an earlier
+    /// proposal changes: by then it has another version.
+    pub fn found(&mut self, mut new: Vec<&Memory>, near: Near<'_>) -> Result<Vec<Revise>> {
         new.retain(|memory| is_statement(memory));
         new.sort_by_key(|memory| (memory.created_at, memory.id));
-        let mut found = Vec::new();
+        let mut found: Vec<Revise> = Vec::new();
+        let mut named: HashSet<MemoryId> = HashSet::new();
         for memory in new {
             let content = hash(&memory.content);
             if self.texts.get(&memory.id) == Some(&content) {
@@ -145,8 +149,17 @@ impl Contradictions {
             if self.outcome != Outcome::Done {
                 break;
             }
-            match near(memory).and_then(|hits| self.judging.revised(memory, hits)) {
-                Ok(revise) => found.extend(revise),
+            match self.judging.revised(memory, near(memory)?) {
+                Ok(Some(revise)) => {
+                    let about = || names(&revise);
+                    if about().any(|id| named.contains(&id)) {
+                        self.outcome = Outcome::Slow;
+                        break;
+                    }
+                    named.extend(about());
+                    found.push(revise);
+                }
+                Ok(None) => {}
                 Err(fault) => {
                     tracing::error!(%fault, "conflict.model failed: this round compares no more");
                     self.outcome = Outcome::Failed;
@@ -158,12 +171,18 @@ impl Contradictions {
             }
             self.texts.insert(memory.id, content);
         }
-        found
+        Ok(found)
     }
 }
 
+/// The memories that a proposal is about.
+fn names(revise: &Revise) -> impl Iterator<Item = MemoryId> {
+    let earlier = revise.judged.iter().map(|judged| judged.memory.id);
+    earlier.chain([revise.memory.id])
+}
+
 /// Finds the memories near to one, as a recall with its words does.
-pub type Near<'a> = &'a mut dyn FnMut(&Memory) -> Result<Vec<NearMemory>>;
+pub type Near<'a> = &'a dyn Fn(&Memory) -> Result<Vec<NearMemory>>;
 
 pub struct NearMemory {
     pub memory: Arc<Memory>,
@@ -218,8 +237,9 @@ impl Judging {
                 probability: *probability,
             })
             .collect();
+        let does = if most < IMPROBABLE { "does not change" } else { "changes" };
         let reason = format!(
-            "changes what was said before, by conflict.model with a probability of {most:.2}"
+            "{does} what was said before, by conflict.model with a probability of {most:.2}"
         );
         Ok(Some(Revise { memory: seen(newer), judged, reason }))
     }
@@ -231,7 +251,13 @@ impl Judging {
             true => (BY_MEANING, BY_WORDS, f32::MIN),
             false => (self.options.earlier_max, 0, self.options.cosine),
         };
-        near.retain(|one| is_statement(&one.memory) && may_revise(newer, &one.memory));
+        let knows_changes = self.judge.knows_changes();
+        near.retain(|one| {
+            let is_linked = newer.revises(one.memory.id).is_some();
+            is_statement(&one.memory)
+                && may_revise(newer, &one.memory)
+                && (knows_changes || !is_linked)
+        });
         near.sort_by(|a, b| b.cosine.total_cmp(&a.cosine).then(a.memory.id.cmp(&b.memory.id)));
         let mut left = near.split_off(near.len().min(by_meaning));
         near.retain(|one| one.cosine >= least);
@@ -239,7 +265,7 @@ impl Judging {
         left.retain(|one| one.words > 0.0 || newer.revises(one.memory.id).is_some());
         let mut chosen = near;
         for (place, one) in left.into_iter().enumerate() {
-            let is_linked = self.judge.knows_changes() && newer.revises(one.memory.id).is_some();
+            let is_linked = newer.revises(one.memory.id).is_some();
             chosen.extend((place < by_words || is_linked).then_some(one));
         }
         chosen.into_iter().map(|one| one.memory).collect()

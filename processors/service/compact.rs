@@ -53,6 +53,9 @@ const PROPOSALS_MAX: usize = 1000;
 /// round first.
 const BUDGET: Duration = Duration::from_secs(10);
 
+/// Memories that wait for `conflict.model`, some 2 MB. A round of compaction compares those for which
+/// there is no room.
+pub const STATED_MAX: usize = 20_000;
 /// Memories of one user that are compared before the next user's: a third of a second.
 const JUDGED_TOGETHER: usize = 8;
 /// Time after which the links found so far are proposed.
@@ -237,8 +240,8 @@ impl Compact {
             let memories = memories.iter().flatten().map(Arc::as_ref).collect();
             let profile = self.profiles.of(&key);
             let near: Near<'_> =
-                &mut |memory| near(&shard, &key, profile, self.spread, memory, now.events);
-            let revisions = contradictions.found(memories, near);
+                &|memory| near(&shard, &key, profile, self.spread, memory, now.events);
+            let revisions = contradictions.found(memories, near)?;
             let (outcome, _) = contradictions.ended();
             self.propose(partition, &key, Plan { revisions, ..Plan::default() }, now, &mut events);
             match outcome {
@@ -327,10 +330,10 @@ impl Compact {
                 let needs_links = !key.is_tenant() && profile.rules.policy.traits().links;
                 if let Some(contradictions) = self.contradictions.as_mut().filter(|_| needs_links) {
                     let near: Near<'_> =
-                        &mut |memory| near(shard, &key, profile, self.spread, memory, now.events);
+                        &|memory| near(shard, &key, profile, self.spread, memory, now.events);
                     let since = snapshot.memories.iter();
                     let since = since.filter(|memory| memory.changed > judged);
-                    plan.revisions = contradictions.found(since.collect(), near);
+                    plan.revisions = contradictions.found(since.collect(), near)?;
                     is_whole &= contradictions.ended().0 == Outcome::Done;
                 }
                 let extracts = profile.extract.by == Author::Model && !key.is_tenant();

@@ -210,9 +210,15 @@ static PAST: LazyLock<Finder<()>> =
 /// Returns true if a question asks for what was true once: "Where did I live before Porto?".
 pub fn asks_for_the_past(question: &str) -> bool {
     const PAST_TENSE: [&str; 4] = ["did", "was", "were", "had"];
+    const SAID: [&str; 4] = ["say", "said", "tell", "told"];
     let folded = fold(question);
-    let has = |word: &str| crate::words(&folded).any(|other| other == word);
-    PAST.find(&folded).next().is_some() || has("before") && PAST_TENSE.into_iter().any(has)
+    let words: Vec<&str> = crate::words(&folded).collect();
+    let before = words.iter().position(|word| *word == "before");
+    let is_past = before.is_some_and(|before| {
+        let has = |list: &[&str]| words[..before].iter().any(|word| list.contains(word));
+        has(&PAST_TENSE) && !has(&SAID)
+    });
+    is_past || PAST.find(&folded).next().is_some()
 }
 
 static LISTS: LazyLock<Vec<Lists>> =
@@ -345,6 +351,9 @@ mod tests {
             "¿Qué debo hacer antes de viajar?",
             "When is the launch?",
             "Which port does the API use now?",
+            "What did I say I must pack before Friday?",
+            "私の猫の名前は何ですか？",
+            "周五之前我要做什么？",
         ] {
             assert!(!asks_for_the_past(now), "{now}");
         }

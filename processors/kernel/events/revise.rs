@@ -30,16 +30,23 @@ pub fn revise(cx: &Context<'_>, staged: &mut Staged<'_>, revise: &Revise) -> Res
         }
         most = most.max(*probability);
         let (probability, why) = (*probability, revise.reason.clone());
-        let revised = Revised { memory, probability, is_partial: false, why };
-        revisions::link(cx, staged, &mut newer, revised);
+        // A rule that is sure and has not marked the older one has seen that a part of it holds.
+        let is_sure = newer.revises(memory.id).is_some_and(|known| known >= cx.rules.change.mark);
+        let is_partial = is_sure && memory.revised_by.is_none();
+        let revised = Revised { memory, probability, is_partial, why };
+        revisions::link(cx, staged, &mut newer, revised)?;
     }
     if related.is_empty() {
         handled.decide(cx.decision(Outcome::Outdated, "the earlier memories have changed since"));
         return Ok(handled);
     }
     // The total and the points stay those by which the turn was kept.
+    let is_linked =
+        [&newer.supersedes, &newer.conflicts_with].iter().any(|links| !links.is_empty())
+            || !newer.revises.is_empty();
     if let Some(surprise) = &mut newer.surprise {
-        surprise.contradiction = surprise.contradiction.max(most);
+        let known = if is_linked { surprise.contradiction } else { 0.0 };
+        surprise.contradiction = known.max(most);
     }
     cx.touch(&mut newer);
     let decision = cx.decision_about(&newer, Outcome::Revised, revise.reason.clone());

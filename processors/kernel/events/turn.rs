@@ -161,7 +161,7 @@ pub fn link(
     }
     slots::hold(staged, memory, &links.slots);
     for revised in links.revised {
-        revisions::link(cx, staged, memory, revised);
+        revisions::link(cx, staged, memory, revised)?;
     }
     Ok(())
 }

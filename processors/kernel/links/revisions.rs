@@ -290,16 +290,29 @@ pub fn unlink(cx: &Context<'_>, staged: &mut Staged<'_>, new: &mut Memory, mut o
 }
 
 /// Links a memory to one that it probably revises. Both stay open, and recall shows the newer
-/// first. The older is marked as revised only if the probability is high and the older states
-/// nothing else.
-pub fn link(cx: &Context<'_>, staged: &mut Staged<'_>, new: &mut Memory, revised: Revised) {
+/// first. The older is marked as revised only if the probability is high, the older states nothing
+/// else, and no later memory revises it.
+pub fn link(
+    cx: &Context<'_>,
+    staged: &mut Staged<'_>,
+    new: &mut Memory,
+    revised: Revised,
+) -> Result<()> {
     let Revised { memory: mut old, probability, is_partial, .. } = revised;
     new.revises.retain(|link| link.memory != old.id);
     new.revises.push(ProbableLink { memory: old.id, probability });
     if probability < cx.rules.change.mark || is_partial {
-        return;
+        return Ok(());
     }
-    old.revised_by = Some(new.id);
-    cx.touch(&mut old);
-    staged.put_memory(old);
+    let present = match old.revised_by {
+        Some(present) => staged.memory(cx.key(), present)?,
+        None => None,
+    };
+    let place = |memory: &Memory| (memory.valid_from, memory.source.offset);
+    if present.is_none_or(|present| place(&present) <= place(new)) {
+        old.revised_by = Some(new.id);
+        cx.touch(&mut old);
+        staged.put_memory(old);
+    }
+    Ok(())
 }

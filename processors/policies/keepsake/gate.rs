@@ -5,7 +5,7 @@
 //!   3. Score the surprise against the user's memories, recent turns and vocabulary
 //!      (`policies/score`).
 //!   4. Compare the total with the threshold, which depends on the user's recent totals.
-//!   5. Find the memories that a kept candidate probably revises.
+//!   5. Find the memories that a kept candidate probably revises, or a short one that changes "it".
 
 use super::Keepsake;
 use crate::score::{self, GateVerdict, ScoringContext};

@@ -89,12 +89,14 @@ pub fn order(hits: Vec<Hit>, question: &Question, weights: &RankOptions, now: Ti
 fn inherit_relevance(ranked: &mut [Ranked]) {
     let place_of: HashMap<MemoryId, usize, RandomState> =
         ranked.iter().enumerate().map(|(place, one)| (one.memory.id, place)).collect();
-    let mut links: Vec<(Time, usize, usize)> = ranked
+    let mut links: Vec<((Time, i64), usize, usize)> = ranked
         .iter()
         .enumerate()
         .filter_map(|(place, one)| {
-            let newer = place_of.get(&one.memory.revised_by?)?;
-            Some((one.memory.created_at, place, *newer))
+            let newer = *place_of.get(&one.memory.revised_by?)?;
+            let is_open = !one.superseded && !ranked[newer].superseded;
+            let order = (one.memory.valid_from, one.memory.source.offset);
+            is_open.then_some((order, place, newer))
         })
         .collect();
     links.sort_unstable();

@@ -14,7 +14,7 @@ use super::requests::{Delivered, RequestReader, Unanswered};
 use super::stalled::StalledPartitions;
 use super::{Service, Shared, http, ingesting, loops};
 use crate::assembly::Assembly;
-use crate::compact::Stated;
+use crate::compact::{STATED_MAX, Stated};
 use crate::ingest::sizes::RecordSizes;
 use crate::open;
 use crate::ownership::{self, Changelog, Deployment, ShardRegistry};
@@ -49,9 +49,6 @@ use storage::restore::{RestoreOptions, TakeOver, TombstonesGone};
 const BATCH_BYTES: usize = 1_000_000;
 /// Shards restored at the same time: more would compete for the same disk and network.
 const RESTORE_THREADS: usize = 2;
-/// Memories that wait for `conflict.model`, some 2 MB. A round of compaction compares those for which
-/// there is no room, of the last days.
-const STATED_MAX: usize = 20_000;
 
 /// The opened parts from which the threads are made.
 struct Parts {

@@ -446,7 +446,7 @@ impl IngestLoop {
             let stated = self.stated.as_ref().map(|to| (to, write.stated()));
             let took = write.carry_out(last.map(|last| (last, at)))?;
             if let Some((to, stated)) = stated {
-                // Full: a round of compaction compares the rest, of the last days.
+                // Full: a round of compaction compares the rest.
                 stated.into_iter().for_each(|one| drop(to.try_send(one)));
             }
             ingest.metrics.shard_applied(

@@ -8,7 +8,7 @@
 use super::Shared;
 use super::answered::Answered;
 use super::replier::Replier;
-use crate::compact::{Compact, Stated};
+use crate::compact::{Compact, STATED_MAX, Stated};
 use crate::ownership::ShardRegistry;
 use crate::recall::Recall;
 use broker::{Consumer, OutgoingRecord, Polled, Producer, Start};
@@ -257,7 +257,9 @@ impl CompactLoop {
             let answered = compact.answered(shared.now());
             deliver(self.producer.as_mut(), answered, self.acknowledge, shared, "compact")?;
             compact.delivered()?;
-            stated.extend(self.stated.iter().flat_map(crossbeam_channel::Receiver::try_iter));
+            let room = STATED_MAX.saturating_sub(stated.len());
+            let waiting = self.stated.iter().flat_map(crossbeam_channel::Receiver::try_iter);
+            stated.extend(waiting.take(room));
             if !stated.is_empty() {
                 let revisions = compact.judge(&mut stated, shared.now())?;
                 deliver(self.producer.as_mut(), revisions, self.acknowledge, shared, "compact")?;

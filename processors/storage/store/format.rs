@@ -35,7 +35,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// The first byte of every record. The bytes 1 to 7 were earlier states of format 1.
+/// The first byte of every record. The bytes 1 to 8 were earlier states of format 1.
 pub const VERSION: u8 = 9;
 /// The oldest version that this program reads.
 const OLDEST: u8 = VERSION;

@@ -82,11 +82,10 @@ impl Frame {
 
     /// True if the statement may differ from another in a value or an opinion.
     pub fn may_differ(&self) -> bool {
-        let is_any = |list: &[&str]| self.words.iter().any(|word| list.contains(&word.as_str()));
-        is_any(&LIKES)
-            || is_any(&DISLIKES)
-            || is_any(&EATS) && is_any(&MEATS)
-            || is_any(&STATES) && self.names_value.iter().any(|is_value| *is_value)
+        self.has(&LIKES)
+            || self.has(&DISLIKES)
+            || self.has(&EATS) && self.has(&MEATS)
+            || self.has(&STATES) && self.names_value.iter().any(|is_value| *is_value)
     }
 
     fn has(&self, list: &[&str]) -> bool {

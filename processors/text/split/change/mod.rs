@@ -4,7 +4,8 @@
 //! 1. [`PossibleRevision::of`] reads the new text. Unless the text has a cue ("no longer",
 //!    "switched to") or a number, and states something, there is nothing to compare.
 //! 2. [`PossibleRevision::revisions`] skips earlier texts whose cosine is less than one standard
-//!    deviation above the mean of that person's memories ([`nearness`]).
+//!    deviation above the mean of that person's memories ([`nearness`]), but for "The doctor halved
+//!    it" and "my new flat", which do not name what they change.
 //! 3. The rest is read, and `Pair` compares the two: shared rare stems, shared aspects, another
 //!    number, another day, another person.
 //!    `frame` finds the same sentence with another value, "The launch is on 10 May" after "on 3 May".
@@ -219,6 +220,7 @@ impl Statement {
     /// The largest sum that any earlier text could reach. An earlier text is not read if this is
     /// too little.
     fn most_evidence(&self, before: &EarlierStatement<'_>, rare: &[&str]) -> f32 {
+        let may_differ = self.has(CORRECTED) || self.frame.may_differ();
         self.evidence(before)
             + when(!rare.is_empty(), weight::RARE_WORD)
             + when(!rare.is_empty() && self.cues != 0, weight::RARE_WORD_CHANGES)
@@ -230,7 +232,7 @@ impl Statement {
             + when(self.switches(), weight::SWITCHES)
             + when(self.is_elliptical, weight::ELLIPSIS)
             + when(self.anew != 0, weight::ANEW)
-            + when(self.frame.may_differ() && self.is_near_enough(before), weight::OPPOSITE)
+            + when(may_differ && self.is_near_enough(before), weight::OPPOSITE)
     }
 
     /// The same sentence is near, but for one that says itself that it corrects.
@@ -240,16 +242,7 @@ impl Statement {
 
     /// "We switched to MySQL": the tool before is not named.
     fn switches(&self) -> bool {
-        const TO: [&str; 6] = [
-            "switched to",
-            "switching to",
-            "moved over to",
-            "migrated to",
-            "migrating to",
-            "swapped to",
-        ];
-        self.words <= SWITCHING_WORDS_MAX
-            && self.announced.as_deref().is_some_and(|cue| TO.iter().any(|to| to.starts_with(cue)))
+        self.is_switch && self.words <= SWITCHING_WORDS_MAX
     }
 
     fn has(&self, kinds: cues::Cues) -> bool {

@@ -51,6 +51,8 @@ pub struct Statement {
     pub frame: Frame,
     /// Changes an "it" that the statement does not name: "The doctor halved it."
     pub is_elliptical: bool,
+    /// "Switched to", "migrating to".
+    pub is_switch: bool,
     /// Aspects of what the speaker has anew: "my new flat".
     pub anew: Aspects,
     is_new: bool,
@@ -111,7 +113,7 @@ fn frame_of(text: &str) -> Frame {
 }
 
 impl Statement {
-    /// Reads a new text, including the cues. `None` if the text has neither a cue nor a number:
+    /// Reads a new text, including the cues. `None` if the text [announces](ReadText::announces) nothing:
     /// such a text revises nothing, and its stems are not needed.
     pub fn new(content: &str) -> Option<Statement> {
         let read = ReadText::of(content);
@@ -171,6 +173,7 @@ impl Statement {
         }
         let is_short = self.words <= ELLIPSIS_WORDS_MAX && self.is_new;
         self.is_elliptical |= is_short && words.windows(2).any(is_change_of_it);
+        self.is_switch |= words.windows(2).any(is_switch);
         self.anew |= words.windows(3).fold(0, |all, words| match words {
             ["my" | "our", "new", thing] => all | aspects_of(&crate::stem(thing)),
             _ => all,
@@ -329,6 +332,11 @@ fn is_change_of_it(pair: &[&str]) -> bool {
     const VERBS: [&str; 8] =
         ["halved", "doubled", "tripled", "raised", "lowered", "increased", "reduced", "cut"];
     VERBS.contains(&pair[0]) && matches!(pair[1], "it" | "them" | "that" | "mine")
+}
+
+fn is_switch(pair: &[&str]) -> bool {
+    const VERBS: [&str; 5] = ["switched", "switching", "migrated", "migrating", "swapped"];
+    VERBS.contains(&pair[0]) && pair[1] == "to"
 }
 
 fn is_reaction(words: &[&str]) -> bool {
