@@ -105,7 +105,7 @@ pub struct Compact {
     /// For each shard whose users are not all walked: the offset that was applied at the first one,
     /// and whether the model has judged all since.
     walks: BTreeMap<i32, (i64, bool)>,
-    /// What is judged once the proposals are in the log: partition and offset.
+    /// Partitions and offsets up to which all is judged as soon as the proposals are in the log.
     judged: Vec<(i32, i64)>,
     /// The shard at which the previous round ended early.
     first: i32,

@@ -4,7 +4,7 @@
 //! 1. Leave out the words that only announce a change ("actually", "now"), and a denied value at the
 //!    end ("…, not 3000").
 //! 2. Compare from the front and from the back. What differs is one place of at most three words.
-//! 3. It is a value if the sentence says what is (see `STATES`) and both places have a number, a day
+//! 3. This place is a value if the sentence says what is (see `STATES`) and both places have a number, a day
 //!    or a name. A deed has no value: "I ran 5 km" and "I ran 7 km" are both true.
 
 /// Longer statements say more than one thing.
@@ -32,7 +32,7 @@ const STATES: [&str; 40] = [
 ];
 const LIKES: [&str; 7] = ["like", "love", "enjoy", "adore", "likes", "loves", "enjoys"];
 const DISLIKES: [&str; 7] = ["hate", "dislike", "despise", "loathe", "detest", "hates", "dislikes"];
-/// What one of each pair eats, the other does not.
+/// Names of people who eat no meat, kinds of meat, and verbs of eating.
 const PLANTS: [&str; 4] = ["vegetarian", "vegan", "vegetarisch", "végétarien"];
 const MEATS: [&str; 8] =
     ["meat", "steak", "beef", "chicken", "pork", "bacon", "burgers", "fleisch"];
@@ -59,7 +59,7 @@ pub enum Difference {
 }
 
 impl Frame {
-    /// `is_value` tells numbers and days.
+    /// `is_value` recognises numbers and days.
     pub fn of(text: &str, is_value: impl Fn(&str) -> bool) -> Frame {
         let mut frame = Frame::default();
         let mut is_start = true;
@@ -93,7 +93,7 @@ impl Frame {
     }
 }
 
-/// Returns how a newer statement differs from an earlier one, if they are the same but for it.
+/// Returns the difference between a newer statement and an earlier one that are otherwise the same.
 /// `is_corrected`: the newer one says that it corrects, so that any other word is another value.
 pub fn difference(old: &Frame, new: &Frame, is_corrected: bool) -> Option<Difference> {
     let is_diet = old.has(&PLANTS) && new.has(&EATS) && new.has(&MEATS) && !new.has(&["not", "no"]);
