@@ -174,6 +174,20 @@ fn a_probable_revision_is_linked_both_ways_and_closes_nothing() {
 }
 
 #[test]
+fn a_later_revision_keeps_its_mark_when_an_earlier_one_is_found_after_it() {
+    story(|world| {
+        let old = world.say("ada", "The boat needs paint.");
+        let [first, last] = ["We painted the boat on Friday.", "The boat was sold to Ben in May."]
+            .map(|content| world.say("ada", content));
+        for newer in [&last, &first] {
+            let (seen_new, seen_old) = (world.seen("ada", newer), world.seen("ada", &old));
+            assert_eq!(revise(world, seen_new, seen_old, 0.9).outcome, Outcome::Revised);
+        }
+        assert_eq!(world.memory("ada", &old).revised_by, Some(world.seen("ada", &last).id));
+    });
+}
+
+#[test]
 fn an_improbable_revision_is_no_link_and_undoes_one() {
     story(|world| {
         let old = world.say("ada", "The boat needs paint.");
