@@ -313,7 +313,12 @@ fn what_is_judged_stays_so_after_a_restart_and_nothing_is_skipped() {
     statements.hours += 8 * 24;
     assert_eq!(statements.proposals().len(), 1, "however old");
     let mut worker = statements.worker(statements.judge());
-    assert_eq!(statements.round(&mut worker).len(), 1, "the one before ended too early");
+    let proposals = statements.round(&mut worker);
+    assert_eq!(proposals.len(), 1, "the one before ended too early");
+    worker.delivered().expect("a store in memory is writable");
+    assert_eq!(statements.proposals().len(), 1, "no link is made yet");
+    assert_eq!(statements.service.outcome_of_own_record(&proposals[0]), "revised");
+    assert!(statements.round(&mut worker).is_empty());
     worker.delivered().expect("a store in memory is writable");
     let compared = statements.compared.lock().len();
     assert!(statements.proposals().is_empty());
@@ -322,6 +327,26 @@ fn what_is_judged_stays_so_after_a_restart_and_nothing_is_skipped() {
         json!({"type": "turn", "content": "The front door of my house is now painted blue."});
     assert_eq!(statements.event(blue), "kept");
     assert_eq!(statements.proposals().len(), 1, "a new memory is compared with all earlier ones");
+}
+
+/// The memory changes between the proposal and its link, as under load.
+#[test]
+fn a_link_whose_proposal_is_outdated_is_proposed_again_a_few_times() {
+    let mut statements = Statements::of(&[RED, GREEN]);
+    let mut worker = statements.worker(statements.judge());
+    let mut tries = 0;
+    while let Some(proposal) = statements.round(&mut worker).pop() {
+        worker.delivered().expect("a store in memory is writable");
+        let red = statements.memory(RED)["id"].clone();
+        statements.event(json!({"type": "update", "memory": red, "importance": 0.5}));
+        assert_eq!(statements.service.outcome_of_own_record(&proposal), "outdated");
+        tries += 1;
+        assert!(tries < 10, "a link that is never made is not proposed for ever");
+    }
+    assert!(tries > 1, "proposed once");
+    let again = statements.proposals();
+    assert_eq!(again.len(), 1, "nothing of it counts as judged");
+    assert_eq!(statements.service.outcome_of_own_record(&again[0]), "revised");
 }
 
 #[test]
@@ -333,7 +358,11 @@ fn pairs_beyond_the_budget_wait_for_the_next_round() {
     let mut worker = statements.worker(Colours { pair_ms: BUDGET_MS, ..statements.judge() });
     let mut rounds = Vec::new();
     while rounds.len() < 10 && rounds.iter().sum::<usize>() < 2 {
-        rounds.push(statements.round(&mut worker).len());
+        let proposals = statements.round(&mut worker);
+        for proposal in &proposals {
+            assert_eq!(statements.service.outcome_of_own_record(proposal), "revised");
+        }
+        rounds.push(proposals.len());
     }
     assert!(rounds.len() > 2 && rounds.iter().sum::<usize>() == 2, "{rounds:?}");
     statements.assert_count("slow", rounds.len() as u64 - 1);

@@ -101,19 +101,32 @@ impl Outcome {
     }
 }
 
+/// A memory that was compared.
+#[derive(Clone, Copy)]
+struct Compared {
+    /// Hash of its text then.
+    content: u64,
+    /// Times that a link was proposed for it. A proposal can end as outdated, so the memory is
+    /// compared again until none is left to propose.
+    proposed: u8,
+}
+
+/// Proposals for one text of a memory. A link that ingest never makes is not proposed for ever.
+const PROPOSED_MAX: u8 = 3;
+
 /// Compares new memories, over all rounds and users.
 pub struct Contradictions {
     judging: Judging,
-    /// Hash of the text with which each memory was compared. Kept in memory only, so that a process
-    /// compares those since the last whole walk again after its start. Cleared when full.
-    texts: HashMap<MemoryId, u64>,
+    /// How each memory was compared. Kept in memory only, so that a process compares those since the
+    /// last whole walk again after its start. Cleared when full.
+    compared: HashMap<MemoryId, Compared>,
     began: i64,
     outcome: Outcome,
 }
 
 impl Contradictions {
     pub fn new(judging: Judging) -> Contradictions {
-        Contradictions { judging, texts: HashMap::new(), began: 0, outcome: Outcome::Done }
+        Contradictions { judging, compared: HashMap::new(), began: 0, outcome: Outcome::Done }
     }
 
     pub fn begin(&mut self) {
@@ -140,7 +153,9 @@ impl Contradictions {
         let mut named: HashSet<MemoryId> = HashSet::new();
         for memory in new {
             let content = hash(&memory.content);
-            if self.texts.get(&memory.id) == Some(&content) {
+            let known = self.compared.get(&memory.id).filter(|known| known.content == content);
+            let mut proposed = known.map_or(0, |known| known.proposed);
+            if proposed >= PROPOSED_MAX {
                 continue;
             }
             if self.spent_ms() >= self.judging.options.budget_ms && self.outcome == Outcome::Done {
@@ -158,18 +173,19 @@ impl Contradictions {
                     }
                     named.extend(about());
                     found.push(revise);
+                    proposed += 1;
                 }
-                Ok(None) => {}
+                Ok(None) => proposed = PROPOSED_MAX,
                 Err(fault) => {
                     tracing::error!(%fault, "conflict.model failed: this round compares no more");
                     self.outcome = Outcome::Failed;
                     break;
                 }
             }
-            if self.texts.len() >= self.judging.options.compared_max {
-                self.texts.clear();
+            if self.compared.len() >= self.judging.options.compared_max {
+                self.compared.clear();
             }
-            self.texts.insert(memory.id, content);
+            self.compared.insert(memory.id, Compared { content, proposed });
         }
         Ok(found)
     }
