@@ -329,7 +329,7 @@ fn what_is_judged_stays_so_after_a_restart_and_nothing_is_skipped() {
     assert_eq!(statements.proposals().len(), 1, "a new memory is compared with all earlier ones");
 }
 
-/// The memory changes between the proposal and its link, as under load.
+/// The earlier memory changes between the proposal and its link, as under load.
 #[test]
 fn a_link_whose_proposal_is_outdated_is_proposed_again_a_few_times() {
     let mut statements = Statements::of(&[RED, GREEN]);
@@ -340,13 +340,11 @@ fn a_link_whose_proposal_is_outdated_is_proposed_again_a_few_times() {
         let red = statements.memory(RED)["id"].clone();
         statements.event(json!({"type": "update", "memory": red, "importance": 0.5}));
         assert_eq!(statements.service.outcome_of_own_record(&proposal), "outdated");
+        assert_eq!(statements.proposals().len(), 1, "a worker that starts now proposes it, too");
         tries += 1;
         assert!(tries < 10, "a link that is never made is not proposed for ever");
     }
     assert!(tries > 1, "proposed once");
-    let again = statements.proposals();
-    assert_eq!(again.len(), 1, "nothing of it counts as judged");
-    assert_eq!(statements.service.outcome_of_own_record(&again[0]), "revised");
 }
 
 #[test]

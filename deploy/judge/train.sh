@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Trains the judge of changes into .keepsake/judge: half an hour on two cores with AMX, hours without.
+# Trains the judge of changes into .keepsake/judge: some 40 minutes on two cores with AMX, hours without.
 #
 #   train.sh [OPTIONS OF train.py]      exit 0 done, 1 failed, 4 a package is missing
 #

@@ -106,13 +106,13 @@ impl Outcome {
 struct Compared {
     /// Hash of its text then.
     content: u64,
-    /// Times that a link was proposed for it. A proposal can end as outdated, so the memory is
-    /// compared again until none is left to propose.
-    proposed: u8,
+    /// Proposals that may still be made for it: none after a comparison that found no new link.
+    proposals_left: u8,
 }
 
-/// Proposals for one text of a memory. A link that ingest never makes is not proposed for ever.
-const PROPOSED_MAX: u8 = 3;
+/// Proposals for one text of a memory. A proposal can end as outdated, so the memory is compared
+/// again; but a link that ingest never makes is not proposed for ever.
+const PROPOSALS_MAX: u8 = 3;
 
 /// Compares new memories, over all rounds and users.
 pub struct Contradictions {
@@ -154,8 +154,8 @@ impl Contradictions {
         for memory in new {
             let content = hash(&memory.content);
             let known = self.compared.get(&memory.id).filter(|known| known.content == content);
-            let mut proposed = known.map_or(0, |known| known.proposed);
-            if proposed >= PROPOSED_MAX {
+            let mut proposals_left = known.map_or(PROPOSALS_MAX, |known| known.proposals_left);
+            if proposals_left == 0 {
                 continue;
             }
             if self.spent_ms() >= self.judging.options.budget_ms && self.outcome == Outcome::Done {
@@ -173,9 +173,9 @@ impl Contradictions {
                     }
                     named.extend(about());
                     found.push(revise);
-                    proposed += 1;
+                    proposals_left -= 1;
                 }
-                Ok(None) => proposed = PROPOSED_MAX,
+                Ok(None) => proposals_left = 0,
                 Err(fault) => {
                     tracing::error!(%fault, "conflict.model failed: this round compares no more");
                     self.outcome = Outcome::Failed;
@@ -185,7 +185,7 @@ impl Contradictions {
             if self.compared.len() >= self.judging.options.compared_max {
                 self.compared.clear();
             }
-            self.compared.insert(memory.id, Compared { content, proposed });
+            self.compared.insert(memory.id, Compared { content, proposals_left });
         }
         Ok(found)
     }

@@ -334,8 +334,8 @@ impl Compact {
                     let since = snapshot.memories.iter();
                     let since = since.filter(|memory| memory.changed > judged);
                     plan.revisions = contradictions.found(since.collect(), near)?;
-                    // A proposal can end as outdated, and is then made again.
                     is_whole &= contradictions.ended().0 == Outcome::Done;
+                    // A proposal can end as outdated: its memory is judged once the link is there.
                     is_whole &= plan.revisions.is_empty();
                 }
                 let extracts = profile.extract.by == Author::Model && !key.is_tenant();
