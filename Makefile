@@ -169,7 +169,7 @@ quality: check-build release model ## quality on every evaluation set, beside a 
 wishes: check-build ## train the judge of wishes on tests/data/wishes, and print what it finds of each writer if trained on the others
 	$(call step,judge of wishes,KEEPSAKE_WISHES=abcdeftuv cargo test --locked --release --manifest-path processors/text/Cargo.toml --lib a_writer_that -- --nocapture)
 
-judge: ## train the judge of changes into .keepsake/judge, some 40 minutes on two cores, and print what it finds (JUDGE='--epochs 5')
+judge: ## train the judge of changes and wishes into .keepsake/judge, some 45 minutes on two cores, and print what it finds (JUDGE='--epochs 5')
 	$(call step,judge of changes,deploy/judge/train.sh $(JUDGE))
 
 lint: check-build check-deny ## formatting, lints, documentation and dependency rules only

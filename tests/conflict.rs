@@ -12,7 +12,7 @@ use compaction::contradictions::{ConflictOptions, Judging};
 use contract::wire::Moment;
 use domain::fault::{Fault, Result};
 use domain::{Now, Time};
-use models::cross_encoder::ContradictionJudge;
+use models::cross_encoder::Judge;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use service::compact::Compact;
@@ -23,20 +23,17 @@ const BUDGET_MS: i64 = 1_000;
 const HOUR_MS: i64 = 3_600_000;
 const NOW: Time = Time(1_720_000_000_000);
 
-/// A judge for which two statements contradict each other if both name a colour and not the same
-/// one. Each pair takes `pair_ms` on the manual clock, or fails.
+/// A judge for which a statement changes another if both name a colour and not the same one, and
+/// "always" is a wish. Each pair takes `pair_ms` on the manual clock, or fails.
 struct Colours {
     clock: ManualClock,
     pair_ms: i64,
     fails: bool,
-    /// Finds a contradiction in only one of the two orders of a pair.
-    one_way: bool,
-    knows_changes: bool,
     compared: Arc<Mutex<Vec<(String, String)>>>,
 }
 
-impl ContradictionJudge for Colours {
-    fn contradiction(&mut self, pairs: &[(&str, &str)]) -> Result<Vec<f32>> {
+impl Judge for Colours {
+    fn changes(&mut self, pairs: &[(&str, &str)]) -> Result<Vec<f32>> {
         if self.fails {
             return Err(Fault::retry("a planned failure"));
         }
@@ -45,13 +42,13 @@ impl ContradictionJudge for Colours {
         compared.extend(pairs.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())));
         let probability = |(a, b): &(&str, &str)| {
             let differ = matches!((colour(a), colour(b)), (Some(a), Some(b)) if a != b);
-            if differ && !(self.one_way && a < b) { 0.97 } else { 0.02 }
+            if differ { 0.97 } else { 0.02 }
         };
         Ok(pairs.iter().map(probability).collect())
     }
 
-    fn knows_changes(&self) -> bool {
-        self.knows_changes
+    fn standing(&mut self, sentence: &str) -> Result<Option<f32>> {
+        Ok(Some(if sentence.contains("always") { 0.9 } else { 0.1 }))
     }
 }
 
@@ -99,21 +96,13 @@ impl Statements {
             clock: self.clock.clone(),
             pair_ms: 1,
             fails: false,
-            one_way: false,
-            knows_changes: false,
             compared: self.compared.clone(),
         }
     }
 
     /// A compaction worker that starts now.
     fn worker(&self, judge: Colours) -> Compact {
-        let options = ConflictOptions {
-            probability: 0.9,
-            cosine: 0.35,
-            earlier_max: 3,
-            budget_ms: BUDGET_MS,
-            compared_max: 100,
-        };
+        let options = ConflictOptions { probability: 0.9, budget_ms: BUDGET_MS, compared_max: 100 };
         self.service.compaction(Some(Judging {
             judge: Box::new(judge),
             clock: Arc::new(self.clock.clone()),
@@ -275,12 +264,11 @@ fn a_proposal_about_memories_that_have_changed_is_outdated() {
 }
 
 #[test]
-fn only_similar_statements_of_one_speaker_and_scope_are_compared() {
+fn only_statements_of_one_speaker_and_scope_are_compared() {
     for second in [
         json!({"type": "turn", "content": GREEN, "speaker": "Ben"}),
         json!({"type": "turn", "content": GREEN, "role": "assistant"}),
         json!({"type": "remember", "content": GREEN, "scope": "session", "session": "s"}),
-        json!({"type": "turn", "content": "I bought a green kite in Porto."}),
     ] {
         let mut statements = Statements::of(&[RED]);
         assert_eq!(statements.event(second.clone()), "kept", "{second}");
@@ -290,18 +278,9 @@ fn only_similar_statements_of_one_speaker_and_scope_are_compared() {
 }
 
 #[test]
-fn a_contradiction_in_only_one_order_is_not_linked() {
+fn the_judge_reads_who_said_it_and_when_and_the_earlier_one_first() {
     let statements = Statements::of(&[RED, GREEN]);
-    let one_way = Colours { one_way: true, ..statements.judge() };
-    assert!(statements.round(&mut statements.worker(one_way)).is_empty());
-    assert_eq!(statements.compared.lock().len(), 2, "the model reads both orders");
-}
-
-#[test]
-fn a_judge_of_changes_reads_who_said_it_and_when_and_the_earlier_one_first() {
-    let statements = Statements::of(&[RED, GREEN]);
-    let judge = Colours { one_way: true, knows_changes: true, ..statements.judge() };
-    assert_eq!(statements.round(&mut statements.worker(judge)).len(), 1);
+    assert_eq!(statements.proposals().len(), 1);
     let read = [RED, GREEN].map(|text| format!("user, 3 July, 2024: {text}"));
     assert_eq!(*statements.compared.lock(), [(read[0].clone(), read[1].clone())]);
 }
@@ -341,10 +320,49 @@ fn a_link_whose_proposal_is_outdated_is_proposed_again_a_few_times() {
         statements.event(json!({"type": "update", "memory": red, "importance": 0.5}));
         assert_eq!(statements.service.outcome_of_own_record(&proposal), "outdated");
         assert_eq!(statements.proposals().len(), 1, "a worker that starts now proposes it, too");
+        statements.clock.advance(5_000);
         tries += 1;
         assert!(tries < 10, "a link that is never made is not proposed for ever");
     }
     assert!(tries > 1, "proposed once");
+}
+
+const WISH: &str = "Our invoices always go out in British spelling.";
+
+#[test]
+fn a_wish_that_the_model_finds_is_an_instruction_and_stands_in_the_block() {
+    let invoices = "Our invoices are printed in Leeds by a cousin.";
+    let mut statements = Statements::of(&[invoices, WISH]);
+    assert_ne!(statements.memory(WISH)["kind"], "instruction", "nothing is left for the worker");
+    let proposals = statements.proposals();
+    assert_eq!(statements.service.outcome_of_own_record(&proposals[0]), "revised");
+    assert_eq!(statements.memory(WISH)["kind"], "instruction");
+    assert!(statements.proposals().is_empty(), "it is proposed once");
+    let query = "Who prints our invoices in Leeds, a cousin?";
+    let mut asked = json!({"type": "recall", "user": "mia", "query": query, "limit": 1});
+    let reply = statements.service.reply(statements.now(), &asked);
+    let lists = ["memories", "wishes"].map(|list| reply[list][0]["content"].clone());
+    assert_eq!(lists, [invoices, WISH], "{reply}");
+    let block = reply["prompt"].as_str().expect("a block");
+    assert!(block.find(WISH) < block.find(invoices) && block.contains(WISH), "{block}");
+    asked["min_relevance"] = 0.01.into();
+    assert!(statements.service.reply(statements.now(), &asked)["wishes"].is_null());
+}
+
+#[test]
+fn a_kind_that_somebody_chose_and_the_words_of_others_stay() {
+    for event in [
+        json!({"type": "remember", "content": WISH, "kind": "fact"}),
+        json!({"type": "turn", "content": WISH, "role": "assistant"}),
+    ] {
+        let mut statements = Statements::of(&[]);
+        assert_eq!(statements.event(event.clone()), "kept", "{event}");
+        assert!(statements.proposals().is_empty(), "{event}");
+    }
+    let mut statements = Statements::of(&[WISH]);
+    let wish = statements.memory(WISH)["id"].clone();
+    statements.event(json!({"type": "update", "memory": wish, "kind": "fact"}));
+    assert!(statements.proposals().is_empty(), "updated");
 }
 
 #[test]
@@ -397,7 +415,7 @@ fn a_policy_of_another_system_gets_no_links() {
 }
 
 #[test]
-fn a_directory_without_a_contradiction_model_stops_the_start_with_model_unusable() {
+fn a_directory_without_a_judge_stops_the_start_with_model_unusable() {
     let fault = fault_of_empty_model_directory("conflict.model");
     for part in ["config.json", "conflict.model", "model-unusable"] {
         assert!(fault.contains(part), "{part}: {fault}");
@@ -411,7 +429,7 @@ fn a_running_service_links_a_contradiction_that_the_model_finds() {
     let test = "conflict::a_running_service_links_a_contradiction_that_the_model_finds";
     let Some(model) = model_or_skip(test, "`conflict.model` is not tested") else { return };
     let library = Path::new(&model).join("libonnxruntime.so").display().to_string();
-    let small = root().join("tests/data/conflict/contradiction-last").display().to_string();
+    let small = root().join("tests/data/conflict/changes-last").display().to_string();
     let options = [("embedder.library", library.as_str()), ("conflict.model", &small)];
     let running = Running::start(Broker::Embedded, &options);
     let client = running.client();
@@ -431,6 +449,37 @@ fn a_running_service_links_a_contradiction_that_the_model_finds() {
     let reply = ada.recall("Is the office of our team in Lisbon?");
     assert_eq!(contents(&reply)[..2], [porto, lisbon], "{reply}");
     assert!(running.service.metrics.page().contains("keepsake_conflict_total{outcome=\"done\"}"));
+    running.stop();
+}
+
+/// No rule sees either. The judge lies beside the encoder, so nobody has to name it.
+#[test]
+fn the_shipped_judge_finds_a_change_and_a_wish() {
+    let test = "conflict::the_shipped_judge_finds_a_change_and_a_wish";
+    let Some(model) = model_or_skip(test, "the judge is not tested") else { return };
+    let running = Running::start(Broker::Embedded, &[("embedder.model", model.as_str())]);
+    let client = running.client();
+    let ada = client.user("conflict", "ada");
+    let [older, newer] =
+        ["The office of our team is in Lisbon.", "Our team has the office in Porto."];
+    ada.turn(older);
+    let kept = ada.turn(newer)["decisions"][0].clone();
+    assert_eq!(kept["surprise"]["contradiction"], 0.0, "nothing is left for the judge: {kept}");
+    let wish = "When you write code for me, leave the comments out.";
+    assert_ne!(ada.turn(wish)["decisions"][0]["kind"], "instruction");
+    let listed = |content: &str| {
+        let mut memories = ada.list().into_iter();
+        memories.find(|memory| memory["content"] == content).expect("it is kept")
+    };
+    eventually("the wish is an instruction", || {
+        (listed(wish)["kind"] == "instruction").then_some(())
+    });
+    eventually("the change is linked", || listed(older)["revised_by"].is_string().then_some(()));
+    let reply = ada.recall("Where is the office of our team?");
+    assert_eq!(contents(&reply)[..2], [newer, older], "{reply}");
+    let explained = ada.ask(json!({"type": "explain", "memory": listed(newer)["id"]}));
+    let [then, now] = ["decision", "memory"].map(|of| &explained[of]["surprise"]["contradiction"]);
+    assert!(then == 0.0 && now.as_f64() > Some(0.5), "the record stays: {explained}");
     running.stop();
 }
 

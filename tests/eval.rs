@@ -206,6 +206,37 @@ fn eval_gate_lists_durable_turns_that_were_dropped() {
 }
 
 #[test]
+fn eval_wishes_counts_what_stands_in_the_block_of_a_task() {
+    let dir = scratch::dir("eval");
+    let said = [
+        "Please always write my letters to the landlord in German.",
+        "Always answer my questions about gardens in one sentence.",
+        "The landlord of my flat in Porto is called Amann.",
+    ];
+    let turns = said.iter().enumerate().map(|(n, content)| {
+        json!({"id": n.to_string(), "session": "s", "at": format!("2024-01-0{}T09:00:00Z", n + 1), "role": "user", "content": content})
+    });
+    let task = json!({"id": "q", "text": "Draft a letter to the landlord of my flat in Porto.", "category": "wish"});
+    let chat =
+        json!({"conversation": "eve", "turns": turns.collect::<Vec<_>>(), "questions": [task]});
+    write(dir.join("tasks.jsonl"), chat.to_string());
+    let labels = json!({"conversation": "eve", "standing": ["0", "1"], "one_off": ["2"], "concern": {"q": ["0"]}});
+    write(dir.join("labels.jsonl"), labels.to_string());
+    let arguments = ["wishes", "--data", "tasks.jsonl", "--labels", "labels.jsonl", "--json"];
+    let metrics = &report(&dir, &arguments)["metrics"];
+    assert_eq!(
+        [
+            &metrics["wishes that concern the task in its block"],
+            &metrics["wishes that have the kind instruction"],
+            &metrics["other turns that have it"],
+            &metrics["blocks with a wish for one answer"],
+        ],
+        [&json!(1.0), &json!(1.0), &json!(0.0), &json!(1.0)],
+        "{metrics}"
+    );
+}
+
+#[test]
 fn eval_change_counts_a_value_that_comes_back() {
     let dir = scratch::dir("eval");
     let newest_first = |kind: &str| {

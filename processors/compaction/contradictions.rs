@@ -1,39 +1,32 @@
 //! Finds earlier statements that a new one changes, with a model that reads both, and proposes that
-//! the new one revises them.
+//! the new one revises them; and finds wishes for every later answer.
 //!
 //! For each memory that was stated or changed since the shard was judged:
 //!
-//! 1. Choose earlier statements of the same person: the nearest by cosine, and for a judge of
-//!    changes also those with most words in common.
-//! 2. Let the model judge each pair. A judge of contradictions reads it in both orders, and the lower
-//!    probability counts.
-//! 3. Propose a link to each statement whose probability reaches `conflict.probability`. A judge of
-//!    changes also reads the links that rules have made to memories near the new one, and proposes to
-//!    undo the improbable ones.
+//! 1. Choose earlier statements of the same person that rules have not linked: the nearest by cosine
+//!    and those with most words in common.
+//! 2. Let the model judge each pair.
+//! 3. Propose a link to each statement whose probability reaches `conflict.probability`.
+//! 4. Let the model judge the user's own words alone, and propose that a wish becomes an
+//!    `instruction`.
 //!
-//! Limit: a pair takes 5 ms with the judge of changes, some 70 ms with a large model. A round stops
-//! when its time budget is used up, and the next round continues.
+//! Limit: a pair takes 5 ms. A round stops when its time budget is used up, and the next round
+//! continues.
 
 use super::plan::seen;
 use broker::clock::Clock;
 use domain::fault::Result;
-use domain::{JudgedMemory, Memory, MemoryId, Revise, Scope};
-use models::cross_encoder::ContradictionJudge;
+use domain::{JudgedMemory, Kind, Memory, MemoryId, MemoryVersion, Revise, Role, Scope};
+use models::cross_encoder::Judge;
+use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
-use std::collections::{HashMap, HashSet};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 #[derive(Clone, Copy, Debug)]
 pub struct ConflictOptions {
-    /// Least probability of a contradiction for which a link is proposed.
+    /// Least probability of a change for which a link is proposed.
     pub probability: f32,
-    /// Least cosine of two memories that are compared, on the scale of the standard encoder:
-    /// unrelated ones have .06.
-    pub cosine: f32,
-    /// Earlier memories of the same person that a new one is compared with, the nearest ones. The
-    /// time grows with the number.
-    pub earlier_max: usize,
     /// Milliseconds of a compaction round for comparisons; the rest is left for the next round. Half
     /// of `limits.shutdown_ms`, because a process that is asked to stop finishes its round. A part of
     /// the round, so that erasing and pruning go on while a whole shard is judged for the first time.
@@ -53,39 +46,34 @@ impl Default for ConflictOptions {
     fn default() -> ConflictOptions {
         ConflictOptions {
             // High, because a wrong link hides a memory that still holds behind a newer one.
-            probability: 0.9,
-            cosine: 0.35,
-            earlier_max: 3,
+            probability: 0.8,
             budget_ms: 2_000,
             compared_max: 100_000,
         }
     }
 }
 
-/// Earlier statements that a judge of changes reads, by meaning and by words.
+/// Earlier statements that are compared with a new one, by meaning and by words.
 const BY_MEANING: usize = 5;
 const BY_WORDS: usize = 3;
 
-/// Below this probability a link of a rule is undone. With .5 the newer value came first in 54 of 100
-/// changes of minds-dev instead of 71: the rules are surer of what they find than a judge so far.
-const IMPROBABLE: f32 = 0.1;
-/// Probabilities that differ by no more than this are the same: a memory that is judged again after
-/// a restart needs no proposal.
-const SAME: f32 = 0.01;
-
 /// The model with the limits.
 pub struct Judging {
-    pub judge: Box<dyn ContradictionJudge>,
+    pub judge: Box<dyn Judge>,
     pub clock: Arc<dyn Clock>,
     pub options: ConflictOptions,
 }
+
+/// Least probability of a wish for every later answer: of 528 other turns 2.3 % reach it.
+const STANDING: f32 = 0.3;
+const INSTRUCTION: &str = "instruction";
 
 /// The outcome of a round's comparisons, a label of `keepsake_conflict_total`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// No memory was left for want of time, as far as the round came.
     Done,
-    /// The budget ended before all new memories were compared, or one waits for a link.
+    /// The budget ended before all new memories were compared.
     Slow,
     /// The model returned an error.
     Failed,
@@ -101,6 +89,15 @@ impl Outcome {
     }
 }
 
+/// What is proposed for one user.
+#[derive(Default)]
+pub struct Found {
+    pub revisions: Vec<Revise>,
+    /// One more names a memory that a proposal on its way changes: by then it has another version, so
+    /// the memories from there on are compared later.
+    pub waits: bool,
+}
+
 /// A memory that was compared.
 #[derive(Clone, Copy)]
 struct Compared {
@@ -114,24 +111,32 @@ struct Compared {
 /// again; but a link that ingest never makes is not proposed for ever.
 const PROPOSALS_MAX: u8 = 3;
 
+/// Time after which a memory that has not changed since its proposal is named again: ingest applies
+/// one within moments, or never.
+const IN_FLIGHT_MS: i64 = 5_000;
+
 /// Compares new memories, over all rounds and users.
 pub struct Contradictions {
     judging: Judging,
     /// How each memory was compared. Kept in memory only, so that a process compares those since the
     /// last whole walk again after its start. Cleared when full.
     compared: HashMap<MemoryId, Compared>,
+    /// The memories that the last proposals name: their versions then, and when.
+    in_flight: HashMap<MemoryId, (u32, i64)>,
     began: i64,
     outcome: Outcome,
 }
 
 impl Contradictions {
     pub fn new(judging: Judging) -> Contradictions {
-        Contradictions { judging, compared: HashMap::new(), began: 0, outcome: Outcome::Done }
+        let (compared, in_flight) = Default::default();
+        Contradictions { judging, compared, in_flight, began: 0, outcome: Outcome::Done }
     }
 
     pub fn begin(&mut self) {
         self.began = self.judging.clock.steady_ms();
         self.outcome = Outcome::Done;
+        self.in_flight.retain(|_, (_, at)| self.began - *at < IN_FLIGHT_MS);
     }
 
     /// Returns the outcome of the round and the duration in ms.
@@ -139,18 +144,19 @@ impl Contradictions {
         (self.outcome, self.spent_ms())
     }
 
+    fn is_in_flight(&self, seen: &MemoryVersion) -> bool {
+        self.in_flight.get(&seen.id).is_some_and(|(version, _)| *version == seen.version)
+    }
+
     fn spent_ms(&self) -> i64 {
         self.judging.clock.steady_ms() - self.began
     }
 
-    /// Returns the links to propose for one user's new memories. Memories that the budget leaves
-    /// out are compared in a later round, and those whose proposal names a memory that an earlier
-    /// proposal changes: by then it has another version.
-    pub fn found(&mut self, mut new: Vec<&Memory>, near: Near<'_>) -> Result<Vec<Revise>> {
+    /// Returns what to propose for one user's new memories.
+    pub fn found(&mut self, mut new: Vec<&Memory>, near: Near<'_>) -> Result<Found> {
         new.retain(|memory| is_statement(memory));
         new.sort_by_key(|memory| (memory.created_at, memory.id));
-        let mut found: Vec<Revise> = Vec::new();
-        let mut named: HashSet<MemoryId> = HashSet::new();
+        let mut found = Found::default();
         for memory in new {
             let content = hash(&memory.content);
             let known = self.compared.get(&memory.id).filter(|known| known.content == content);
@@ -166,13 +172,13 @@ impl Contradictions {
             }
             match self.judging.revised(memory, near(memory)?) {
                 Ok(Some(revise)) => {
-                    let about = || names(&revise);
-                    if about().any(|id| named.contains(&id)) {
-                        self.outcome = Outcome::Slow;
+                    if seen_by(&revise).any(|seen| self.is_in_flight(&seen)) {
+                        found.waits = true;
                         break;
                     }
-                    named.extend(about());
-                    found.push(revise);
+                    let now = self.judging.clock.steady_ms();
+                    self.in_flight.extend(seen_by(&revise).map(|one| (one.id, (one.version, now))));
+                    found.revisions.push(revise);
                     proposals_left -= 1;
                 }
                 Ok(None) => proposals_left = 0,
@@ -191,10 +197,10 @@ impl Contradictions {
     }
 }
 
-/// The memories that a proposal is about.
-fn names(revise: &Revise) -> impl Iterator<Item = MemoryId> {
-    let earlier = revise.judged.iter().map(|judged| judged.memory.id);
-    earlier.chain([revise.memory.id])
+/// The memories that a revision is based on.
+pub fn seen_by(revise: &Revise) -> impl Iterator<Item = MemoryVersion> {
+    let earlier = revise.judged.iter().map(|judged| judged.memory);
+    std::iter::once(revise.memory).chain(earlier)
 }
 
 /// Finds the memories near to one, as a recall with its words does.
@@ -208,87 +214,60 @@ pub struct NearMemory {
 }
 
 impl Judging {
-    /// Judges each pair in both orders, but for a judge of changes. In a single order, other models
-    /// take many additions for contradictions.
     fn revised(&mut self, newer: &Memory, near: Vec<NearMemory>) -> Result<Option<Revise>> {
-        let knows_changes = self.judge.knows_changes();
-        let read = |memory: &Memory| match knows_changes {
-            true => with_speaker_and_day(memory),
-            false => memory.content.clone(),
-        };
-        let earlier = self.earlier(newer, near);
-        let (new, old) = (read(newer), earlier.iter().map(|older| read(older)));
-        let texts: Vec<String> = old.collect();
-        let pairs: Vec<(&str, &str)> =
-            texts.iter().map(|old| (old.as_str(), new.as_str())).collect();
-        let mut likely: Vec<(&Memory, f32)> =
-            earlier.iter().map(Arc::as_ref).zip(self.judge.contradiction(&pairs)?).collect();
-        let least = self.options.probability;
-        likely.retain(|(older, probability)| match newer.revises(older.id) {
-            Some(known) => {
-                let is_other = (*probability - known).abs() > SAME;
-                *probability < IMPROBABLE || *probability >= least && is_other
-            }
-            None => *probability >= least,
-        });
-        if !knows_changes {
-            let reversed: Vec<(&str, &str)> = likely
-                .iter()
-                .map(|(older, _)| (newer.content.as_str(), older.content.as_str()))
-                .collect();
-            for ((_, probability), reverse) in
-                likely.iter_mut().zip(self.judge.contradiction(&reversed)?)
-            {
-                *probability = probability.min(reverse);
-            }
-            likely.retain(|(_, probability)| *probability >= least);
+        let earlier = earlier(newer, near);
+        let new = with_speaker_and_day(newer);
+        let old: Vec<String> = earlier.iter().map(|older| with_speaker_and_day(older)).collect();
+        let pairs: Vec<(&str, &str)> = old.iter().map(|old| (old.as_str(), new.as_str())).collect();
+        let mut judged: Vec<JudgedMemory> = Vec::new();
+        for (older, probability) in earlier.iter().zip(self.judge.changes(&pairs)?) {
+            let is_likely = probability >= self.options.probability;
+            let memory = seen(older);
+            judged.extend(is_likely.then_some(JudgedMemory { memory, probability }));
         }
-        let Some(most) = likely.iter().map(|(_, probability)| *probability).reduce(f32::max) else {
+        let standing = self.standing(newer)?;
+        let mut reasons = Vec::new();
+        if let Some(most) = judged.iter().map(|one| one.probability).reduce(f32::max) {
+            reasons.push(format!("changes what was said before ({most:.2})"));
+        }
+        if let Some(probability) = standing {
+            reasons.push(format!("is a wish for every answer ({probability:.2})"));
+        }
+        if reasons.is_empty() {
             return Ok(None);
-        };
-        let judged = likely
-            .iter()
-            .map(|(older, probability)| JudgedMemory {
-                memory: seen(older),
-                probability: *probability,
-            })
-            .collect();
-        let does = if most < IMPROBABLE { "does not change" } else { "changes" };
-        let reason = format!(
-            "{does} what was said before, by conflict.model with a probability of {most:.2}"
-        );
-        Ok(Some(Revise { memory: seen(newer), judged, reason }))
+        }
+        let reason = format!("{}, by conflict.model", reasons.join(" and "));
+        let kind = standing.map(|_| Kind::new(INSTRUCTION));
+        Ok(Some(Revise { memory: seen(newer), judged, kind, reason }))
     }
 
-    /// Returns the earlier statements that `newer` may revise: the nearest first, then those with
-    /// words in common and those that a rule has linked.
-    fn earlier(&self, newer: &Memory, mut near: Vec<NearMemory>) -> Vec<Arc<Memory>> {
-        let (by_meaning, by_words, least) = match self.judge.knows_changes() {
-            true => (BY_MEANING, BY_WORDS, f32::MIN),
-            false => (self.options.earlier_max, 0, self.options.cosine),
-        };
-        let knows_changes = self.judge.knows_changes();
-        near.retain(|one| {
-            let is_linked = newer.revises(one.memory.id).is_some();
-            is_statement(&one.memory)
-                && may_revise(newer, &one.memory)
-                && (knows_changes || !is_linked)
-        });
-        near.sort_by(|a, b| b.cosine.total_cmp(&a.cosine).then(a.memory.id.cmp(&b.memory.id)));
-        let mut left = near.split_off(near.len().min(by_meaning));
-        near.retain(|one| one.cosine >= least);
-        left.sort_by(|a, b| b.words.total_cmp(&a.words).then(a.memory.id.cmp(&b.memory.id)));
-        left.retain(|one| one.words > 0.0 || newer.revises(one.memory.id).is_some());
-        let mut chosen = near;
-        for (place, one) in left.into_iter().enumerate() {
-            let is_linked = newer.revises(one.memory.id).is_some();
-            chosen.extend((place < by_words || is_linked).then_some(one));
-        }
-        chosen.into_iter().map(|one| one.memory).collect()
+    /// Returns the probability that the user's own words are a wish for every answer. `None` if
+    /// it is too low, and for a memory whose kind somebody has chosen: by `remember`, or by an
+    /// `update`, which leaves no memory in its first version.
+    fn standing(&mut self, memory: &Memory) -> Result<Option<f32>> {
+        let is_open = memory.role == Role::User
+            && memory.surprise.is_some()
+            && memory.sources.is_empty()
+            && memory.version == 1
+            && memory.kind.as_str() != INSTRUCTION;
+        let probability = if is_open { self.judge.standing(&memory.content)? } else { None };
+        Ok(probability.filter(|probability| *probability >= STANDING))
     }
 }
 
-/// As the judge of changes has learned to read a statement: "Ann, 2 March, 2025: I live in Porto."
+/// Returns the earlier statements that `newer` may revise: the nearest first, then those with words
+/// in common.
+fn earlier(newer: &Memory, mut near: Vec<NearMemory>) -> Vec<Arc<Memory>> {
+    near.retain(|one| is_statement(&one.memory) && may_revise(newer, &one.memory));
+    near.sort_by(|a, b| b.cosine.total_cmp(&a.cosine).then(a.memory.id.cmp(&b.memory.id)));
+    let mut left = near.split_off(near.len().min(BY_MEANING));
+    left.sort_by(|a, b| b.words.total_cmp(&a.words).then(a.memory.id.cmp(&b.memory.id)));
+    left.retain(|one| one.words > 0.0);
+    near.extend(left.into_iter().take(BY_WORDS));
+    near.into_iter().map(|one| one.memory).collect()
+}
+
+/// As the judge has learned to read a statement: "Ann, 2 March, 2025: I live in Porto."
 fn with_speaker_and_day(memory: &Memory) -> String {
     let speaker = memory.speaker.as_deref().unwrap_or(memory.role.as_str());
     format!("{speaker}, {}: {}", text::day(memory.valid_from), memory.content)
@@ -310,7 +289,7 @@ fn is_statement(memory: &Memory) -> bool {
 fn may_revise(newer: &Memory, older: &Memory) -> bool {
     let is_earlier =
         (older.valid_from, older.source.offset) < (newer.valid_from, newer.source.offset);
-    let is_linked = newer.supersedes.contains(&older.id);
+    let is_linked = newer.supersedes.contains(&older.id) || newer.revises(older.id).is_some();
     let is_denied = newer.confidence < older.confidence
         || (older.confirmed > 0 && older.fresh_at >= newer.valid_from);
     let is_same_person = older.role == newer.role && older.speaker == newer.speaker;

@@ -206,6 +206,7 @@ pub struct Summary {
 pub struct Revise {
     pub memory: Option<Seen>,
     pub revises: Option<Vec<Judged>>,
+    pub kind: Option<String>,
     pub reason: Option<String>,
 }
 
@@ -288,6 +289,8 @@ pub struct OwnEvent<'a> {
     pub memory: Option<Seen>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revises: Option<Vec<Judged>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kind: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<Moment>,
 }
@@ -624,6 +627,8 @@ pub struct Applied<'a> {
 #[derive(Debug, Serialize)]
 pub struct Recalled<'a> {
     pub memories: Vec<Memory<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub wishes: Vec<Memory<'a>>,
     #[serde(rename = "match", skip_serializing_if = "Option::is_none")]
     pub matched: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]

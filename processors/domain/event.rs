@@ -235,11 +235,13 @@ impl fmt::Display for Authorship {
     }
 }
 
-/// A proposal of the compaction worker: how probably `memory` revises earlier ones.
+/// A proposal of the compaction worker: how probably `memory` revises earlier ones, and what it is.
 #[derive(Clone, Debug)]
 pub struct Revise {
     pub memory: MemoryVersion,
     pub judged: Vec<JudgedMemory>,
+    /// Another kind for `memory`.
+    pub kind: Option<Kind>,
     pub reason: String,
 }
 

@@ -11,7 +11,8 @@ pub fn take(result: &mut Value) -> String {
         for of_the_block in ["tokens", "budget_used"] {
             fields.remove(of_the_block);
         }
-        let found = fields.get("memories").and_then(Value::as_array).into_iter().flatten();
+        let lists = ["memories", "wishes"].map(|list| fields.get(list).and_then(Value::as_array));
+        let found = lists.into_iter().flatten().flatten();
         let ids: Vec<&str> = found.filter_map(|memory| memory["id"].as_str()).collect();
         return match block.trim() {
             "" => "Nothing is remembered about that.".to_owned(),

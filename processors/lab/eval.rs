@@ -18,6 +18,7 @@ mod reliability;
 mod report;
 mod states;
 mod traps;
+mod wishes;
 
 use clap::{Args, Subcommand};
 use client::show::Output;
@@ -108,6 +109,16 @@ enum Evaluation {
         #[arg(long, value_name = "FILE", num_args = 1..)]
         kinds: Vec<PathBuf>,
     },
+    /// Measure wishes for every answer: those that concern a task in its block, and what else is there
+    #[command(after_help = EXAMPLES)]
+    Wishes {
+        #[command(flatten)]
+        run: RunArgs,
+        /// What the turns are, one conversation per line: {"conversation", "standing": [turn id],
+        /// "one_off": [turn id], "concern": {"question id": [turn id]}}
+        #[arg(long, value_name = "FILE", required = true)]
+        labels: PathBuf,
+    },
     /// Measure every set of a directory, in one table with intervals
     #[command(after_help = ALL_EXAMPLES)]
     All {
@@ -170,6 +181,11 @@ impl Evaluation {
                 let conversations = data::read(&run.data)?;
                 let harness = run.service.harness(config)?;
                 change::measure(&harness, &conversations, &data::by_id(kinds)?)
+            }
+            Evaluation::Wishes { run, labels } => {
+                let conversations = data::read(&run.data)?;
+                let harness = run.service.harness(config)?;
+                wishes::measure(&harness, &conversations, &data::wish_labels(labels)?)
             }
             Evaluation::All { dir, service } => all::measure(&service.harness(config)?, dir),
         }

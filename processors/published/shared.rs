@@ -220,6 +220,7 @@ pub fn all_in_order(
     hits.retain(|hit| admitted(&hit.memory, question));
     RankedHits {
         ranked: ranked(hits, question.as_of.unwrap_or(at)),
+        wishes: Vec::new(),
         matched: None,
         levels: Levels::default(),
     }

@@ -20,7 +20,9 @@
 use crate::ownership::ShardRegistry;
 use crate::recall::hits::{PreparedQuestion, find_hits};
 use broker::OutgoingRecord;
-use compaction::contradictions::{Contradictions, Judging, Near, NearMemory, Outcome};
+use compaction::contradictions::{
+    Contradictions, Found, Judging, Near, NearMemory, Outcome, seen_by,
+};
 use compaction::language::{Asking, NO_MODEL};
 use compaction::plan::{
     Answered, Plan, PlannedPrune, PlannedSummary, Snapshot, erasures, id_of, idle_sessions, plan,
@@ -28,10 +30,7 @@ use compaction::plan::{
 };
 use contract::reply::{self, NewSummary, Proposal};
 use domain::fault::Result;
-use domain::{
-    CosineScale, IdleSession, Memory, MemoryId, MemoryVersion, Now, Revise, SigningKey, Time,
-    UserKey,
-};
+use domain::{CosineScale, IdleSession, Memory, MemoryId, Now, SigningKey, Time, UserKey};
 use kernel::Reads;
 use metrics::Metrics;
 use profiles::{Author, Profile, Profiles};
@@ -111,6 +110,8 @@ pub struct Compact {
     first: i32,
     /// The memory that [`Compact::judge`] compared last: the next user is served first.
     judged_last: Option<Stated>,
+    /// Memories that are compared when a proposal on its way has been applied.
+    waiting: BTreeSet<Stated>,
     /// The types of the proposals that are not in the log yet.
     proposed: Vec<&'static str>,
 }
@@ -157,6 +158,7 @@ impl Compact {
             judged: Vec::new(),
             first: 0,
             judged_last: None,
+            waiting: BTreeSet::new(),
             proposed: Vec::new(),
         }
     }
@@ -217,6 +219,10 @@ impl Compact {
     ) -> Result<Vec<OutgoingRecord>> {
         let mut events = Vec::new();
         let until = Instant::now() + JUDGED_WITHIN;
+        stated.append(&mut self.waiting);
+        if stated.is_empty() {
+            return Ok(events);
+        }
         self.contradictions.iter_mut().for_each(Contradictions::begin);
         while Instant::now() < until
             && let Some(of_user) = next_user(stated, self.judged_last.as_ref())
@@ -241,8 +247,9 @@ impl Compact {
             let profile = self.profiles.of(&key);
             let near: Near<'_> =
                 &|memory| near(&shard, &key, profile, self.spread, memory, now.events);
-            let revisions = contradictions.found(memories, near)?;
+            let Found { revisions, waits } = contradictions.found(memories, near)?;
             let (outcome, _) = contradictions.ended();
+            self.waiting.extend(of_user.iter().filter(|_| waits).cloned());
             self.propose(partition, &key, Plan { revisions, ..Plan::default() }, now, &mut events);
             match outcome {
                 Outcome::Done => {}
@@ -283,9 +290,10 @@ impl Compact {
         Ok(())
     }
 
-    /// Returns whether a question to the language model is not answered yet.
-    pub fn is_asking(&self) -> bool {
-        self.asking.as_ref().is_some_and(Asking::is_waiting)
+    /// Returns whether a question to the language model is not answered yet, or a memory waits for
+    /// a proposal to be applied.
+    pub fn is_waiting(&self) -> bool {
+        self.asking.as_ref().is_some_and(Asking::is_waiting) || !self.waiting.is_empty()
     }
 
     /// Returns whether a round left summaries to ask for, and all answers have come.
@@ -333,8 +341,9 @@ impl Compact {
                         &|memory| near(shard, &key, profile, self.spread, memory, now.events);
                     let since = snapshot.memories.iter();
                     let since = since.filter(|memory| memory.changed > judged);
-                    plan.revisions = contradictions.found(since.collect(), near)?;
-                    is_whole &= contradictions.ended().0 == Outcome::Done;
+                    let found = contradictions.found(since.collect(), near)?;
+                    is_whole &= contradictions.ended().0 == Outcome::Done && !found.waits;
+                    plan.revisions = found.revisions;
                     // A proposal can end as outdated: its memory is judged once the link is there.
                     is_whole &= plan.revisions.is_empty();
                 }
@@ -473,7 +482,7 @@ impl Compact {
             self.propose_summary(partition, key, summary, now, events);
         }
         for revise in plan.revisions {
-            let id = id_of("revise", &seen_by(&revise));
+            let id = id_of("revise", &seen_by(&revise).collect::<Vec<_>>());
             let proposal = self.proposal(partition, key, &id, now);
             events.push(reply::proposal_revise(&proposal, &revise));
             self.proposed.push("revise");
@@ -524,12 +533,6 @@ fn next_user(stated: &BTreeSet<Stated>, last: Option<&Stated>) -> Option<Vec<Sta
     let first = behind.or_else(|| stated.first())?;
     let of_user = stated.range(first..).take_while(|one| is_same(one, first));
     Some(of_user.take(JUDGED_TOGETHER).cloned().collect())
-}
-
-/// The memories that a revision is based on.
-fn seen_by(revise: &Revise) -> Vec<MemoryVersion> {
-    let earlier = revise.judged.iter().map(|judged| judged.memory);
-    std::iter::once(revise.memory).chain(earlier).collect()
 }
 
 /// The same of idle sessions, by their last turns.

@@ -18,7 +18,7 @@ use deployment::growth::Growth;
 use domain::fault::Result;
 use domain::{CosineScale, Time};
 use metrics::Metrics;
-use models::cross_encoder::ContradictionJudge;
+use models::cross_encoder::Judge;
 use models::embedder::{Model, pool};
 use parking_lot::Mutex;
 use profiles::Profiles;
@@ -122,25 +122,28 @@ impl Kit {
     }
 
     fn judging(&self) -> Judging {
-        let options =
-            ConflictOptions { cosine: 0.0, ..ConflictOptions::new(&self.config.conflict) };
         Judging {
             judge: Box::new(ThirdOfAllPairs),
             clock: Arc::new(ManualClock::default()),
-            options,
+            options: ConflictOptions::new(&self.config.conflict),
         }
     }
 }
 
-/// A contradiction judge that finds one in about a third of all pairs, the same ones each time.
+/// A judge that finds a change in about a third of all pairs and a wish in a fifth of all sentences,
+/// the same ones each time.
 struct ThirdOfAllPairs;
 
-impl ContradictionJudge for ThirdOfAllPairs {
-    fn contradiction(&mut self, pairs: &[(&str, &str)]) -> Result<Vec<f32>> {
+impl Judge for ThirdOfAllPairs {
+    fn changes(&mut self, pairs: &[(&str, &str)]) -> Result<Vec<f32>> {
         Ok(pairs
             .iter()
             .map(|(a, b)| if (a.len() + b.len()).is_multiple_of(3) { 1.0 } else { 0.0 })
             .collect())
+    }
+
+    fn standing(&mut self, sentence: &str) -> Result<Option<f32>> {
+        Ok(Some(if sentence.len().is_multiple_of(5) { 1.0 } else { 0.0 }))
     }
 }
 

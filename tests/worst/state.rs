@@ -188,7 +188,7 @@ const WORK: &[Work] = &[
     ("revise", |it, n| {
         let memory = it.seen(n + 1, 1)[0];
         let judged = vec![JudgedMemory { memory: it.seen(n, 1)[0], probability: 0.9 }];
-        let revise = Revise { memory, judged, reason: "test".into() };
+        let revise = Revise { memory, judged, kind: None, reason: "test".into() };
         it.own(&format!("r{n}"), |own| reply::proposal_revise(own, &revise));
     }),
     ("summary", |it, n| {

@@ -333,8 +333,9 @@ fn revise(message: &EventBody<'_>) -> Result<Action, Reject> {
     let revise: wire::Revise = message.fields()?;
     let newer = required("memory", revise.memory)?;
     let earlier = required("revises", revise.revises)?;
-    if earlier.is_empty() {
-        return Err(Reject::of_field("revises", "is empty"));
+    let kind = kind(revise.kind)?;
+    if earlier.is_empty() && kind.is_none() {
+        return Err(Reject::of_field("revises", "is empty, and no kind is given"));
     }
     let judged = earlier
         .into_iter()
@@ -347,6 +348,7 @@ fn revise(message: &EventBody<'_>) -> Result<Action, Reject> {
     Ok(Action::Revise(Revise {
         memory: MemoryVersion { id: memory(newer.id), version: newer.version },
         judged,
+        kind,
         reason: required("reason", revise.reason)?,
     }))
 }

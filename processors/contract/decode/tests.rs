@@ -5,8 +5,8 @@ use super::*;
 use broker::{Headers, OutgoingRecord, header};
 use domain::fault::RejectCode;
 use domain::{
-    Action, Explain, Forget, Format, ForwardReason, JudgedMemory, MemoryId, Position, RequestKind,
-    SIGNATURE, Scope, Signal, SignedParts, SigningKey, TenantKeys, Time,
+    Action, Explain, Forget, Format, ForwardReason, JudgedMemory, Kind, MemoryId, Position,
+    RequestKind, SIGNATURE, Scope, Signal, SignedParts, SigningKey, TenantKeys, Time,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -378,6 +378,11 @@ fn proposals_need_keepsakes_signature() {
     let Action::Revise(decoded_revise) = ours.action else { panic!("a revise event") };
     let judged = JudgedMemory { memory: decoded_revise.memory, probability: 0.9 };
     assert_eq!(decoded_revise.judged, [judged]);
+    let mut wish = revise.clone();
+    (wish["revises"], wish["kind"]) = (json!([]), "instruction".into());
+    let ours = decoded(&marked(record(wish.to_string(), &[]))).expect("a kind alone is enough");
+    let Action::Revise(decoded_wish) = ours.action else { panic!("a revise event") };
+    assert_eq!(decoded_wish.kind, Some(Kind::new("instruction")));
     let improbable = json!([{"id": MEMORY, "version": 4, "probability": 1.5}]);
     for (field, key, value) in [
         ("probability", "revises", improbable),

@@ -34,6 +34,8 @@ use serde::Serialize;
 pub enum Answer {
     Recalled {
         memories: Vec<RecalledMemory>,
+        /// Wishes for every answer in the block beside these.
+        wishes: Vec<RecalledMemory>,
         /// Strength of the best memory as an answer, if the policy estimates relevance.
         matched: Option<Match>,
         /// The place of the block in the prompt, if the policy names one.
@@ -93,6 +95,7 @@ pub fn answer(to: &ReplyTo, answer: &Answer, freshness: &Freshness) -> OutgoingR
     match answer {
         Answer::Recalled {
             memories,
+            wishes,
             matched,
             placement,
             prompt,
@@ -104,6 +107,7 @@ pub fn answer(to: &ReplyTo, answer: &Answer, freshness: &Freshness) -> OutgoingR
         } => {
             let body = wire::Recalled {
                 memories: memories.iter().map(|found| view::found(found, *explain)).collect(),
+                wishes: wishes.iter().map(|found| view::found(found, *explain)).collect(),
                 matched: matched.map(Match::as_str),
                 placement: *placement,
                 prompt,

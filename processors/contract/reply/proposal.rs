@@ -8,7 +8,7 @@ use super::view;
 use crate::wire::{self, JSON, json};
 use broker::OutgoingRecord;
 use domain::{
-    Authorship, Extracted, ForgetContinuation, IdleSession, MemoryId, MemoryVersion, Revise,
+    Authorship, Extracted, ForgetContinuation, IdleSession, Kind, MemoryId, MemoryVersion, Revise,
     SIGNATURE, Signal, SignedParts, SigningKey, Target, Time, UserKey,
 };
 
@@ -89,6 +89,7 @@ pub fn proposal_revise(proposal: &Proposal<'_>, revise: &Revise) -> OutgoingReco
     let event = wire::OwnEvent {
         memory: view::seen(&[revise.memory]).pop(),
         revises: Some(view::judged(&revise.judged)),
+        kind: revise.kind.as_ref().map(Kind::as_str),
         reason: Some(&revise.reason),
         ..common("revise", proposal)
     };

@@ -198,6 +198,7 @@ fn a_recall_shows_the_terms_of_scores_only_if_requested() {
         let recalled = Answer::Recalled {
             levels: Levels { floor: Some(0.4), good: Some(0.5) },
             memories: vec![found],
+            wishes: vec![],
             matched,
             placement: None,
             prompt: "- Miso".into(),
@@ -526,12 +527,14 @@ fn proposals_carry_a_valid_signature_and_their_id() {
                 &Revise {
                     memory: seen[0],
                     judged: vec![JudgedMemory { memory: seen[0], probability: 0.5 }],
+                    kind: Some(Kind::new("instruction")),
                     reason: "x".into(),
                 },
             ),
             json!({
                 "type": "revise", "memory": {"id": id, "version": 4},
-                "revises": [{"id": id, "version": 4, "probability": 0.5}], "reason": "x"
+                "revises": [{"id": id, "version": 4, "probability": 0.5}], "kind": "instruction",
+                "reason": "x"
             }),
         ),
         (

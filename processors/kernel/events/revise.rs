@@ -1,6 +1,5 @@
 //! Links a memory to the earlier ones that it revises, as the compaction worker proposes after a model
-//! has compared them, and undoes the links of rules that the model finds improbable. Nothing is
-//! closed.
+//! has compared them, and gives it the kind that the model has found. Nothing is closed.
 
 use super::prune::unchanged;
 use crate::context::Context;
@@ -9,7 +8,7 @@ use crate::links::revisions;
 use crate::policy::Revised;
 use crate::staged::Staged;
 use domain::fault::Result;
-use domain::{Decision, JudgedMemory, Memory, Outcome, Revise};
+use domain::{Decision, JudgedMemory, Memory, Outcome, Revise, Role};
 
 pub fn revise(cx: &Context<'_>, staged: &mut Staged<'_>, revise: &Revise) -> Result<Handled> {
     let mut handled = Handled::default();
@@ -22,31 +21,31 @@ pub fn revise(cx: &Context<'_>, staged: &mut Staged<'_>, revise: &Revise) -> Res
     let mut most = 0.0_f32;
     for JudgedMemory { memory: seen, probability } in &revise.judged {
         let older = unchanged(cx, staged, &[*seen])?.pop().filter(is_open);
-        let Some(memory) = older.filter(|older| older.id != newer.id) else { continue };
-        related.push(memory.id);
+        // A rule that has linked the two is surer, and may have seen that a part still holds.
+        let is_new = |older: &Memory| older.id != newer.id && newer.revises(older.id).is_none();
+        let Some(memory) = older.filter(is_new) else { continue };
         if *probability < cx.rules.change.mark {
-            revisions::unlink(cx, staged, &mut newer, memory);
             continue;
         }
+        related.push(memory.id);
         most = most.max(*probability);
         let (probability, why) = (*probability, revise.reason.clone());
-        // A rule that is sure and has not marked the older one has seen that a part of it holds.
-        let is_sure = newer.revises(memory.id).is_some_and(|known| known >= cx.rules.change.mark);
-        let is_partial = is_sure && memory.revised_by.is_none();
-        let revised = Revised { memory, probability, is_partial, why };
+        let revised = Revised { memory, probability, is_partial: false, why };
         revisions::link(cx, staged, &mut newer, revised)?;
     }
-    if related.is_empty() {
+    // A kind can rule, so it is given to the user's own words only.
+    let is_own = newer.role == Role::User && newer.sources.is_empty();
+    let kind = revise.kind.as_ref().filter(|kind| is_own && **kind != newer.kind);
+    if related.is_empty() && kind.is_none() {
         handled.decide(cx.decision(Outcome::Outdated, "the earlier memories have changed since"));
         return Ok(handled);
     }
+    if let Some(kind) = kind {
+        newer.kind = kind.clone();
+    }
     // The total and the points stay those by which the turn was kept.
-    let is_linked =
-        [&newer.supersedes, &newer.conflicts_with].iter().any(|links| !links.is_empty())
-            || !newer.revises.is_empty();
     if let Some(surprise) = &mut newer.surprise {
-        let known = if is_linked { surprise.contradiction } else { 0.0 };
-        surprise.contradiction = known.max(most);
+        surprise.contradiction = surprise.contradiction.max(most);
     }
     cx.touch(&mut newer);
     let decision = cx.decision_about(&newer, Outcome::Revised, revise.reason.clone());

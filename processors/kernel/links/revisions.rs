@@ -280,15 +280,6 @@ fn product(a: &[f32], b: &[f32]) -> f32 {
     sums.into_iter().chain(rest).sum()
 }
 
-/// Undoes a link that a rule made, and that a model finds improbable.
-pub fn unlink(cx: &Context<'_>, staged: &mut Staged<'_>, new: &mut Memory, mut old: Memory) {
-    new.revises.retain(|link| link.memory != old.id);
-    if old.revised_by.take_if(|newer| *newer == new.id).is_some() {
-        cx.touch(&mut old);
-        staged.put_memory(old);
-    }
-}
-
 /// Links a memory to one that it probably revises. Both stay open, and recall shows the newer
 /// first. The older is marked as revised only if the probability is high, the older states nothing
 /// else, and no later memory revises it.

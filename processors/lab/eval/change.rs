@@ -4,7 +4,7 @@
 
 use super::data::{Conversation, EvalQuestion};
 use super::figures::share;
-use super::harness::{Harness, SimulatedUser};
+use super::harness::{AnsweredMemory, Harness, RecallAnswer, SimulatedUser};
 use super::report::{EvalReport, number, percent};
 use super::states::{LinkKind, MemoryStates, TurnLink};
 use super::traps::{self, TrapResult};
@@ -13,6 +13,8 @@ use domain::fault::Result;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+/// Memories of a prompt block by default.
+const IN_BLOCK: usize = 5;
 const UPDATE: &str = "knowledge_update";
 /// Kind of an update that returns to an earlier value.
 const REVERSAL: &str = "reversal";
@@ -31,6 +33,9 @@ struct UpdateResult {
     /// The kind of change, if a file of kinds lists the question.
     kind: Option<String>,
     is_newest_first: bool,
+    /// An old value is among the first [`IN_BLOCK`] memories, without a note of its revision and
+    /// without the newest value.
+    is_old_alone: bool,
 }
 
 /// Results of one conversation.
@@ -74,12 +79,15 @@ pub fn found_in(
             if question.category == UPDATE
                 && let Some((newest, outdated)) = versions(question, kind, &planted, &positions)
             {
+                let answer = user.answer(&question.text)?;
                 let is_newest_first =
-                    is_newest_first(&user.ask(&question.text)?, &newest, &outdated, &positions);
+                    is_newest_first(&answer.ranking(), &newest, &outdated, &positions);
+                let is_old_alone = is_old_alone(&answer, &newest, &outdated, &positions);
                 updates.push(UpdateResult {
                     id: question.id.clone(),
                     kind: kind.cloned(),
                     is_newest_first,
+                    is_old_alone,
                 });
             } else if question.category == traps::CATEGORY {
                 traps.push(TrapResult::of(question, kind, &user.ask(&question.text)?, &states));
@@ -223,6 +231,20 @@ fn is_newest_first(
     }
 }
 
+fn is_old_alone(
+    answer: &RecallAnswer,
+    newest: &BTreeSet<usize>,
+    outdated: &BTreeSet<usize>,
+    positions: &HashMap<&str, usize>,
+) -> bool {
+    let is_of = |memory: &AnsweredMemory, turns: &BTreeSet<usize>| {
+        memory.turn().and_then(|id| positions.get(id)).is_some_and(|turn| turns.contains(turn))
+    };
+    let block = || answer.memories.iter().take(IN_BLOCK);
+    block().any(|one| is_of(one, outdated) && one.note.is_none())
+        && !block().any(|one| is_of(one, newest))
+}
+
 /// The results of all conversations together.
 pub struct ChangeTotals<'f> {
     linked: BTreeMap<&'f str, Vec<bool>>,
@@ -247,6 +269,10 @@ impl<'f> ChangeTotals<'f> {
 
     pub fn newest_first(&self) -> Vec<bool> {
         self.updates.iter().map(|update| update.is_newest_first).collect()
+    }
+
+    fn old_alone(&self) -> Vec<bool> {
+        self.updates.iter().map(|update| update.is_old_alone).collect()
     }
 
     /// For each turn outside planted conflicts: has the turn a link of one of these kinds?
@@ -279,6 +305,7 @@ fn report(found: &[ChangeResult]) -> EvalReport {
         "false_by_link": shares(others_by_how.iter().map(|(how, of)| (how.as_str(), of))),
         "false_closing": share_json(&closing),
         "newest_first": share_json(&newest_first),
+        "old_alone": share_json(&changes.old_alone()),
     });
     if !by_kind.is_empty() {
         metrics["newest_first_by_kind"] = shares(by_kind.iter().map(|(kind, of)| (*kind, of)));
@@ -298,6 +325,7 @@ fn report(found: &[ChangeResult]) -> EvalReport {
     rows.push(row("linked: other turns of the user".to_owned(), &others));
     rows.extend(others_by_how.iter().map(|(how, of)| row(format!("  {}", how.as_str()), of)));
     rows.push(row("the newest first".to_owned(), &newest_first));
+    rows.push(row("an old value alone in the first five".to_owned(), &changes.old_alone()));
     rows.extend(by_kind.iter().map(|(kind, of)| row(format!("  {kind}"), of)));
     rows.extend(traps::rows(&changes.traps));
     EvalReport { json, text: show::table(&["change", "", ""], &rows) }

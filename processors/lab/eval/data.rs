@@ -48,6 +48,18 @@ pub struct EvalConflict {
     pub later: Vec<String>,
 }
 
+/// What the turns of a conversation are, by their ids.
+#[derive(Debug, Deserialize)]
+pub struct WishLabels {
+    conversation: String,
+    /// Wishes for every later answer.
+    pub standing: Vec<String>,
+    /// Wishes for one answer.
+    pub one_off: Vec<String>,
+    /// By question: the wishes that concern it.
+    pub concern: HashMap<String, Vec<String>>,
+}
+
 impl Conversation {
     pub fn headline(&self) -> impl Iterator<Item = &EvalQuestion> {
         self.questions.iter().filter(|question| question.is_headline())
@@ -110,6 +122,14 @@ pub fn lines<T>(
     lines
         .map(|(n, line)| read(line).map_err(|why| invalid(format!("line {}: {why}", n + 1))))
         .collect()
+}
+
+/// Reads labels of wishes, by conversation.
+pub fn wish_labels(file: &Path) -> Result<HashMap<String, WishLabels>> {
+    let labels = lines("read", file, |line| {
+        serde_json::from_str::<WishLabels>(line).map_err(|error| error.to_string())
+    })?;
+    Ok(labels.into_iter().map(|one| (one.conversation.clone(), one)).collect())
 }
 
 /// Reads files of labels by id: labels of turns, or kinds of questions.

@@ -199,28 +199,26 @@ impl<'h> SimulatedUser<'h> {
         let mut compact = assembly.compact().with_conflict_model(Some((judging, model.spread())));
         compact.options.proposals_max = usize::MAX;
         compact.options.budget = Duration::from_secs(3600);
-        let proposals = compact.step(Now { wall: self.now, events: self.now })?;
-        let mut records = Vec::new();
-        for proposal in proposals {
-            let is_revision = proposal.value.as_deref().is_some_and(|value| {
-                serde_json::from_slice::<Value>(value).is_ok_and(|event| event["type"] == "revise")
-            });
-            if is_revision {
-                let OutgoingRecord { topic, key, value, headers, .. } = proposal;
-                let (offset, timestamp_ms) = (self.published, self.now.0);
-                records.push(Record {
-                    topic,
-                    key,
-                    value,
-                    headers,
-                    offset,
-                    timestamp_ms,
-                    partition: 0,
-                });
-                self.published += 1;
+        // A memory that an earlier proposal changes waits for the next round.
+        loop {
+            let proposals = compact.step(Now { wall: self.now, events: self.now })?;
+            let records: Vec<Record> =
+                proposals.into_iter().filter_map(|one| self.revision(one)).collect();
+            if records.is_empty() {
+                return Ok(());
             }
+            self.apply(records)?;
         }
-        self.apply(records).map(drop)
+    }
+
+    /// The record of a proposal if it is a revision.
+    fn revision(&mut self, proposal: OutgoingRecord) -> Option<Record> {
+        let OutgoingRecord { topic, key, value, headers, .. } = proposal;
+        let event: Value = serde_json::from_slice(value.as_deref()?).ok()?;
+        let (offset, timestamp_ms) = (self.published, self.now.0);
+        self.published += i64::from(event["type"] == "revise");
+        let record = Record { topic, key, value, headers, offset, timestamp_ms, partition: 0 };
+        (event["type"] == "revise").then_some(record)
     }
 
     /// Ingests one event of any kind, which names its user. The clock never goes back.
@@ -265,13 +263,12 @@ impl<'h> SimulatedUser<'h> {
         for (name, value) in fields.as_object().into_iter().flatten() {
             body[name] = value.clone();
         }
-        let mut reply = self.request(body)?;
+        let reply = self.request(body)?;
         if reply["type"] != "recalled" {
             return Err(unexpected(format!("ask {question:?}: {reply}")));
         }
-        let memories = serde_json::from_value(reply["memories"].take())
-            .map_err(|e| unexpected(format!("read the answer to {question:?}: {e}")))?;
-        Ok(RecallAnswer { memories, verdict: reply["match"].as_str().map(str::to_owned) })
+        serde_json::from_value(reply)
+            .map_err(|e| unexpected(format!("read the answer to {question:?}: {e}")))
     }
 
     /// Lists the user's memories that are not archived, newest first, as a client would receive
@@ -347,10 +344,14 @@ fn pruned(proposal: Option<&[u8]>) -> Vec<String> {
 }
 
 /// Reply to a `recall`.
+#[derive(Clone, Debug, Deserialize)]
 pub struct RecallAnswer {
     /// Best first.
     pub memories: Vec<AnsweredMemory>,
-    /// The field `match`: `good`, `weak` or `none`. Absent under a policy without relevance.
+    #[serde(default)]
+    pub wishes: Vec<AnsweredMemory>,
+    /// `good`, `weak` or `none`. Absent under a policy without relevance.
+    #[serde(rename = "match")]
     pub verdict: Option<String>,
 }
 
@@ -358,10 +359,12 @@ pub struct RecallAnswer {
 #[derive(Clone, Debug, Deserialize)]
 pub struct AnsweredMemory {
     source: MemorySource,
+    pub content: String,
     #[serde(default)]
     pub metadata: BTreeMap<String, String>,
     pub score: Option<f64>,
     pub relevance: Option<f64>,
+    pub note: Option<String>,
     pub explain: Option<Value>,
 }
 

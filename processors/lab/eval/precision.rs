@@ -122,7 +122,7 @@ fn answered(user: &mut SimulatedUser<'_>, case: &BenchmarkCase) -> Result<Vec<St
     if case.query.trim().is_empty() {
         return Ok(Vec::new());
     }
-    let RecallAnswer { memories, verdict } =
+    let RecallAnswer { memories, verdict, .. } =
         user.answer_to(&case.query, &json!({"user": case.user_id, "limit": BELIEFS_MAX}))?;
     if verdict.as_deref() == Some("none") {
         return Ok(Vec::new());

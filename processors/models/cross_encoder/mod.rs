@@ -1,5 +1,5 @@
 //! Runs models that read two texts together: a [`Reranker`] scores how well a text answers a
-//! question, a [`ContradictionJudge`] whether two statements contradict each other.
+//! question, a [`Judge`] whether a later statement changes an earlier one.
 //!
 //! Both are one kind of model, opened by `onnx.rs`. No module here knows memories or time; the
 //! caller decides which pairs are worth reading.
@@ -10,6 +10,6 @@ mod reranker;
 #[cfg(test)]
 mod samples;
 
-pub use judge::{ContradictionJudge, JudgeModel};
+pub use judge::{Judge, JudgeModel};
 pub use onnx::CrossEncoderOptions;
 pub use reranker::{Reranker, RerankerModel};

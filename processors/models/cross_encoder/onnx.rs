@@ -78,22 +78,31 @@ impl CrossEncoder {
         })
     }
 
+    /// Returns the row of a text that is no pair.
+    pub fn read_alone(&mut self, text: &str) -> Result<Vec<f32>> {
+        let encoding = self.tokenizer.encode(text).and_then(|mut encoding| {
+            truncate(&mut encoding, self.tokenizer.room(false));
+            self.tokenizer.complete(encoding, None)
+        });
+        encoding
+            .and_then(|encoding| self.rows(&[encoding]))
+            .map_err(|error| Fault::stop(StopName::ModelUnusable, format!("reads a text: {error}")))
+    }
+
     fn run(&mut self, pairs: &[(&str, &str)]) -> onnx::Result<Vec<f32>> {
-        if pairs.is_empty() {
-            return Ok(Vec::new());
-        }
-        let mut encodings = Vec::with_capacity(pairs.len());
-        for (question, text) in pairs {
-            encodings.push(self.pair(question, text)?);
-        }
+        let encodings = pairs.iter().map(|(question, text)| self.pair(question, text));
+        let encodings: Vec<Encoding> = encodings.collect::<onnx::Result<_>>()?;
+        if encodings.is_empty() { Ok(Vec::new()) } else { self.rows(&encodings) }
+    }
+
+    fn rows(&mut self, encodings: &[Encoding]) -> onnx::Result<Vec<f32>> {
         let values = [
-            ("input_ids", filled(&encodings, Encoding::get_ids)),
-            ("attention_mask", filled(&encodings, Encoding::get_attention_mask)),
-            ("token_type_ids", filled(&encodings, Encoding::get_type_ids)),
+            ("input_ids", filled(encodings, Encoding::get_ids)),
+            ("attention_mask", filled(encodings, Encoding::get_attention_mask)),
+            ("token_type_ids", filled(encodings, Encoding::get_type_ids)),
         ];
-        let columns = self.columns;
-        self.graph
-            .run(pairs.len(), &values, |shape, values| rows(shape, values, (pairs.len(), columns)))
+        let (count, columns) = (encodings.len(), self.columns);
+        self.graph.run(count, &values, |shape, values| rows(shape, values, (count, columns)))
     }
 
     /// Tokenizes a pair. The longer text is cut first, so that a short question is read whole.

@@ -113,13 +113,24 @@ impl Frame<'_> {
     }
 }
 
+/// Returns true for a user's wish for every answer that still holds.
+pub fn is_instruction(one: &Ranked) -> bool {
+    let memory = &one.memory;
+    let is_last = !one.superseded && memory.revised_by.is_none() && memory.covers.is_empty();
+    memory.kind.as_str() == "instruction" && is_own(memory) && is_last
+}
+
+/// True for the user's own words. Those of an assistant or a tool are never a wish, whatever their
+/// kind: they may quote a web page. Nor is a sentence that a model extracted: it has sources.
+fn is_own(memory: &Memory) -> bool {
+    memory.role == Role::User && memory.sources.is_empty()
+}
+
 /// Returns section 0 for a user's wishes (instructions and preferences), 2 for summaries, 1 for the
-/// rest. The words of an assistant or a tool are never a wish, whatever their kind: they may quote a
-/// web page. Nor is a sentence that a model extracted: it has sources and is not the user's own.
+/// rest.
 pub fn wishes_first(one: &Ranked) -> u8 {
-    let is_wish = matches!(one.memory.kind.as_str(), "instruction" | "preference")
-        && one.memory.role == Role::User
-        && one.memory.sources.is_empty();
+    let is_wish =
+        matches!(one.memory.kind.as_str(), "instruction" | "preference") && is_own(&one.memory);
     if !one.memory.covers.is_empty() {
         2
     } else if is_wish && !one.superseded && one.note.is_none() {

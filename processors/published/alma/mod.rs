@@ -104,7 +104,7 @@ impl Policy for Alma {
     fn rank(&self, hits: Vec<Hit>, question: &Question<'_>, at: Time) -> RankedHits {
         let at = question.as_of.unwrap_or(at);
         let ranked = rank::ranked(&self.rank, hits, question, at);
-        RankedHits { ranked, matched: None, levels: Levels::default() }
+        RankedHits { ranked, wishes: Vec::new(), matched: None, levels: Levels::default() }
     }
 
     fn select(&self, ranked: Vec<Ranked>, room: &Room<'_>) -> Vec<Ranked> {

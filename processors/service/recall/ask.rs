@@ -90,7 +90,7 @@ impl Recall {
             && profile.steps.rerank
             && !asks_nothing(asked);
         let found = self.search(now, shard, request, asked, (&profile, is_reranked), left_ms)?;
-        let Searched { orders, matched, mut levels, seen } = found;
+        let Searched { orders, wishes, matched, mut levels, seen } = found;
         if is_reranked || asked.queries.len() > 1 {
             // A cross-encoder changes the scores, and each query has a floor of its own.
             levels.floor = None;
@@ -107,10 +107,12 @@ impl Recall {
             self.stages.ends("rerank", began, &[]);
         }
         let began = Instant::now();
-        let (memories, prompt) = self.render(shard, request, asked, &profile, orders, matched)?;
+        let rendered = self.render(shard, request, asked, &profile, (orders, wishes), matched)?;
+        let Rendered { memories, wishes, prompt } = rendered;
         self.stages.ends("render", began, &[("keepsake.tokens", prompt.tokens)]);
         let answer = Answer::Recalled {
             memories,
+            wishes,
             matched,
             tokens: prompt.tokens,
             budget_used: prompt.tokens as f32 / budget(asked).max(1) as f32,
@@ -123,34 +125,43 @@ impl Recall {
         Ok((answer, seen))
     }
 
-    /// Selects the memories of the answer from the queries' results, and writes the prompt block.
+    /// Selects the memories of the answer from the queries' results, and writes the prompt block with
+    /// the wishes that are not among them.
     fn render(
         &self,
         shard: &Shard,
         request: &Request,
         asked: &domain::Recall,
         profile: &Profile,
-        orders: Vec<Vec<Ranked>>,
+        (orders, wishes): (Vec<Vec<Ranked>>, Vec<Ranked>),
         matched: Option<Match>,
-    ) -> Result<(Vec<RecalledMemory>, PromptBlock), Reject> {
+    ) -> Result<Rendered, Reject> {
         let policy = &profile.rules.policy;
         let count_tokens = &|text: &str| self.tokens.count(text);
         let room = Room { limit: asked.limit, budget: budget(asked), count_tokens };
         let mut ranked = policy.select(best_of(orders, policy.traits().arrange), &room);
         annotate(shard, &request.key, asked, &mut ranked).map_err(broken)?;
+        let first_wish = ranked.len();
+        let is_silent = matched == Some(Match::None) && profile.steps.abstain;
+        if !is_silent {
+            add_wishes(&mut ranked, wishes, &room);
+        }
         let mut prompt = rank::block(&ranked, asked, profile.template.as_ref(), &**policy, &room);
+        let mut listed: Vec<(usize, Ranked)> = ranked.into_iter().enumerate().collect();
         if asked.format != Format::None {
             // The reply lists the memories that the block holds: one budget for both.
             let taken = std::mem::take(&mut prompt.taken);
-            let ranked_with_places = ranked.into_iter().enumerate();
-            ranked =
-                ranked_with_places.filter(|(n, _)| taken.contains(n)).map(|(_, one)| one).collect();
+            listed.retain(|(place, _)| taken.contains(place));
         }
-        if matched == Some(Match::None) && profile.steps.abstain {
+        if is_silent {
             // Irrelevant memories do not belong in a model's prompt.
             prompt = PromptBlock::default();
         }
-        Ok((ranked.into_iter().map(found).collect(), prompt))
+        let (memories, wishes): (Vec<_>, Vec<_>) =
+            listed.into_iter().partition(|(place, _)| *place < first_wish);
+        let [memories, wishes] =
+            [memories, wishes].map(|some| some.into_iter().map(|(_, one)| found(one)).collect());
+        Ok(Rendered { memories, wishes, prompt })
     }
 
     fn profile(&self, key: &UserKey, named: Option<&str>) -> Result<Arc<Profile>, Reject> {
@@ -300,6 +311,28 @@ impl Recall {
             if stats.memories == 0 { 0.0 } else { importance / stats.memories as f32 };
         stats.decisions = shard.outcomes_of(key);
         Ok((Answer::Stats(stats), ShardState::of(shard)))
+    }
+}
+
+/// The answer of a recall, before it is written.
+struct Rendered {
+    memories: Vec<RecalledMemory>,
+    wishes: Vec<RecalledMemory>,
+    prompt: PromptBlock,
+}
+
+/// The share of the budget for wishes beside the memories.
+const WISHES_SHARE: f32 = 0.15;
+
+/// Adds the wishes that are not among the memories, the nearest first, within a share of the budget.
+fn add_wishes(ranked: &mut Vec<Ranked>, wishes: Vec<Ranked>, room: &Room<'_>) {
+    let mut left = (room.budget as f32 * WISHES_SHARE) as usize;
+    for wish in wishes {
+        let tokens = (room.count_tokens)(&wish.memory.content);
+        if tokens <= left && ranked.iter().all(|one| one.memory.id != wish.memory.id) {
+            left -= tokens;
+            ranked.push(wish);
+        }
     }
 }
 

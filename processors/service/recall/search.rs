@@ -16,7 +16,7 @@ use super::rerank::QueryResult;
 use domain::fault::{Fault, Reject};
 use domain::{Kind, Levels, Match, Now, Request, Time, UserKey, Vector};
 use kernel::Rules;
-use kernel::ranking::{Hit, Question, is_blank};
+use kernel::ranking::{Hit, Question, Ranked, is_blank};
 use policies::rank;
 use profiles::Profile;
 use std::sync::Arc;
@@ -39,9 +39,10 @@ struct QueryHits {
     seen: ShardState,
 }
 
-/// The ranked memories of all queries, the best match, and the state of the shard at the last one.
+/// The ranked memories and the wishes of all queries, the best match, and the state of the shard at the last one.
 pub(super) struct Searched {
     pub orders: Vec<QueryResult>,
+    pub wishes: Vec<Ranked>,
     pub matched: Option<Match>,
     pub levels: Levels,
     pub seen: ShardState,
@@ -65,6 +66,7 @@ impl Recall {
         };
         let mut found = Searched {
             orders: Vec::new(),
+            wishes: Vec::new(),
             matched: None,
             levels: Levels::default(),
             seen: ShardState::of(shard),
@@ -99,6 +101,7 @@ impl Recall {
             self.stages.ends("rank", began, &[("keepsake.ranked", order.ranked.len())]);
             found.matched = found.matched.max(order.matched);
             found.levels = order.levels;
+            found.wishes.extend(order.wishes);
             found.orders.push(QueryResult { ranked: order.ranked, question });
             found.seen = ShardState { partial: found.seen.partial || seen.partial, ..seen };
         }

@@ -248,7 +248,7 @@ impl CompactLoop {
         let mut stated = BTreeSet::new();
         while !shared.is_stopping() {
             shared.turned("compact");
-            let wait = match (stated.is_empty(), compact.is_asking()) {
+            let wait = match (stated.is_empty(), compact.is_waiting()) {
                 (false, _) => Duration::ZERO,
                 (true, true) => LOOK_UP,
                 (true, false) => UNHURRIED,
@@ -260,7 +260,7 @@ impl CompactLoop {
             let room = STATED_MAX.saturating_sub(stated.len());
             let waiting = self.stated.iter().flat_map(crossbeam_channel::Receiver::try_iter);
             stated.extend(waiting.take(room));
-            if !stated.is_empty() {
+            if !stated.is_empty() || compact.is_waiting() {
                 let revisions = compact.judge(&mut stated, shared.now())?;
                 deliver(self.producer.as_mut(), revisions, self.acknowledge, shared, "compact")?;
                 compact.delivered()?;

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes the cross-encoders with an entailment head of the tests: so small that a reader can work out their scores.
+"""Writes the judges of changes of the tests: so small that a reader can work out their scores.
 
-Each word of a short list is a place, a drink or a pet. Two statements contradict each other if one names one of a sort (Lisbon) and the other
-another one (Porto), and neither names both. The contradiction gets 8 for each sort of which that holds, less 4; entailment and neutral get 0.
-`contradiction-first` and `contradiction-last` differ in the order of their three numbers, which `config.json` gives.
+Each word of a short list is a place, a drink or a pet. A statement changes another if one names one of a sort (Lisbon) and the other another
+one (Porto), and neither names both. Both `replaces` and `ends` get 8 for each sort of which that holds, less 4; the other labels get 0.
+`changes-first` and `changes-last` differ in the order of their five numbers, which `config.json` gives.
 
     make.py    writes the two folders beside itself; needs numpy and onnx, pinned in deploy/model/requirements.txt
 """
@@ -19,22 +19,22 @@ SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
 SORTS = ["lisbon porto madrid", "tea coffee", "cat dog"]
 POINTS, SHIFT = 8.0, -4.0
 ORDERS = {
-    "contradiction-first": ["contradiction", "entailment", "neutral"],
-    "contradiction-last": ["ENTAILMENT", "NEUTRAL", "CONTRADICTION"],
+    "changes-first": ["replaces", "ends", "adds", "same", "unrelated"],
+    "changes-last": ["UNRELATED", "SAME", "ADDS", "ENDS", "REPLACES"],
 }
+CHANGES = ["replaces", "ends"]
 
 
 def words():
     return [word for sort in SORTS for word in sort.split()]
 
 
-def graph(contradiction):
+def graph(labels):
     names = words()
     table = np.zeros((len(SPECIAL) + len(names), len(names)), dtype=np.float32)
     table[len(SPECIAL) :, :] = np.eye(len(names), dtype=np.float32)
     sort_of = np.array([[word in sort.split() for sort in SORTS] for word in names], dtype=np.float32)
-    column = np.zeros((1, 3), dtype=np.float32)
-    column[0, contradiction] = 1
+    column = np.array([[label.lower() in CHANGES for label in labels]], dtype=np.float32)
     constants = {
         "table": table,
         "sort_of": sort_of,
@@ -75,7 +75,7 @@ def graph(contradiction):
         helper.make_tensor_value_info(name, TensorProto.INT64, ["batch", "seq"])
         for name in ("input_ids", "attention_mask", "token_type_ids")
     ]
-    outputs = [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["batch", 3])]
+    outputs = [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["batch", 5])]
     initializers = [numpy_helper.from_array(value, name) for name, value in constants.items()]
     made = helper.make_graph(nodes, "a-small-judge", inputs, outputs, initializers)
     model = helper.make_model(made, opset_imports=[helper.make_opsetid("", 17)], ir_version=8, producer_name="keepsake")
@@ -117,8 +117,7 @@ def main():
     for name, labels in ORDERS.items():
         folder = os.path.join(here, name)
         os.makedirs(folder, exist_ok=True)
-        contradiction = [label.lower() for label in labels].index("contradiction")
-        onnx.save(graph(contradiction), os.path.join(folder, "model.onnx"))
+        onnx.save(graph(labels), os.path.join(folder, "model.onnx"))
         for file, content in (("tokenizer.json", tokenizer()), ("config.json", {"id2label": dict(enumerate(labels))})):
             with open(os.path.join(folder, file), "w") as out:
                 json.dump(content, out, indent=1)
