@@ -320,7 +320,7 @@ fn a_link_whose_proposal_is_outdated_is_proposed_again_a_few_times() {
         statements.event(json!({"type": "update", "memory": red, "importance": 0.5}));
         assert_eq!(statements.service.outcome_of_own_record(&proposal), "outdated");
         assert_eq!(statements.proposals().len(), 1, "a worker that starts now proposes it, too");
-        statements.clock.advance(5_000);
+        statements.clock.advance(30_000);
         tries += 1;
         assert!(tries < 10, "a link that is never made is not proposed for ever");
     }
@@ -345,8 +345,20 @@ fn a_wish_that_the_model_finds_is_an_instruction_and_stands_in_the_block() {
     assert_eq!(lists, [invoices, WISH], "{reply}");
     let block = reply["prompt"].as_str().expect("a block");
     assert!(block.find(WISH) < block.find(invoices) && block.contains(WISH), "{block}");
-    asked["min_relevance"] = 0.01.into();
-    assert!(statements.service.reply(statements.now(), &asked)["wishes"].is_null());
+    asked["queries"] = json!([query, "Our invoices?"]);
+    let of_two = statements.service.reply(statements.now(), &asked);
+    assert_eq!(of_two["wishes"].as_array().map(Vec::len), Some(1), "{of_two}");
+    for (field, value) in [
+        ("min_relevance", json!(0.01)),
+        ("as_of", reply["memories"][0]["created_at"].clone()),
+        ("kinds", json!(["fact", "context"])),
+        ("token_budget", json!(40)),
+    ] {
+        let mut asked = json!({"type": "recall", "user": "mia", "query": query, "limit": 1});
+        asked[field] = value;
+        let reply = statements.service.reply(statements.now(), &asked);
+        assert!(reply["type"] == "recalled" && reply["wishes"].is_null(), "{field}: {reply}");
+    }
 }
 
 #[test]
@@ -354,8 +366,10 @@ fn a_kind_that_somebody_chose_and_the_words_of_others_stay() {
     for event in [
         json!({"type": "remember", "content": WISH, "kind": "fact"}),
         json!({"type": "turn", "content": WISH, "role": "assistant"}),
+        json!({"type": "turn", "content": WISH, "kind": "ritual"}),
+        json!({"type": "turn", "content": WISH, "speaker": "Ben"}),
     ] {
-        let mut statements = Statements::of(&[]);
+        let mut statements = Statements::of(&["My invoices go out on Fridays."]);
         assert_eq!(statements.event(event.clone()), "kept", "{event}");
         assert!(statements.proposals().is_empty(), "{event}");
     }

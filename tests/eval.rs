@@ -208,15 +208,18 @@ fn eval_gate_lists_durable_turns_that_were_dropped() {
 #[test]
 fn eval_wishes_counts_what_stands_in_the_block_of_a_task() {
     let dir = scratch::dir("eval");
+    // Six facts rank before the first wish, whose only word of the task is "letters".
+    let facts = ["bed", "desk", "lamp", "sofa", "stove", "shelf"]
+        .map(|thing| format!("The landlord of my flat in Porto drafted a note about the {thing}."));
     let said = [
-        "Please always write my letters to the landlord in German.",
+        "Please always write my letters in German.",
         "Always answer my questions about gardens in one sentence.",
-        "The landlord of my flat in Porto is called Amann.",
     ];
+    let said: Vec<&str> = said.into_iter().chain(facts.iter().map(String::as_str)).collect();
     let turns = said.iter().enumerate().map(|(n, content)| {
         json!({"id": n.to_string(), "session": "s", "at": format!("2024-01-0{}T09:00:00Z", n + 1), "role": "user", "content": content})
     });
-    let task = json!({"id": "q", "text": "Draft a letter to the landlord of my flat in Porto.", "category": "wish"});
+    let task = json!({"id": "q", "text": "Drafted letters: the landlord of my flat in Porto, a note about the bed", "category": "wish"});
     let chat =
         json!({"conversation": "eve", "turns": turns.collect::<Vec<_>>(), "questions": [task]});
     write(dir.join("tasks.jsonl"), chat.to_string());

@@ -83,9 +83,9 @@ fn print_search(value: &Value) {
 /// a model.
 fn print_memories(value: &Value) {
     let memories = value["memories"].as_array().map_or(&[][..], Vec::as_slice);
-    if memories.is_empty() {
+    if memories.is_empty() && show::text(value, "prompt").is_empty() {
         anstream::println!("nothing is known about that");
-    } else {
+    } else if !memories.is_empty() {
         anstream::println!("{}", describe::memory_head());
     }
     let best = memories.iter().map(|memory| show::number(memory, "score")).fold(0.0, f64::max);

@@ -93,7 +93,7 @@ impl Outcome {
 #[derive(Default)]
 pub struct Found {
     pub revisions: Vec<Revise>,
-    /// One more names a memory that a proposal on its way changes: by then it has another version, so
+    /// One more is near a memory that a proposal on its way changes: by then it has another version, so
     /// the memories from there on are compared later.
     pub waits: bool,
 }
@@ -112,8 +112,8 @@ struct Compared {
 const PROPOSALS_MAX: u8 = 3;
 
 /// Time after which a memory that has not changed since its proposal is named again: ingest applies
-/// one within moments, or never.
-const IN_FLIGHT_MS: i64 = 5_000;
+/// one within moments, later only behind a backlog, or never.
+const IN_FLIGHT_MS: i64 = 30_000;
 
 /// Compares new memories, over all rounds and users.
 pub struct Contradictions {
@@ -144,8 +144,8 @@ impl Contradictions {
         (self.outcome, self.spent_ms())
     }
 
-    fn is_in_flight(&self, seen: &MemoryVersion) -> bool {
-        self.in_flight.get(&seen.id).is_some_and(|(version, _)| *version == seen.version)
+    fn is_in_flight(&self, memory: &Memory) -> bool {
+        self.in_flight.get(&memory.id).is_some_and(|(version, _)| *version == memory.version)
     }
 
     fn spent_ms(&self) -> i64 {
@@ -170,12 +170,15 @@ impl Contradictions {
             if self.outcome != Outcome::Done {
                 break;
             }
-            match self.judging.revised(memory, near(memory)?) {
+            let near = near(memory)?;
+            let is_alone = near.iter().all(|one| is_same_person(memory, &one.memory));
+            let earlier = earlier(memory, near);
+            if self.is_in_flight(memory) || earlier.iter().any(|one| self.is_in_flight(one)) {
+                found.waits = true;
+                break;
+            }
+            match self.judging.revised(memory, &earlier, is_alone) {
                 Ok(Some(revise)) => {
-                    if seen_by(&revise).any(|seen| self.is_in_flight(&seen)) {
-                        found.waits = true;
-                        break;
-                    }
                     let now = self.judging.clock.steady_ms();
                     self.in_flight.extend(seen_by(&revise).map(|one| (one.id, (one.version, now))));
                     found.revisions.push(revise);
@@ -214,8 +217,12 @@ pub struct NearMemory {
 }
 
 impl Judging {
-    fn revised(&mut self, newer: &Memory, near: Vec<NearMemory>) -> Result<Option<Revise>> {
-        let earlier = earlier(newer, near);
+    fn revised(
+        &mut self,
+        newer: &Memory,
+        earlier: &[Arc<Memory>],
+        is_alone: bool,
+    ) -> Result<Option<Revise>> {
         let new = with_speaker_and_day(newer);
         let old: Vec<String> = earlier.iter().map(|older| with_speaker_and_day(older)).collect();
         let pairs: Vec<(&str, &str)> = old.iter().map(|old| (old.as_str(), new.as_str())).collect();
@@ -225,7 +232,7 @@ impl Judging {
             let memory = seen(older);
             judged.extend(is_likely.then_some(JudgedMemory { memory, probability }));
         }
-        let standing = self.standing(newer)?;
+        let standing = self.standing(newer, is_alone)?;
         let mut reasons = Vec::new();
         if let Some(most) = judged.iter().map(|one| one.probability).reduce(f32::max) {
             reasons.push(format!("changes what was said before ({most:.2})"));
@@ -242,14 +249,18 @@ impl Judging {
     }
 
     /// Returns the probability that the user's own words are a wish for every answer. `None` if
-    /// it is too low, and for a memory whose kind somebody has chosen: by `remember`, or by an
-    /// `update`, which leaves no memory in its first version.
-    fn standing(&mut self, memory: &Memory) -> Result<Option<f32>> {
+    /// it is too low, if others speak in these sessions too, and for a memory whose kind somebody
+    /// has chosen: by `remember` or a turn, so that it is not the one of the rules, or by an
+    /// `update`, after which a memory is no longer in its first version.
+    fn standing(&mut self, memory: &Memory, is_alone: bool) -> Result<Option<f32>> {
+        let is_named = memory.speaker.as_deref() == Some(memory.key.user());
         let is_open = memory.role == Role::User
+            && (is_alone || is_named)
             && memory.surprise.is_some()
             && memory.sources.is_empty()
             && memory.version == 1
-            && memory.kind.as_str() != INSTRUCTION;
+            && memory.kind.as_str() != INSTRUCTION
+            && memory.kind == text::split::kind(&memory.content, memory.role);
         let probability = if is_open { self.judge.standing(&memory.content)? } else { None };
         Ok(probability.filter(|probability| *probability >= STANDING))
     }
@@ -294,6 +305,11 @@ fn may_revise(newer: &Memory, older: &Memory) -> bool {
         || (older.confirmed > 0 && older.fresh_at >= newer.valid_from);
     let is_same_person = older.role == newer.role && older.speaker == newer.speaker;
     is_earlier && is_same_person && older.source != newer.source && !is_linked && !is_denied
+}
+
+/// Returns whether two memories of the user's side have one speaker; true for other sides.
+fn is_same_person(newer: &Memory, other: &Memory) -> bool {
+    other.role != Role::User || other.speaker == newer.speaker
 }
 
 fn hash(content: &str) -> u64 {

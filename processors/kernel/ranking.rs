@@ -99,7 +99,7 @@ impl<'a> Question<'a> {
 #[derive(Clone, Debug, PartialEq)]
 pub struct RankedHits {
     pub ranked: Vec<Ranked>,
-    /// Wishes for every answer that are near the question and not ranked high enough, nearest first.
+    /// Wishes for every answer that are near the question, nearest first; some may be ranked, too.
     pub wishes: Vec<Ranked>,
     pub matched: Option<Match>,
     pub levels: Levels,

@@ -52,8 +52,8 @@ const PROPOSALS_MAX: usize = 1000;
 /// round first.
 const BUDGET: Duration = Duration::from_secs(10);
 
-/// Memories that wait for `conflict.model`, some 2 MB. A round of compaction compares those for which
-/// there is no room.
+/// Memories that wait for `conflict.model`, some 2 MB. A round of compaction finds those for which
+/// there was no room.
 pub const STATED_MAX: usize = 20_000;
 /// Memories of one user that are compared before the next user's: a third of a second.
 const JUDGED_TOGETHER: usize = 8;
@@ -110,7 +110,8 @@ pub struct Compact {
     first: i32,
     /// The memory that [`Compact::judge`] compared last: the next user is served first.
     judged_last: Option<Stated>,
-    /// Memories that are compared when a proposal on its way has been applied.
+    /// Memories that are compared when a proposal on its way has been applied, or for which a round
+    /// had no time.
     waiting: BTreeSet<Stated>,
     /// The types of the proposals that are not in the log yet.
     proposed: Vec<&'static str>,
@@ -342,8 +343,15 @@ impl Compact {
                     let since = snapshot.memories.iter();
                     let since = since.filter(|memory| memory.changed > judged);
                     let found = contradictions.found(since.collect(), near)?;
-                    is_whole &= contradictions.ended().0 == Outcome::Done && !found.waits;
+                    let outcome = contradictions.ended().0;
+                    is_whole &= outcome == Outcome::Done && !found.waits;
                     plan.revisions = found.revisions;
+                    if outcome == Outcome::Slow && self.waiting.len() < STATED_MAX {
+                        let left = snapshot.memories.iter().filter(|one| one.changed > judged);
+                        let left = left.map(|memory| memory.id);
+                        let stated = |memory| Stated { partition, key: key.clone(), memory };
+                        self.waiting.extend(left.map(stated));
+                    }
                     // A proposal can end as outdated: its memory is judged once the link is there.
                     is_whole &= plan.revisions.is_empty();
                 }

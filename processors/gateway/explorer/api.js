@@ -18,7 +18,7 @@
  *   session?: string, candidate?: string, kind?: string, surprise?: Surprise, threshold?: number,
  *   memory?: string, related?: string[], left?: number, salt?: string, profile: string, at: string,
  *   shadow?: boolean, withheld?: boolean}} Decision
- * @typedef {{memories: Memory[], match?: string, prompt: string, tokens: number,
+ * @typedef {{memories: Memory[], wishes?: Memory[], match?: string, prompt: string, tokens: number,
  *   budget_used: number, took_us: number, stale: boolean, partial?: boolean,
  *   levels?: {floor?: number, good?: number}}} Recalled
  * @typedef {{tenant: string, user: string | null, rights: string[], keys: boolean, version: string,

@@ -35,6 +35,8 @@ use storage::home::{Home, MemoryHome};
 
 /// `limit` of a recall: as many memories as the engines find for a question.
 const LIMIT: usize = 100;
+/// Milliseconds after which the worker no longer waits for a proposal to be applied.
+const PROPOSED_MS: i64 = 60_000;
 /// `limit` of a list: more memories than any conversation makes.
 const LISTED: usize = 100_000;
 
@@ -208,6 +210,8 @@ impl<'h> SimulatedUser<'h> {
                 return Ok(());
             }
             self.apply(records)?;
+            // A proposal that could not be applied holds nobody up.
+            self.clock.advance(PROPOSED_MS);
         }
     }
 

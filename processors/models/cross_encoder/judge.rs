@@ -190,7 +190,7 @@ mod tests {
             tokens_max: 16,
         };
         let text = JudgeModel::open(&options).err().expect("must not open").to_string();
-        for part in [expected, "conflict.model", "config.json", "model-unusable"] {
+        for part in [expected, "conflict.model = \"off\"", "config.json", "model-unusable"] {
             assert!(text.contains(part), "{part}: {text}");
         }
     }

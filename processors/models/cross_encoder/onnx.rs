@@ -160,13 +160,14 @@ fn rows(shape: &[i64], values: &[f32], (pairs, columns): (usize, usize)) -> onnx
 /// Adds the remedy to an error: which files belong in the directory of `option`.
 pub fn unusable(option: &str, what: impl std::fmt::Display) -> Fault {
     let what = what.to_string();
-    let files = if option == "conflict.model" {
-        "model.onnx, tokenizer.json and config.json"
+    // Empty names the judge beside the encoder.
+    let (files, none) = if option == "conflict.model" {
+        ("model.onnx, tokenizer.json and config.json", "off")
     } else {
-        "model.onnx and tokenizer.json"
+        ("model.onnx and tokenizer.json", "")
     };
     let cure = format!(
-        "put {files} of a cross-encoder into the directory of {option}, or set {option} = \"\""
+        "put {files} of a cross-encoder into the directory of {option}, or set {option} = \"{none}\""
     );
     Fault::stop(StopName::ModelUnusable, format!("{}; {cure}", what.trim_end()))
 }

@@ -143,7 +143,7 @@ impl Recall {
         annotate(shard, &request.key, asked, &mut ranked).map_err(broken)?;
         let first_wish = ranked.len();
         let is_silent = matched == Some(Match::None) && profile.steps.abstain;
-        if !is_silent {
+        if matched != Some(Match::None) {
             add_wishes(&mut ranked, wishes, &room);
         }
         let mut prompt = rank::block(&ranked, asked, profile.template.as_ref(), &**policy, &room);
@@ -323,13 +323,18 @@ struct Rendered {
 
 /// The share of the budget for wishes beside the memories.
 const WISHES_SHARE: f32 = 0.15;
+/// Tokens of the kind, the day and the signs around a wish.
+const LABEL_TOKENS: usize = 16;
 
-/// Adds the wishes that are not among the memories, the nearest first, within a share of the budget.
+/// Adds the wishes that are not among the memories, the nearest to each query first, within a share
+/// of the budget.
 fn add_wishes(ranked: &mut Vec<Ranked>, wishes: Vec<Ranked>, room: &Room<'_>) {
     let mut left = (room.budget as f32 * WISHES_SHARE) as usize;
+    let most = ranked.len() + rank::WISHES_MAX;
     for wish in wishes {
-        let tokens = (room.count_tokens)(&wish.memory.content);
-        if tokens <= left && ranked.iter().all(|one| one.memory.id != wish.memory.id) {
+        let tokens = (room.count_tokens)(&wish.memory.content) + LABEL_TOKENS;
+        let is_new = |one: &Ranked| one.memory.content.trim() != wish.memory.content.trim();
+        if tokens <= left && ranked.len() < most && ranked.iter().all(is_new) {
             left -= tokens;
             ranked.push(wish);
         }

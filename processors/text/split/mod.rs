@@ -28,6 +28,7 @@ mod tokens;
 
 pub use conflicts::{CONFLICT_COSINE_MIN, Conflict, EarlierText, conflicts, may_conflict};
 pub use english::MONTHS;
+pub use kind::kind;
 pub use slots::{DENIALS, has_one_value, may_supersede, possibly_contradicted, slots, supersedes};
 
 use domain::{Kind, Role};

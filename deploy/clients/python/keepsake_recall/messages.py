@@ -86,6 +86,7 @@ class Applied(Reply, total=False):
 
 class Recalled(Reply, total=False):
     memories: list[Memory]
+    wishes: list[Memory]
     match: Literal["good", "weak", "none"]
     prompt: str
     tokens: int

@@ -134,6 +134,9 @@ pub struct Applied {
 #[derive(Clone, Debug, Deserialize)]
 pub struct Recalled {
     pub memories: Vec<Memory>,
+    /// Wishes for every answer beside these.
+    #[serde(default)]
+    pub wishes: Vec<Memory>,
     /// good, weak or none.
     #[serde(rename = "match")]
     pub matches: Option<String>,

@@ -138,6 +138,7 @@ export interface Applied extends Reply {
 
 export interface Recalled extends Reply {
   memories: Memory[];
+  wishes?: Memory[];
   match?: "good" | "weak" | "none";
   prompt: string;
   tokens: number;

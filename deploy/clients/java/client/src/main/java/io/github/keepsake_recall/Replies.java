@@ -62,14 +62,19 @@ public final class Replies {
         }
     }
 
-    /** `match` is good, weak or none. */
+    /** `wishes` are those for every answer beside the memories; `match` is good, weak or none. */
     public record Recalled(
             List<Memory> memories,
+            List<Memory> wishes,
             String match,
             String prompt,
             int tokens,
             boolean stale,
-            boolean partial) {}
+            boolean partial) {
+        public Recalled {
+            wishes = wishes == null ? List.of() : wishes;
+        }
+    }
 
     public record Listed(List<Memory> memories, String after) {}
 
