@@ -323,8 +323,8 @@ def main():
     of_change = calibration(found, truth, CHANGES)
     say(report("changes, left out", found, truth, CHANGES, gone, of_change))
     ordinary = [(text, None, WISHES.index("none")) for story in stories for _, _, text in story["statements"]]
-    some = sentences(texts_of("standing"), []) + random.Random(chosen.seed).sample(ordinary, len(texts_of("standing")))
-    learned, left_wishes = split(some)
+    standing = sentences(texts_of("standing"), [])[:: chosen.part]
+    learned, left_wishes = split(standing + random.Random(chosen.seed).sample(ordinary, len(standing)))
     fit_wishes(judge, tokenizer, learned)
     found = logits_of(judge, tokenizer, [row[:2] for row in left_wishes])[:, OF_WISH]
     say(report("wishes, left out", found, np.array([row[2] for row in left_wishes]), STANDING))
