@@ -89,7 +89,7 @@ impl Outcome {
     }
 }
 
-/// What is proposed for one user.
+/// The proposals for one user.
 #[derive(Default)]
 pub struct Found {
     pub revisions: Vec<Revise>,

@@ -114,7 +114,7 @@ enum Evaluation {
     Wishes {
         #[command(flatten)]
         run: RunArgs,
-        /// What the turns are, one conversation per line: {"conversation", "standing": [turn id],
+        /// Labels of turns, one conversation per line: {"conversation", "standing": [turn id],
         /// "one_off": [turn id], "concern": {"question id": [turn id]}}
         #[arg(long, value_name = "FILE", required = true)]
         labels: PathBuf,

@@ -346,7 +346,8 @@ impl Compact {
                     let outcome = contradictions.ended().0;
                     is_whole &= outcome == Outcome::Done && !found.waits;
                     plan.revisions = found.revisions;
-                    if outcome == Outcome::Slow && self.waiting.len() < STATED_MAX {
+                    if (outcome == Outcome::Slow || found.waits) && self.waiting.len() < STATED_MAX
+                    {
                         let left = snapshot.memories.iter().filter(|one| one.changed > judged);
                         let left = left.map(|memory| memory.id);
                         let stated = |memory| Stated { partition, key: key.clone(), memory };

@@ -48,7 +48,7 @@ pub struct EvalConflict {
     pub later: Vec<String>,
 }
 
-/// What the turns of a conversation are, by their ids.
+/// Labels of the turns of a conversation, by their ids.
 #[derive(Debug, Deserialize)]
 pub struct WishLabels {
     conversation: String,

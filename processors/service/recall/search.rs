@@ -39,7 +39,8 @@ struct QueryHits {
     seen: ShardState,
 }
 
-/// The ranked memories and the wishes of all queries, the best match, and the state of the shard at the last one.
+/// The ranked memories and the wishes of all queries, the best match, and the state of the shard at
+/// the last one.
 pub(super) struct Searched {
     pub orders: Vec<QueryResult>,
     pub wishes: Vec<Ranked>,
