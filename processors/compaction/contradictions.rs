@@ -46,7 +46,7 @@ impl Default for ConflictOptions {
     fn default() -> ConflictOptions {
         ConflictOptions {
             // High, because a wrong link hides a memory that still holds behind a newer one.
-            probability: 0.8,
+            probability: 0.7,
             budget_ms: 2_000,
             compared_max: 100_000,
         }
@@ -56,6 +56,9 @@ impl Default for ConflictOptions {
 /// Earlier statements that are compared with a new one, by meaning and by words.
 const BY_MEANING: usize = 5;
 const BY_WORDS: usize = 3;
+/// Least cosine of statements that are compared. The judge sees a change too readily in two
+/// statements about different matters ("I use a stick", "I listen to books now").
+const NEAR: f32 = 0.55;
 
 /// The model with the limits.
 pub struct Judging {
@@ -269,7 +272,9 @@ impl Judging {
 /// Returns the earlier statements that `newer` may revise: the nearest first, then those with words
 /// in common.
 fn earlier(newer: &Memory, mut near: Vec<NearMemory>) -> Vec<Arc<Memory>> {
-    near.retain(|one| is_statement(&one.memory) && may_revise(newer, &one.memory));
+    near.retain(|one| {
+        one.cosine >= NEAR && is_statement(&one.memory) && may_revise(newer, &one.memory)
+    });
     near.sort_by(|a, b| b.cosine.total_cmp(&a.cosine).then(a.memory.id.cmp(&b.memory.id)));
     let mut left = near.split_off(near.len().min(BY_MEANING));
     left.sort_by(|a, b| b.words.total_cmp(&a.words).then(a.memory.id.cmp(&b.memory.id)));
