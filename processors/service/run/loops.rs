@@ -233,6 +233,11 @@ impl RecallLoop {
 /// Time to wait for the acknowledgements of a round of proposals before the broker is asked again.
 pub const ACKNOWLEDGE: Duration = Duration::from_secs(30);
 
+/// While more statements than these wait and others arrive, the judge leaves the cores to ingest: it
+/// rests for this multiple of the time that it has worked.
+const BUSY: usize = 32;
+const RESTS: u32 = 4;
+
 pub struct CompactLoop {
     pub producer: Box<dyn Producer>,
     pub asked: crossbeam_channel::Receiver<Time>,
@@ -246,10 +251,12 @@ impl CompactLoop {
     pub fn run(mut self, mut compact: Compact, shared: &Shared) -> Result<()> {
         let mut next = Instant::now() + self.every;
         let mut stated = BTreeSet::new();
+        let (mut rests_until, mut is_arriving) = (Instant::now(), false);
         while !shared.is_stopping() {
             shared.turned("compact");
+            let rests = rests_until.saturating_duration_since(Instant::now());
             let wait = match (stated.is_empty(), compact.is_waiting()) {
-                (false, _) => Duration::ZERO,
+                (false, _) => rests.min(UNHURRIED),
                 (true, true) => LOOK_UP,
                 (true, false) => UNHURRIED,
             };
@@ -258,10 +265,17 @@ impl CompactLoop {
             deliver(self.producer.as_mut(), answered, self.acknowledge, shared, "compact")?;
             compact.delivered()?;
             let room = STATED_MAX.saturating_sub(stated.len());
+            is_arriving |= self.stated.as_ref().is_some_and(|stated| !stated.is_empty());
             let waiting = self.stated.iter().flat_map(crossbeam_channel::Receiver::try_iter);
             stated.extend(waiting.take(room));
-            if !stated.is_empty() || compact.is_waiting() {
+            let began = Instant::now();
+            if began >= rests_until && (!stated.is_empty() || compact.is_waiting()) {
+                let is_ingest_busy = is_arriving && stated.len() > BUSY;
                 let revisions = compact.judge(&mut stated, shared.now())?;
+                is_arriving = false;
+                if is_ingest_busy {
+                    rests_until = Instant::now() + RESTS * began.elapsed();
+                }
                 deliver(self.producer.as_mut(), revisions, self.acknowledge, shared, "compact")?;
                 compact.delivered()?;
             }
