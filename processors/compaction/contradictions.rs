@@ -46,7 +46,7 @@ impl Default for ConflictOptions {
     fn default() -> ConflictOptions {
         ConflictOptions {
             // High, because a wrong link hides a memory that still holds behind a newer one.
-            probability: 0.7,
+            probability: 0.8,
             budget_ms: 2_000,
             compared_max: 100_000,
         }
