@@ -18,7 +18,7 @@ use std::sync::Arc;
 const DENSE_TOLERANCE: f64 = 0.02;
 const TOLERANCE: f64 = 1e-3;
 /// Terms from words and metadata, as the reply's `explain` names them.
-const WORDS: [&str; 7] = ["bm25", "words", "speaker", "when", "question", "month", "role"];
+const WORDS: [&str; 7] = ["bm25", "words", "speaker", "when", "question", "time", "role"];
 /// Terms from vectors.
 const DENSE: [&str; 4] = ["cosine", "dense", "answer", "neighbour"];
 

@@ -5,7 +5,7 @@
 //! `words` (tokenizing and stemming), `language` (language detection), `unspaced` (scripts without
 //! spaces) and [`wordings`] (phrase lists from `config/languages/`).
 //!
-//! Three more modules read texts for one purpose each: [`redact`] removes secrets, [`split`] cuts a
+//! Four more modules read texts for one purpose each: `days` finds the days that a text names, [`redact`] removes secrets, [`split`] cuts a
 //! turn into candidates and finds their facts, [`consent`] finds wishes not to be remembered,
 //! [`faithful`] compares a model's text with its sources.
 //! [`Rarity`] returns how rare a word is.
@@ -13,6 +13,7 @@
 //! Invariant: if an edit can change a stem of any word, [`STEMS_VERSION`] must go up.
 
 pub mod consent;
+mod days;
 pub mod faithful;
 mod language;
 mod rarity;
@@ -24,6 +25,7 @@ mod unspaced;
 pub mod wordings;
 mod words;
 
+pub use days::{Days, days_asked_for, days_spoken_of};
 pub use language::Language;
 pub use rarity::Rarity;
 pub use stop_words::is_stop_word;

@@ -10,10 +10,11 @@ use std::cmp::Reverse;
 /// Maximum number of turns in a ranking, equal to the `limit` of the requests to the service.
 const LIMIT: usize = 100;
 
-/// Every turn of the user with its vector, also those that the gate drops.
+/// Every turn of the user with its vector and its place among all turns, also those that the gate
+/// drops.
 pub struct CosineBaseline<'c> {
     encoder: CachedEncoder,
-    turns: Vec<(&'c str, Vec<f32>)>,
+    turns: Vec<(usize, &'c str, Vec<f32>)>,
 }
 
 impl<'c> CosineBaseline<'c> {
@@ -22,30 +23,33 @@ impl<'c> CosineBaseline<'c> {
         let mut encoder = encoder.clone();
         let turns = turns
             .iter()
-            .filter(|turn| turn.is_users())
-            .map(|turn| {
+            .enumerate()
+            .filter(|(_, turn)| turn.is_users())
+            .map(|(place, turn)| {
                 let speaker = turn.speaker.as_deref().unwrap_or(&turn.role);
                 let vector = encoder.encode(&format!("{speaker}: {}", turn.content))?;
-                Ok((turn.id.as_str(), vector))
+                Ok((place, turn.id.as_str(), vector))
             })
             .collect::<Result<_>>()?;
         Ok(CosineBaseline { encoder, turns })
     }
 
-    /// Returns the turns nearest to a question. The later of two equally near turns comes first.
-    pub fn ranking(&mut self, question: &str) -> Result<Vec<String>> {
+    /// Returns those of the first turns that are nearest to a question. The later of two equally near
+    /// turns comes first.
+    pub fn ranking(&mut self, question: &str, first: usize) -> Result<Vec<String>> {
         let question = self.encoder.encode(question)?;
         let mut scored: Vec<(f32, usize)> = self
             .turns
             .iter()
             .enumerate()
-            .map(|(position, (_, vector))| {
+            .take_while(|(_, (place, ..))| *place < first)
+            .map(|(position, (.., vector))| {
                 let cosine = vector.iter().zip(&question).map(|(a, b)| a * b).sum();
                 (cosine, position)
             })
             .collect();
         scored.sort_by(|a, b| b.0.total_cmp(&a.0).then(Reverse(a.1).cmp(&Reverse(b.1))));
         let nearest = scored.iter().take(LIMIT);
-        Ok(nearest.map(|(_, position)| self.turns[*position].0.to_owned()).collect())
+        Ok(nearest.map(|(_, position)| self.turns[*position].1.to_owned()).collect())
     }
 }

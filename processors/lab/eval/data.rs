@@ -35,6 +35,8 @@ pub struct EvalTurn {
 pub struct EvalQuestion {
     pub id: String,
     pub text: String,
+    /// When it is asked, of what was said by then. `None`: after the last turn.
+    pub at: Option<String>,
     pub category: String,
     #[serde(default)]
     pub evidence: Vec<String>,
@@ -65,6 +67,25 @@ impl Conversation {
         self.questions.iter().filter(|question| question.is_headline())
     }
 
+    /// Returns the questions in the order of time, each with its place in the file and the number of
+    /// turns before it.
+    pub fn questions_in_time(&self) -> Vec<(usize, usize, &EvalQuestion)> {
+        let before = |question: &EvalQuestion| {
+            let at = question.time()?;
+            self.turns.iter().position(|turn| turn.time() > Some(at))
+        };
+        let mut questions: Vec<_> = self
+            .questions
+            .iter()
+            .enumerate()
+            .map(|(place, question)| {
+                (place, before(question).unwrap_or(self.turns.len()), question)
+            })
+            .collect();
+        questions.sort_by_key(|(place, before, question)| (*before, question.time(), *place));
+        questions
+    }
+
     /// Maps turn ids to positions in the conversation.
     pub fn positions(&self) -> HashMap<&str, usize> {
         self.turns.iter().enumerate().map(|(position, turn)| (turn.id.as_str(), position)).collect()
@@ -77,11 +98,19 @@ impl EvalTurn {
     }
 
     pub fn time(&self) -> Option<Time> {
-        self.at.parse::<jiff::Timestamp>().ok().map(|at| Time(at.as_millisecond()))
+        parsed(&self.at)
     }
 }
 
+fn parsed(at: &str) -> Option<Time> {
+    at.parse::<jiff::Timestamp>().ok().map(|at| Time(at.as_millisecond()))
+}
+
 impl EvalQuestion {
+    pub fn time(&self) -> Option<Time> {
+        self.at.as_deref().and_then(parsed)
+    }
+
     /// A question of one letter only marks evidence.
     pub fn is_asked(&self) -> bool {
         self.text.chars().nth(1).is_some()

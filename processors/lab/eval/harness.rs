@@ -188,6 +188,11 @@ impl<'h> SimulatedUser<'h> {
         Ok(decisions)
     }
 
+    /// Lets time pass until a question is asked.
+    pub fn wait_until(&mut self, at: Time) {
+        self.now = self.now.max(at);
+    }
+
     /// Applies the revisions that `conflict.model` finds, if there is one. No limit of time cuts the
     /// search: the measured quality must not depend on the machine.
     fn apply_revisions(&mut self) -> Result<()> {

@@ -84,13 +84,21 @@ fn ask_all<'c>(
     let answers = harness.each(conversations, |encoder, conversation| {
         let mut user =
             SimulatedUser::begin(harness, &harness.profiles, encoder, &conversation.name)?;
-        user.publish_turns(&conversation.turns)?;
         let mut bare = CosineBaseline::of(encoder, &conversation.turns)?;
         let mut answers = Vec::new();
-        for question in &conversation.questions {
+        let mut said = 0;
+        for (place, before, question) in conversation.questions_in_time() {
+            if said < before {
+                user.publish_turns(&conversation.turns[said..before])?;
+                said = before;
+            }
+            question.time().into_iter().for_each(|at| user.wait_until(at));
             let answer = user.answer_to(&question.text, &fields)?;
-            answers.push((answer, bare.ranking(&question.text)?));
+            answers.push((place, (answer, bare.ranking(&question.text, before)?)));
         }
+        user.publish_turns(&conversation.turns[said..])?;
+        answers.sort_by_key(|(place, _)| *place);
+        let answers: Vec<_> = answers.into_iter().map(|(_, answer)| answer).collect();
         let foreign =
             foreign(conversations, conversation).map(|question| user.answer(&question.text));
         Ok((answers, foreign.collect::<Result<Vec<RecallAnswer>>>()?))

@@ -48,6 +48,7 @@ pub(super) fn scored(
         hits.iter().zip(&answers).filter(|(_, answers)| **answers).map(|(hit, _)| hit),
         question,
         weights,
+        at,
     );
     let own: Vec<OwnRelevance> = hits.iter().map(|hit| scale.own(hit)).collect();
     let turns =
@@ -180,6 +181,7 @@ impl<'w> Scale<'w> {
         hits: impl Iterator<Item = &'h Hit>,
         question: &Question,
         weights: &'w RankOptions,
+        at: Time,
     ) -> Scale<'w> {
         let mut counted: Vec<&Hit> = hits.collect();
         let is_valid = |hit: &&Hit| !is_superseded(&hit.memory, question);
@@ -199,7 +201,7 @@ impl<'w> Scale<'w> {
                 answer: mix.points.of("answer"),
                 literal: mix.points.of("literal"),
             },
-            wording: QuestionWording::of(question.text),
+            wording: QuestionWording::of(question.text, at),
             cosine_max: counted.iter().map(|hit| finite(hit.own.cosine)).fold(0.0, f32::max),
             words_full: words_max.max(mix.words_full * finite(question.information)),
             is_mixed,
@@ -301,7 +303,7 @@ impl<'w> Scale<'w> {
             is_named: is_of_named_speaker(memory, question),
             has_time: self.wording.when && has_time_word(&memory.content),
             only_asks: only_asks(&memory.content),
-            is_of_month: self.wording.names_the_month_of(memory.created_at),
+            is_of_time: self.wording.names_days_of(memory),
             specificity,
         }
     }

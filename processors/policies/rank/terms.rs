@@ -34,8 +34,8 @@ pub(super) struct HitMeasures {
     pub has_time: bool,
     /// 1 for a plain question, falling with the number of words.
     pub only_asks: f32,
-    /// The memory is of a month that the question names.
-    pub is_of_month: bool,
+    /// The memory is of days that the question names.
+    pub is_of_time: bool,
     /// Specificity from the surprise; 0 if users and assistants both speak.
     pub specificity: f32,
 }
@@ -63,11 +63,7 @@ pub const TERMS: [Term; 11] = [
     Term { name: "when", words: "names a time", measure: |hit| f32::from(hit.has_time) },
     // Subtracted from zero, because a negated zero would be shown as -0.0.
     Term { name: "question", words: "only asks", measure: |hit| 0.0 - hit.only_asks },
-    Term {
-        name: "month",
-        words: "is of the month named",
-        measure: |hit| f32::from(hit.is_of_month),
-    },
+    Term { name: "time", words: "is of the days named", measure: |hit| f32::from(hit.is_of_time) },
     Term { name: "specificity", words: "is specific", measure: |hit| hit.specificity },
 ];
 
@@ -139,7 +135,7 @@ mod tests {
     fn a_weight_of_no_term_is_an_error_that_names_it() {
         let read =
             |text: &str| toml::from_str::<WrittenTerms>(text).map_err(|fault| fault.to_string());
-        assert!(read("dense = 0.5\nmonth = 0.2").is_ok());
+        assert!(read("dense = 0.5\ntime = 0.2").is_ok());
         for bad in ["charm", "words"] {
             let fault = read(&format!("{bad} = 0.5")).unwrap_err();
             assert!(fault.contains(&format!("unknown field `{bad}`")), "{fault}");
@@ -156,7 +152,7 @@ mod tests {
     #[test]
     fn the_weights_for_one_speaker_override_those_for_several() {
         let (one, several) =
-            (written(&[("dense", 0.7)]), written(&[("dense", 0.5), ("month", 0.2)]));
-        assert_eq!(one.over(&several), written(&[("dense", 0.7), ("month", 0.2)]));
+            (written(&[("dense", 0.7)]), written(&[("dense", 0.5), ("time", 0.2)]));
+        assert_eq!(one.over(&several), written(&[("dense", 0.7), ("time", 0.2)]));
     }
 }

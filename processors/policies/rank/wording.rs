@@ -1,15 +1,15 @@
 //! Extracts from a question's wording the conditions that word and vector search miss: the speaker
-//! that the question names, the month, "when", and if the question is about an assistant's words.
-//! The terms `speaker`, `month`, `when` and `question` and the factor `role` use them.
+//! that the question names, the days, "when", and if the question is about an assistant's words.
+//! The terms `speaker`, `time`, `when` and `question` and the factor `role` use them.
 //!
 //! Limit: the patterns are English. In other languages these terms stay 0; [`named`] finds names in
 //! any language with spaces.
 
-use domain::Time;
+use domain::{Memory, Time};
 use regex::Regex;
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
-use text::split::MONTHS;
+use text::Days;
 
 static ASKS_ABOUT_ASSISTANT: LazyLock<Regex> = LazyLock::new(|| {
     compiled(
@@ -22,8 +22,6 @@ static ASKS_ABOUT_ASSISTANT: LazyLock<Regex> = LazyLock::new(|| {
             (?: suggestions? | recommendations? | advice | answer | explanation | proposal ) \b",
     )
 });
-
-static YEAR: LazyLock<Regex> = LazyLock::new(|| compiled(r"\b(?:19|20)\d\d\b"));
 
 static TIME_WORD: LazyLock<Regex> = LazyLock::new(|| {
     compiled(
@@ -50,54 +48,31 @@ const NAMED_WITHIN_WORDS: usize = 64;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct QuestionWording {
     pub when: bool,
-    /// 1 to 12, only from words with a capital: "may" is no month.
-    months: Vec<i8>,
-    /// Empty if the question names no month.
-    years: Vec<i16>,
+    /// The days that the question names.
+    days: Vec<Days>,
 }
 
 impl QuestionWording {
-    pub fn of(question: &str) -> QuestionWording {
-        let months: Vec<i8> = text::words(question)
-            .filter_map(|word| {
-                (1..)
-                    .zip(MONTHS)
-                    .find(|(_, month)| is_name_of_month(word, month))
-                    .map(|(month, _)| month)
-            })
-            .collect();
-        let mut years: Vec<i16> = Vec::new();
-        if !months.is_empty() {
-            let found = YEAR.find_iter(question);
-            years.extend(found.filter_map(|year| year.as_str().parse::<i16>().ok()));
-        }
+    pub fn of(question: &str, at: Time) -> QuestionWording {
         let when = text::words(question).any(|word| word.eq_ignore_ascii_case("when"));
-        QuestionWording { when, months, years }
+        QuestionWording { when, days: text::days_asked_for(question, at) }
     }
 
-    /// True if the time lies in a month that the question names, and in one of the years if the
-    /// question names any.
-    pub fn names_the_month_of(&self, time: Time) -> bool {
-        if self.months.is_empty() {
+    /// True if the memory speaks of days that the question names, or was said on one of those.
+    pub fn names_days_of(&self, memory: &Memory) -> bool {
+        if self.days.is_empty() {
             return false;
         }
-        let Ok(at) = jiff::Timestamp::from_millisecond(time.0) else { return false };
-        let day = at.to_zoned(jiff::tz::TimeZone::UTC).date();
-        self.months.contains(&day.month())
-            && (self.years.is_empty() || self.years.contains(&day.year()))
+        let spoken = text::days_spoken_of(&memory.content, memory.created_at);
+        let said = Days::of(memory.created_at);
+        let mut days = spoken.iter().chain(&said);
+        days.any(|of_memory| self.days.iter().any(|asked| asked.meet(of_memory)))
     }
 }
 
 /// True for a question about an assistant's words: "which bike did you recommend?"
 pub(super) fn asks_about_assistant(question: &str) -> bool {
     ASKS_ABOUT_ASSISTANT.is_match(question)
-}
-
-/// True for "May" and not for "may", which is mostly a verb.
-fn is_name_of_month(word: &str, month: &str) -> bool {
-    word.eq_ignore_ascii_case(month)
-        && word.starts_with(char::is_uppercase)
-        && word[1..] == month[1..]
 }
 
 pub(super) fn has_time_word(content: &str) -> bool {
@@ -203,6 +178,7 @@ fn places_of_words(question: &str) -> Vec<(usize, usize)> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::samples::memory;
     use super::*;
     use std::convert::Infallible;
 
@@ -228,19 +204,24 @@ mod tests {
     }
 
     #[test]
-    fn a_month_is_named_with_a_capital_and_with_its_year_if_there_is_one() {
-        let at = Time(1_683_554_160_000); // 8 May 2023
-        for (question, expected) in [
-            ("What did Anna do in May?", true),
-            ("May 2023?", true),
-            ("in May 2022 or in May 2023", true),
-            ("in May 2022", false),
-            ("in June", false),
-            ("you may know, in 2023", false),
-            ("in Mayfair", false),
+    fn a_memory_is_of_the_days_that_it_speaks_of_or_of_those_on_which_it_was_said() {
+        let said = Time(1_683_554_160_000); // 8 May 2023
+        let asked = Time(said.0 + 40 * 86_400_000);
+        for (question, content, expected) in [
+            ("What did Anna do in May?", "Anna sang", true),
+            ("May 2023?", "Anna sang", true),
+            ("in May 2022 or in May 2023", "Anna sang", true),
+            ("on 8 May", "Anna sang", true),
+            ("on 7 May", "Anna sang yesterday", true),
+            ("on 6 May", "Anna sang yesterday", false),
+            ("in May 2022", "Anna sang", false),
+            ("in June", "Anna sang", false),
+            ("you may know, in 2022", "Anna sang", false),
+            ("in Mayfair", "Anna sang", false),
         ] {
-            let wording = QuestionWording::of(question);
-            assert_eq!(wording.names_the_month_of(at), expected, "{question}");
+            let wording = QuestionWording::of(question, asked);
+            let memory = Memory { created_at: said, ..memory(1, content) };
+            assert_eq!(wording.names_days_of(&memory), expected, "{question} {content}");
         }
     }
 
