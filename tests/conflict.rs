@@ -327,6 +327,15 @@ fn a_link_whose_proposal_is_outdated_is_proposed_again_a_few_times() {
     assert!(tries > 1, "proposed once");
 }
 
+/// Both name a colour, and the judge would take them for a change.
+#[test]
+fn statements_about_different_matters_are_not_compared() {
+    let texts = ["The kitchen wall is red.", "My grandmother knitted seven blue scarves."];
+    let statements = Statements::of(&texts);
+    assert!(statements.proposals().is_empty());
+    assert!(statements.compared.lock().is_empty(), "they are not near");
+}
+
 const WISH: &str = "Our invoices always go out in British spelling.";
 
 #[test]

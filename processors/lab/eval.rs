@@ -32,10 +32,10 @@ use std::process::ExitCode;
 const EXAMPLES: &str = "\
 A file holds one conversation per line, as JSON: {\"conversation\", \"turns\": [{\"id\", \
 \"session\", \"at\", \"speaker\", \"role\", \"content\"}], \"questions\": [{\"id\", \"text\", \
-\"category\", \"at\", \"evidence\": [turn id]}], \"conflicts\": [{\"kind\", \"earlier\": [turn id], \
-\"later\": [turn id]}]}. Each conversation is one user with an empty memory; a question is asked \
-when it says, or after the last turn. A memory stands for the turn it was made from. Questions of the categories \
-adversarial, event_ordering and summarization have no evidence in single turns and are not counted.
+\"category\", \"at\", \"evidence\": [turn id]}], \"conflicts\": [{\"kind\", \
+\"earlier\": [turn id], \"later\": [turn id]}]}. Each conversation is one user with an empty memory; \
+a question is asked at its time, or after the last turn. A memory stands for the turn it was made \
+from. Questions of the categories adversarial, event_ordering and summarization have no evidence in single turns and are not counted.
 
 Examples:
   keepsake eval recall --data conversations.jsonl

@@ -87,6 +87,9 @@ fn named(text: &str, at: Time, mood: Mood) -> Vec<Days> {
     found
 }
 
+/// Words of a text that are read. A longer text names its days at the beginning, or is a paste.
+const WORDS_MAX: usize = 200;
+
 struct Word {
     lower: String,
     is_capital: bool,
@@ -95,6 +98,7 @@ struct Word {
 fn text_words(text: &str) -> Vec<Word> {
     text.split(|c: char| !c.is_alphanumeric())
         .filter(|word| !word.is_empty())
+        .take(WORDS_MAX)
         .map(|word| Word {
             lower: word.to_lowercase(),
             is_capital: word.starts_with(char::is_uppercase),
@@ -252,9 +256,14 @@ impl Reader {
         if let Some(year) = year(self.word(place + 1)) {
             return Some((Days::month(Date::new(year, month, 1).ok()?), place + 2));
         }
-        // "May" and "march" are verbs, too.
+        // "May" and "march" are verbs, too: "to march", but "from March to May".
+        let ends_a_range = || place > 2 && matches!(self.word(place - 3), "between" | "from");
         let is_name = (place > 0 && self.words[place].is_capital)
-            || matches!(self.before(place), "in" | "since" | "and" | "between" | "from" | "to");
+            || match self.before(place) {
+                "in" | "since" | "between" | "from" => true,
+                "and" | "to" => ends_a_range(),
+                _ => false,
+            };
         if !is_name {
             return None;
         }
@@ -478,6 +487,7 @@ mod tests {
         asks("a couple of months ago?", "2024-12-28", "2025-01-28");
         asks("between March and May", "2024-03-01", "2024-06-01");
         asks("from November to February", "2024-11-01", "2025-03-01");
+        asks("between march and may", "2024-03-01", "2024-06-01");
         asks("what did I eat before Christmas", "-009999-01-01", "2024-12-25");
         asks("what do I eat since January", "2025-01-01", "9999-12-31");
         asks("after 3 March", "2025-03-04", "9999-12-31");
@@ -490,6 +500,7 @@ mod tests {
         for question in [
             "May I ask what I like?",
             "how do I march in step",
+            "did I want to march, and may I?",
             "What do I do every Monday?",
             "Which street number is 2025?",
             "how many days are there",

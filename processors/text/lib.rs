@@ -5,9 +5,10 @@
 //! `words` (tokenizing and stemming), `language` (language detection), `unspaced` (scripts without
 //! spaces) and [`wordings`] (phrase lists from `config/languages/`).
 //!
-//! Four more modules read texts for one purpose each: `days` finds the days that a text names, [`redact`] removes secrets, [`split`] cuts a
-//! turn into candidates and finds their facts, [`consent`] finds wishes not to be remembered,
-//! [`faithful`] compares a model's text with its sources.
+//! Five more modules read texts for one purpose each: `days` finds the days that a text names,
+//! [`redact`] removes secrets, [`split`] cuts a turn into candidates and finds their facts,
+//! [`consent`] finds wishes not to be remembered, [`faithful`] compares a model's text with its
+//! sources.
 //! [`Rarity`] returns how rare a word is.
 //!
 //! Invariant: if an edit can change a stem of any word, [`STEMS_VERSION`] must go up.

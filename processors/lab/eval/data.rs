@@ -182,6 +182,10 @@ fn conversation(line: &str) -> std::result::Result<Conversation, String> {
     if let Some(turn) = found.turns.iter().find(|turn| turn.time().is_none()) {
         return Err(format!("conversation {name}, turn {}: not a time: {:?}", turn.id, turn.at));
     }
+    let has_no_time = |question: &&EvalQuestion| question.at.is_some() && question.time().is_none();
+    if let Some(question) = found.questions.iter().find(has_no_time) {
+        return Err(format!("conversation {name}, question {}: not a time", question.id));
+    }
     if found.positions().len() < found.turns.len() {
         return Err(format!("conversation {name}: two turns have the same id"));
     }
