@@ -8,7 +8,7 @@ use client::describe;
 use client::show::{self, Output};
 use client::traced;
 use client::{ClientReply, parse_user};
-use contract::wire::Moment;
+use contract::wire::{Moment, MomentOrDay};
 use domain::UserKey;
 use domain::fault::{Fault, Result, StopName};
 use jiff::Timestamp;
@@ -130,6 +130,13 @@ pub fn time(text: &str) -> std::result::Result<String, String> {
     match Moment::parse(text) {
         Some(_) => Ok(text.to_owned()),
         None => Err("is not a time such as 2026-01-02T03:04:05Z".to_owned()),
+    }
+}
+
+pub fn day_or_time(text: &str) -> std::result::Result<String, String> {
+    match MomentOrDay::parse(text) {
+        Some(_) => Ok(text.to_owned()),
+        None => Err("is neither a day such as 2026-01-02 nor a time".to_owned()),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Commands that send one request and print the reply: `recall`, `list`, `get`, `explain`, `stats`.
 
-use super::events::{UserArgs, key_values, pair, print, share, time};
+use super::events::{UserArgs, day_or_time, key_values, pair, print, share, time};
 use clap::Args;
 use client::describe;
 use client::show::{self, Output};
@@ -35,6 +35,12 @@ pub struct RecallCommand {
     /// Memories as they were at this time, RFC 3339
     #[arg(long, value_name = "TIME", value_parser = time)]
     as_of: Option<String>,
+    /// Only memories of this day or later: the day that they speak of, else were said
+    #[arg(long, value_name = "DAY|TIME", value_parser = day_or_time)]
+    from: Option<String>,
+    /// Only memories of this day or before
+    #[arg(long, value_name = "DAY|TIME", value_parser = day_or_time)]
+    to: Option<String>,
     /// Include archived memories
     #[arg(long)]
     #[serde(rename = "include_archived")]

@@ -58,6 +58,37 @@ impl<'de> Deserialize<'de> for Moment {
     }
 }
 
+/// A time, or a whole day in UTC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MomentOrDay {
+    pub first_ms: i64,
+    pub last_ms: i64,
+}
+
+impl MomentOrDay {
+    pub fn parse(text: &str) -> Option<MomentOrDay> {
+        if let Some(Moment(ms)) = Moment::parse(text) {
+            return Some(MomentOrDay { first_ms: ms, last_ms: ms });
+        }
+        let [first, last] = ["T00:00:00Z", "T23:59:59.999Z"].map(|time| {
+            let is_day = text.len() == "2026-01-02".len();
+            is_day.then(|| Moment::parse(&format!("{text}{time}"))).flatten()
+        });
+        Some(MomentOrDay { first_ms: first?.0, last_ms: last?.0 })
+    }
+}
+
+impl<'de> Deserialize<'de> for MomentOrDay {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<MomentOrDay, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        MomentOrDay::parse(&text).ok_or_else(|| {
+            D::Error::custom(
+                "is neither a day such as 2026-01-02 nor a time such as 2026-01-02T03:04:05Z",
+            )
+        })
+    }
+}
+
 /// The id of a memory. A text that is no UUID is read as the nil UUID, which no memory has: a wrong
 /// id gives "not found" and not an error of form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -321,6 +352,8 @@ pub struct Recall {
     #[serde(rename = "where")]
     pub filter: Option<Map<String, Value>>,
     pub as_of: Option<Moment>,
+    pub from: Option<MomentOrDay>,
+    pub to: Option<MomentOrDay>,
     pub as_of_offset: Option<i64>,
     pub include_archived: Option<bool>,
     pub include_compressed: Option<bool>,

@@ -53,6 +53,8 @@ pub struct Recall {
     pub kinds: Vec<Kind>,
     pub filter: Filter,
     pub as_of: Option<Time>,
+    /// Only memories of these days.
+    pub period: Period,
     pub as_of_offset: Option<i64>,
     pub include_archived: bool,
     /// Also memories that a summary stands for.
@@ -66,6 +68,24 @@ pub struct Recall {
     pub min_relevance: f32,
     pub purpose: Purpose,
     pub unsaid: UnsetFields,
+}
+
+/// Times from the first to the last, both included; open at a side without one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Period {
+    pub from: Option<Time>,
+    pub to: Option<Time>,
+}
+
+impl Period {
+    pub fn is_all(&self) -> bool {
+        *self == Period::default()
+    }
+
+    /// True if some time from `first` to `last` lies in the period.
+    pub fn meets(&self, first: Time, last: Time) -> bool {
+        self.from.is_none_or(|from| from <= last) && self.to.is_none_or(|to| first <= to)
+    }
 }
 
 /// The use of the returned memories.

@@ -61,7 +61,7 @@ pub static TOOLS: [Tool; 10] = [
         idempotent: true,
         properties: r#"{"query":T,"limit":{"type":"integer","minimum":1},"filters":M,
             "min_relevance":{"type":"number","minimum":0,"maximum":1},
-            "as_of":{"type":"string","format":"date-time"}}"#,
+            "as_of":{"type":"string","format":"date-time"},"from":T,"to":T}"#,
         required: &["query"],
     },
     Tool {
@@ -180,6 +180,8 @@ impl Tool {
                     ("where", "filters"),
                     ("min_relevance", "min_relevance"),
                     ("as_of", "as_of"),
+                    ("from", "from"),
+                    ("to", "to"),
                 ];
                 Ok(shown(calls.ask(user, of_arguments("recall", it, &fields)).await?))
             }
@@ -233,7 +235,7 @@ fn of_arguments(kind: &str, arguments: &Value, fields: &[(&str, &str)]) -> Value
 }
 
 /// The description of each argument, the same in every tool.
-const DESCRIPTIONS: [(&str, &str); 16] = [
+const DESCRIPTIONS: [(&str, &str); 18] = [
     ("text", "The memory as one plain sentence, such as: I am allergic to peanuts."),
     (
         "metadata",
@@ -254,6 +256,8 @@ const DESCRIPTIONS: [(&str, &str); 16] = [
         "Leave out memories less likely than this to answer, 0 to 1; 0 leaves out none.",
     ),
     ("as_of", "Answer from what was known at this time, such as 2026-01-31T12:00:00Z."),
+    ("from", "Only memories of this day or later, by the day they speak of: 2026-05-01."),
+    ("to", "Only memories of this day or before: 2026-05-31."),
     ("after", "The cursor after from the page before."),
     ("id", "Id of the memory, as get_memories and search_memories return it."),
 ];

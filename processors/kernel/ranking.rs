@@ -1,7 +1,7 @@
 //! The values that a policy ranks and renders: hits and a question in, ranked memories and a prompt
 //! block out. Retrieval fills in a [`Hit`], so that a policy knows no search engine.
 
-use domain::{Assembly, Filter, Kind, Levels, Match, Memory, Purpose, Recall, Time};
+use domain::{Assembly, Filter, Kind, Levels, Match, Memory, Period, Purpose, Recall, Time};
 use std::sync::Arc;
 
 /// A memory that the text index or the vector index found, with the scores of both for the memory
@@ -38,6 +38,7 @@ pub struct Question<'a> {
     pub kinds: &'a [Kind],
     pub filter: &'a Filter,
     pub as_of: Option<Time>,
+    pub period: Period,
     pub as_of_offset: Option<i64>,
     pub include_archived: bool,
     pub include_compressed: bool,
@@ -85,6 +86,7 @@ impl<'a> Question<'a> {
             kinds: &recall.kinds,
             filter: &recall.filter,
             as_of: recall.as_of,
+            period: recall.period,
             as_of_offset: recall.as_of_offset,
             include_archived: recall.include_archived,
             include_compressed: recall.include_compressed,

@@ -38,6 +38,14 @@ impl Days {
         Some(Days::one(at.to_zoned(TimeZone::UTC).date()))
     }
 
+    pub fn first_time(&self) -> Time {
+        midnight(self.first)
+    }
+
+    pub fn last_time(&self) -> Time {
+        midnight(self.until).plus_ms(-1)
+    }
+
     pub fn meet(&self, other: &Days) -> bool {
         self.first < other.until && other.first < self.until
     }
@@ -374,6 +382,12 @@ impl Reader {
             years.find(|days| days.first > self.today)
         }
     }
+}
+
+fn midnight(day: Date) -> Time {
+    const DAY_MS: i64 = 86_400_000;
+    let since = day - Date::constant(1970, 1, 1);
+    Time(i64::from(since.get_days()) * DAY_MS)
 }
 
 fn moved(day: Date, by: Span) -> Date {

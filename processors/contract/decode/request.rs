@@ -15,8 +15,8 @@ use crate::wire;
 use broker::Record;
 use domain::fault::Reject;
 use domain::{
-    Cursor, Duplicates, Explain, List, MemoryId, Position, Recall, Request, RequestKind, Role,
-    Time, UnsetFields, UserKey,
+    Cursor, Duplicates, Explain, List, MemoryId, Period, Position, Recall, Request, RequestKind,
+    Role, Time, UnsetFields, UserKey,
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -93,6 +93,7 @@ fn recall(message: &RequestBody<'_>) -> Result<RequestKind, Reject> {
         kinds: kinds(recall.kinds)?,
         filter: filter(recall.filter)?,
         as_of: recall.as_of.map(time),
+        period: period(recall.from, recall.to)?,
         as_of_offset: recall.as_of_offset,
         include_archived: recall.include_archived.unwrap_or(false),
         include_compressed: recall.include_compressed.unwrap_or(false),
@@ -118,6 +119,20 @@ fn queries(
     }
     check_count("queries", queries.len(), QUERIES_MAX)?;
     queries.into_iter().map(|query| content("query", query, options)).collect()
+}
+
+fn period(
+    from: Option<wire::MomentOrDay>,
+    to: Option<wire::MomentOrDay>,
+) -> Result<Period, Reject> {
+    let period =
+        Period { from: from.map(|from| Time(from.first_ms)), to: to.map(|to| Time(to.last_ms)) };
+    match period {
+        Period { from: Some(from), to: Some(to) } if to < from => {
+            Err(Reject::of_field("to", "is before `from`"))
+        }
+        _ => Ok(period),
+    }
 }
 
 fn history(turns: Vec<wire::Said>, options: &DecodeOptions) -> Result<Vec<String>, Reject> {

@@ -5,7 +5,7 @@ use super::*;
 use broker::{Headers, OutgoingRecord, header};
 use domain::fault::RejectCode;
 use domain::{
-    Action, Explain, Forget, Format, ForwardReason, JudgedMemory, Kind, MemoryId, Position,
+    Action, Explain, Forget, Format, ForwardReason, JudgedMemory, Kind, MemoryId, Period, Position,
     RequestKind, SIGNATURE, Scope, Signal, SignedParts, SigningKey, TenantKeys, Time,
 };
 use proptest::prelude::*;
@@ -484,6 +484,8 @@ fn a_recall_gets_the_defaults_and_keeps_to_the_limits() {
         "kinds": ["fact", ""],
         "where": {"channel": "web"},
         "as_of": "1970-01-01T00:00:01Z",
+        "from": "1970-01-01T00:00:02Z",
+        "to": "1970-01-02",
         "format": "xml",
         "history": history,
     })) else {
@@ -497,6 +499,8 @@ fn a_recall_gets_the_defaults_and_keeps_to_the_limits() {
         (long.as_of, long.history.first().map(String::as_str), long.history.len()),
         (Some(Time(1_000)), Some("2"), HISTORY_TURNS_MAX)
     );
+    let period = Period { from: Some(Time(2_000)), to: Some(Time(2 * 86_400_000 - 1)) };
+    assert_eq!(long.period, period);
 }
 
 #[test]
@@ -542,6 +546,14 @@ fn a_bad_request_is_rejected_with_code_and_field() {
         (json!({"type": "recall", "user": "zoe"}), field("query")),
         (json!({"type": "recall", "user": "zoe", "query": "x", "limit": -1}), field("limit")),
         (json!({"type": "recall", "user": "zoe", "query": "x", "limit": "all"}), field("limit")),
+        (
+            json!({"type": "recall", "user": "zoe", "query": "x", "from": "2026-01-02", "to": "2026-01-01"}),
+            field("to"),
+        ),
+        (
+            json!({"type": "recall", "user": "zoe", "query": "x", "from": "last week"}),
+            field("from"),
+        ),
         (
             json!({"type": "recall", "user": "zoe", "query": "x", "as_of_offset": -1}),
             field("as_of_offset"),

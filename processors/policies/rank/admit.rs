@@ -8,6 +8,7 @@ use kernel::ranking::Question;
 /// True if the memory meets every condition of the question.
 pub fn admitted(memory: &Memory, question: &Question) -> bool {
     is_of_kind(memory, question)
+        && is_of_period(memory, question)
         && question.filter.holds(memory)
         && admitted_unfiltered(memory, question)
 }
@@ -16,7 +17,20 @@ pub fn is_of_kind(memory: &Memory, question: &Question) -> bool {
     question.kinds.is_empty() || question.kinds.contains(&memory.kind)
 }
 
-/// The conditions besides the request's own filters, `kinds` and `where`.
+/// True if the memory speaks of a day in the period, or names no day and was said in it.
+fn is_of_period(memory: &Memory, question: &Question) -> bool {
+    let period = &question.period;
+    if period.is_all() {
+        return true;
+    }
+    let days = text::days_spoken_of(&memory.content, memory.created_at);
+    match days.is_empty() {
+        true => period.meets(memory.created_at, memory.created_at),
+        false => days.iter().any(|days| period.meets(days.first_time(), days.last_time())),
+    }
+}
+
+/// The conditions besides the request's own filters: `kinds`, `where`, `from` and `to`.
 pub fn admitted_unfiltered(memory: &Memory, question: &Question) -> bool {
     is_in_scope(memory, question)
         && !memory.disabled
@@ -72,7 +86,7 @@ fn was_known(memory: &Memory, question: &Question) -> bool {
 mod tests {
     use super::super::samples::{ask, memory, nothing};
     use super::*;
-    use domain::{Comparison, Condition, Filter, Kind, MemoryId, Metadata, Test, Time};
+    use domain::{Comparison, Condition, Filter, Kind, MemoryId, Metadata, Period, Test, Time};
 
     fn check(edit: impl Fn(&mut Memory), question: &Question, expected: bool) {
         let mut subject = memory(1, "I live in Berlin");
@@ -118,6 +132,31 @@ mod tests {
             false,
         );
         check(|memory| memory.metadata = chat(), &ask("q", &wanted), true);
+    }
+
+    #[test]
+    fn a_memory_belongs_to_the_days_it_speaks_of_or_was_said_on() {
+        let none = nothing();
+        let day = |day: &str| day.parse::<jiff::Timestamp>().map(|at| Time(at.as_millisecond()));
+        let [first, last] = ["2024-05-01T00:00:00Z", "2024-05-31T23:59:59Z"].map(day);
+        let (from, to) = (first.ok(), last.ok());
+        let said = day("2024-06-20T12:00:00Z").expect("a time");
+        for (content, created_at, expected) in [
+            ("I bought a car", said, [false, true, false]),
+            ("I bought a car", from.expect("a time"), [true, true, true]),
+            ("On 12 May I bought a car", said, [true, true, true]),
+            ("I bought a car last month, in April it was stolen", said, [true, true, true]),
+            ("I bought a car in April", from.expect("a time"), [false, false, true]),
+        ] {
+            let speaks = |memory: &mut Memory| {
+                (memory.content, memory.created_at) = (content.into(), created_at);
+            };
+            let periods =
+                [Period { from, to }, Period { from, to: None }, Period { from: None, to }];
+            for (period, expected) in periods.into_iter().zip(expected) {
+                check(speaks, &Question { period, ..ask("q", &none) }, expected);
+            }
+        }
     }
 
     #[test]

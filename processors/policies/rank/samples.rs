@@ -2,8 +2,8 @@
 
 use super::{Fade, RankOptions, WrittenRank};
 use domain::{
-    Filter, Format, Kind, Memory, MemoryId, Metadata, NeighbourTurns, Position, ProbableLink,
-    Purpose, Recall, Role, Scope, Time, UnsetFields, UserKey,
+    Filter, Format, Kind, Memory, MemoryId, Metadata, NeighbourTurns, Period, Position,
+    ProbableLink, Purpose, Recall, Role, Scope, Time, UnsetFields, UserKey,
 };
 use kernel::policy::Room;
 use kernel::ranking::{Hit, HitScore, Question, Ranked};
@@ -100,6 +100,7 @@ pub fn ask<'a>(text: &'a str, filter: &'a Filter) -> Question<'a> {
         kinds: &[],
         filter,
         as_of: None,
+        period: Period::default(),
         as_of_offset: None,
         include_archived: false,
         include_compressed: false,
@@ -124,6 +125,7 @@ pub fn recall(query: &str) -> Recall {
         kinds: vec![],
         filter: nothing(),
         as_of: None,
+        period: Period::default(),
         as_of_offset: None,
         include_archived: false,
         include_compressed: false,

@@ -143,6 +143,7 @@ impl Recall {
     ) -> Result<QueryHits, Fault> {
         let is_filtered = !asked.kinds.is_empty()
             || !asked.filter.is_empty()
+            || !asked.period.is_all()
             || asked.as_of.is_some()
             || asked.as_of_offset.is_some()
             || asks_nothing(asked);
