@@ -292,7 +292,11 @@ fn every_tool_answers_over_mcp(broker: Broker) {
     assert!(is_error, "another user has no such memory");
 
     let resources = gateway.mcp("eve", "resources/list", json!({}));
-    assert_eq!(resources["resources"].as_array().map(Vec::len), Some(2), "{resources}");
+    assert_eq!(resources["resources"].as_array().map(Vec::len), Some(3), "{resources}");
+    assert_eq!(resources["resources"][0]["uri"], "about://me", "{resources}");
+    let about = gateway.mcp("eve", "resources/read", json!({"uri": "about://me"}));
+    let text = about["contents"][0]["text"].as_str().expect("a text");
+    assert!(text.contains("My brother Tom lives in Bergen."), "{text}");
     assert!(resources["nextCursor"].is_null(), "{resources}");
     let many = running.client();
     let many = many.user("default", "many");
@@ -303,7 +307,7 @@ fn every_tool_answers_over_mcp(broker: Broker) {
     let cursor = json!({"cursor": first["nextCursor"]});
     let rest = gateway.mcp("many", "resources/list", cursor);
     let listed = [&first, &rest].map(|page| page["resources"].as_array().map_or(0, Vec::len));
-    assert_eq!(listed.iter().sum::<usize>(), 60, "{listed:?}");
+    assert_eq!(listed.iter().sum::<usize>(), 61, "{listed:?}");
     let uri = json!({"uri": format!("memory://{id}")});
     let read = gateway.mcp("eve", "resources/read", uri);
     assert_eq!(read["contents"][0]["text"], "Eve plays the viola", "{read}");

@@ -8,8 +8,8 @@ const GROUPS: [(&str, &[&str]); 3] = [
     (
         "Memories",
         &[
-            "publish", "update", "forget", "feedback", "list", "get", "explain", "stats", "export",
-            "import",
+            "publish", "update", "forget", "feedback", "list", "get", "explain", "about", "stats",
+            "export", "import",
         ],
     ),
     ("Trying and measuring", &["demo", "eval", "whatif", "bench", "model"]),

@@ -165,6 +165,8 @@ enum Command {
     Explain(requests::ExplainCommand),
     /// Count a user's memories
     Stats(requests::StatsCommand),
+    /// Print what is known of a user
+    About(requests::AboutCommand),
     /// Write everything about one user, a tenant or all as JSON Lines
     Export(export::ExportCommand),
     /// Publish the memories of an export, each once
@@ -300,6 +302,7 @@ fn run(typed: CommandLine) -> Result<ExitCode> {
         Command::Get(get) => get.run(&config, output),
         Command::Explain(explain) => explain.run(&config, output),
         Command::Stats(stats) => stats.run(&config, output),
+        Command::About(about) => about.run(&config, output),
         Command::Export(export) => export.run(&config),
         Command::Import(import) => import.run(&config, output),
         Command::Backup(backup) => backup.run(&config, output),

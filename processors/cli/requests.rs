@@ -1,4 +1,5 @@
-//! Commands that send one request and print the reply: `recall`, `list`, `get`, `explain`, `stats`.
+//! Commands that send one request and print the reply: `recall`, `about`, `list`, `get`,
+//! `explain`, `stats`.
 
 use super::events::{UserArgs, day_or_time, key_values, pair, print, share, time};
 use clap::Args;
@@ -236,6 +237,30 @@ fn position(text: &str) -> Result<Value> {
         let what = format!("--event {text}: must be topic:partition:offset");
         Fault::stop(StopName::ConfigInvalid, what)
     })
+}
+
+#[derive(Args, Serialize)]
+pub struct AboutCommand {
+    #[command(flatten)]
+    #[serde(skip)]
+    user: UserArgs,
+    /// Maximum number of tokens of the prompt block
+    #[arg(long, value_name = "TOKENS")]
+    #[serde(rename = "token_budget")]
+    budget: Option<usize>,
+    /// markdown, xml, compact, json or none
+    #[arg(long, value_parser = ["markdown", "xml", "compact", "json", "none"])]
+    format: Option<String>,
+}
+
+impl AboutCommand {
+    pub fn run(self, config: &Config, output: Output) -> Result<ExitCode> {
+        let message = self.user.message(config, "about", &self)?;
+        ask(config, output, &self.user, &message, |value| match show::text(value, "prompt") {
+            "" => anstream::println!("nothing is known of this user"),
+            _ => anstream::println!("{}", show::shown(value, "prompt").trim_end()),
+        })
+    }
 }
 
 #[derive(Args)]

@@ -366,6 +366,12 @@ pub struct Recall {
 }
 
 #[derive(Debug, Deserialize)]
+pub struct About {
+    pub token_budget: Option<i64>,
+    pub format: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
 pub struct Said {
     pub role: Option<String>,
     pub speaker: Option<String>,
@@ -801,6 +807,25 @@ pub struct Counts<'a> {
     pub by_kind: &'a BTreeMap<String, u64>,
     pub by_scope: &'a BTreeMap<String, u64>,
     pub by_state: &'a BTreeMap<String, u64>,
+}
+
+/// The standing picture of a user.
+#[derive(Debug, Serialize)]
+pub struct Picture<'a> {
+    pub lines: Vec<PictureLine<'a>>,
+    pub prompt: &'a str,
+    pub tokens: usize,
+}
+
+#[derive(Debug, Serialize)]
+pub struct PictureLine<'a> {
+    pub section: &'static str,
+    pub content: &'a str,
+    pub memory: Id,
+    pub kind: &'a str,
+    pub created_at: Moment,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub speaker: Option<&'a str>,
 }
 
 #[derive(Debug, Serialize)]

@@ -46,8 +46,8 @@ pub use memory::{
 pub use partition::partition_of;
 pub use position::Position;
 pub use request::{
-    Assembly, Duplicates, Explain, Format, Levels, List, Match, Period, Purpose, Recall, ReplyTo,
-    Request, RequestKind, UnsetFields,
+    About, Assembly, Duplicates, Explain, Format, Levels, List, Match, Period, Purpose, Recall,
+    ReplyTo, Request, RequestKind, UnsetFields,
 };
 pub use role::Role;
 pub use signature::{KEY_BYTES_MIN, SIGNATURE, SignedParts, SigningKey};

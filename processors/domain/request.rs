@@ -33,6 +33,7 @@ pub enum RequestKind {
     Get { memory: MemoryId, history: bool },
     Explain(Explain),
     Stats,
+    About(About),
     Duplicates(Duplicates),
 }
 
@@ -68,6 +69,14 @@ pub struct Recall {
     pub min_relevance: f32,
     pub purpose: Purpose,
     pub unsaid: UnsetFields,
+}
+
+/// Asks for the standing picture of the user.
+#[derive(Clone, Debug)]
+pub struct About {
+    pub session: Option<String>,
+    pub token_budget: usize,
+    pub format: Format,
 }
 
 /// Times from the first to the last, both included; open at a side without one.

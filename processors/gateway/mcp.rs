@@ -19,6 +19,8 @@ use std::time::Duration;
 use uuid::Uuid;
 
 const MEMORY: &str = "memory://";
+/// The standing picture of the user.
+const ABOUT: &str = "about://me";
 /// Pause between two looks, during a call, whether the service is still the one that was asked. A
 /// call takes milliseconds, so few are long enough for one look.
 const SUCCESSOR_LOOK: Duration = Duration::from_millis(500);
@@ -214,6 +216,10 @@ impl ServerHandler for Server {
         let listed = self.ask(&bound.user, list).await?;
         let next_cursor = listed["after"].as_str().map(str::to_owned);
         let mut result = ListResourcesResult { next_cursor, ..Default::default() };
+        if after.is_null() {
+            let about = Resource::new(ABOUT, "What is known of the user");
+            result.resources.push(about.with_mime_type("text/markdown"));
+        }
         for memory in listed["memories"].as_array().into_iter().flatten() {
             let id = memory["id"].as_str().unwrap_or_default();
             let content = memory["content"].as_str().unwrap_or_default();
@@ -242,8 +248,15 @@ impl ServerHandler for Server {
     ) -> Result<ReadResourceResponse, ErrorData> {
         let bound = self.bound(&context)?;
         bound.caller.may(Permission::Read).map_err(failed)?;
+        if request.uri == ABOUT {
+            let reply = self.ask(&bound.user, of("about", &[])).await?;
+            let text = reply["prompt"].as_str().unwrap_or_default();
+            let contents = vec![ResourceContents::text(text, request.uri)];
+            return Ok(ReadResourceResult::new(contents).into());
+        }
         let Some(id) = request.uri.strip_prefix(MEMORY) else {
-            return Err(ErrorData::resource_not_found("resources are memory://{id}", None));
+            let what = "resources are memory://{id} and about://me";
+            return Err(ErrorData::resource_not_found(what, None));
         };
         let message = of("get", &[("memory", &json!(id))]);
         let reply = self.ask(&bound.user, message).await?;

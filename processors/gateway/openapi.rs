@@ -12,18 +12,19 @@ macro_rules! schemas {
     };
 }
 
-const SCHEMAS: [(&str, &str); 22] = schemas!["applied" "common" "decision" "duplicates" "duplicates-reply" "erasure" "error"
+const SCHEMAS: [(&str, &str); 24] = schemas!["about" "about-reply" "applied" "common" "decision" "duplicates" "duplicates-reply" "erasure" "error"
     "explain" "explained" "feedback" "forget" "get" "list" "listed" "memory" "recall" "recalled"
     "remember" "stats" "stats-reply" "turn" "update"];
 
 /// Each own call with the schema of the reply.
-const OWN: [(&str, &str); 11] = [
+const OWN: [(&str, &str); 12] = [
     ("turn", "applied"),
     ("remember", "applied"),
     ("update", "applied"),
     ("forget", "applied"),
     ("feedback", "applied"),
     ("recall", "recalled"),
+    ("about", "about-reply"),
     ("list", "listed"),
     ("get", "memory"),
     ("explain", "explained"),

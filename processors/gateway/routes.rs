@@ -33,6 +33,7 @@ pub static ROUTES: &[Route] = routes! {
     post   "/v1/keepsake/feedback"            Write   Message Call    Receipt     native::event;
     post   "/v1/keepsake/forget"              Forget  Message Call    Receipt     native::event;
     post   "/v1/keepsake/recall"              Read    Message Call    Found       native::request;
+    post   "/v1/keepsake/about"               Read    Message Call    Found       native::request;
     post   "/v1/keepsake/list"                Read    Message Call    Found       native::request;
     post   "/v1/keepsake/get"                 Read    Message Call    Found       native::request;
     post   "/v1/keepsake/explain"             Read    Message Call    Found       native::request;

@@ -1,4 +1,4 @@
-//! Answers requests: recall, list, get, explain, stats, duplicates. Reads the shards of this
+//! Answers requests: recall, about, list, get, explain, stats, duplicates. Reads the shards of this
 //! process and changes nothing.
 //!
 //! ```text
@@ -17,6 +17,7 @@
 //!   and tenant.
 //! - Past its deadline, a request gets an error, or a partial reply if some queries are answered.
 
+mod about;
 mod ask;
 mod duplicates;
 mod fair;
@@ -528,6 +529,7 @@ impl Recall {
             }
             RequestKind::Explain(explain) => self.explain(now, shard, &request.key, explain),
             RequestKind::Stats => self.stats(now, shard, &request.key),
+            RequestKind::About(about) => self.about(now, shard, request, about, left_ms),
             RequestKind::Duplicates(duplicates) => {
                 self.duplicates(now, shard, &request.key, duplicates, left_ms)
             }

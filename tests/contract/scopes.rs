@@ -135,7 +135,7 @@ fn users_and_tenants_see_nothing_of_each_other(broker: Broker) {
         let person = client.user(tenant, user);
         assert_eq!(
             recalled(&person, "secret number", None),
-            [format!("My secret number is {tenant}-{user}.")]
+            ["I live in Berlin".to_owned(), format!("My secret number is {tenant}-{user}.")]
         );
         assert_eq!(person.list().len(), 2);
         assert_eq!(person.ask(json!({"type": "stats"}))["memories"]["total"], 2);

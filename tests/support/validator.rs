@@ -70,6 +70,7 @@ pub fn valid(schema: &str, value: &Value) {
 pub fn reply(value: &Value) {
     let schema = match value["type"].as_str() {
         Some("stats") => "stats-reply",
+        Some("about") => "about-reply",
         Some("duplicates") => "duplicates-reply",
         Some(name) => name,
         None => panic!("a reply without a type: {value}"),

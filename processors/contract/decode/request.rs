@@ -1,4 +1,4 @@
-//! Decodes a record of the recalls topic: recall, list, get, explain, stats and duplicates.
+//! Decodes a record of the recalls topic: recall, about, list, get, explain, stats and duplicates.
 //!
 //! Each type has a function from its body to an [`RequestKind`], named in `ask_named`. Fields that
 //! a request leaves out take their defaults from [`DecodeOptions`].
@@ -15,8 +15,8 @@ use crate::wire;
 use broker::Record;
 use domain::fault::Reject;
 use domain::{
-    Cursor, Duplicates, Explain, List, MemoryId, Period, Position, Recall, Request, RequestKind,
-    Role, Time, UnsetFields, UserKey,
+    About, Cursor, Duplicates, Explain, Format, List, MemoryId, Period, Position, Recall, Request,
+    RequestKind, Role, Time, UnsetFields, UserKey,
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -60,13 +60,14 @@ type ReadAsk = fn(&RequestBody<'_>) -> Result<RequestKind, Reject>;
 fn ask_named(name: &str) -> Result<ReadAsk, Reject> {
     Ok(match name {
         "recall" => recall,
+        "about" => about,
         "list" => list,
         "get" => get,
         "explain" => explain,
         "stats" => |_| Ok(RequestKind::Stats),
         "duplicates" => duplicates,
         _ => {
-            let known = "a request (recall, list, get, explain, stats, duplicates)";
+            let known = "a request (recall, about, list, get, explain, stats, duplicates)";
             return Err(unknown_type(known, name));
         }
     })
@@ -104,6 +105,22 @@ fn recall(message: &RequestBody<'_>) -> Result<RequestKind, Reject> {
         min_relevance: share("min_relevance", recall.min_relevance)?.unwrap_or(0.0),
         purpose: variant("purpose", recall.purpose)?.unwrap_or_default(),
     })))
+}
+
+/// Tokens of a picture if the request does not say how many.
+const ABOUT_TOKENS: usize = 400;
+
+fn about(message: &RequestBody<'_>) -> Result<RequestKind, Reject> {
+    let about: wire::About = message.fields()?;
+    let format = variant("format", about.format)?.unwrap_or_default();
+    if format == Format::Template {
+        return Err(Reject::of_field("format", "a template has no place for a picture"));
+    }
+    Ok(RequestKind::About(About {
+        session: message.session.clone(),
+        token_budget: count("token_budget", about.token_budget, 0, ABOUT_TOKENS)?,
+        format,
+    }))
 }
 
 /// Checks the queries. Each is encoded and searched by itself, so their number is bounded and not

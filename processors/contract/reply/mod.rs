@@ -22,7 +22,7 @@ pub use record::{
 };
 
 pub use crate::wire::JSON;
-pub use parts::{DuplicatePair, FadeCurve, Freshness, RecalledMemory, Stats};
+pub use parts::{DuplicatePair, FadeCurve, Freshness, Picture, PictureLine, RecalledMemory, Stats};
 
 use crate::wire::{self, ECHOED, json};
 use broker::{Headers, OutgoingRecord};
@@ -67,6 +67,7 @@ pub enum Answer {
         fade: Option<FadeCurve>,
     },
     Stats(Stats),
+    About(Picture),
     Duplicates {
         pairs: Vec<DuplicatePair>,
         /// The least cosine of a pair.
@@ -139,6 +140,7 @@ pub fn answer(to: &ReplyTo, answer: &Answer, freshness: &Freshness) -> OutgoingR
             ok(to, "explained", body, freshness)
         }
         Answer::Stats(stats) => ok(to, "stats", view::stats(stats), freshness),
+        Answer::About(picture) => ok(to, "about", view::picture(picture), freshness),
         Answer::Duplicates { pairs, level, compared, after } => {
             let body = wire::FoundDuplicates {
                 pairs: pairs.iter().map(view::pair).collect(),

@@ -66,6 +66,20 @@ pub struct FadeCurve {
     pub points: Vec<(Time, f32)>,
 }
 
+/// What is known of a user.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Picture {
+    pub lines: Vec<PictureLine>,
+    pub prompt: String,
+    pub tokens: usize,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct PictureLine {
+    pub section: &'static str,
+    pub memory: Arc<Memory>,
+}
+
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stats {
     pub memories: u64,

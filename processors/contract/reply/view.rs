@@ -1,7 +1,7 @@
 //! Maps domain values to the structs of `wire.rs`. Each function maps one value and borrows as much
 //! as possible. A new field of the contract is filled here.
 
-use super::parts::{DuplicatePair, FadeCurve, Freshness, RecalledMemory, Stats};
+use super::parts::{DuplicatePair, FadeCurve, Freshness, Picture, RecalledMemory, Stats};
 use crate::wire;
 use domain::{
     Assembly, Cursor, Decision, Erasure, JudgedMemory, Levels, Memory, MemoryId, MemoryVersion,
@@ -225,6 +225,18 @@ fn fade(fade: &FadeCurve) -> wire::Fade {
         prune_after_days: fade.prune.map(|(_, days)| wire::Number(days)),
         points: fade.points.iter().map(|(at, left)| (moment(*at), wire::Number(*left))).collect(),
     }
+}
+
+pub fn picture(picture: &Picture) -> wire::Picture<'_> {
+    let lines = picture.lines.iter().map(|line| wire::PictureLine {
+        section: line.section,
+        content: &line.memory.content,
+        memory: id(line.memory.id),
+        kind: line.memory.kind.as_str(),
+        created_at: moment(line.memory.created_at),
+        speaker: line.memory.speaker.as_deref(),
+    });
+    wire::Picture { lines: lines.collect(), prompt: &picture.prompt, tokens: picture.tokens }
 }
 
 pub fn stats(stats: &Stats) -> wire::Stats<'_> {

@@ -3,11 +3,13 @@
 //! [`order`] does:
 //! 1. Admit memories under the question's conditions (`admit.rs`).
 //! 2. Score each one as a weighted sum of terms (`score.rs`, `terms.rs`).
-//! 3. Drop memories far behind the best one.
+//! 3. Drop memories far behind the best one, but for the first [`LEFT_MIN`].
 //! 4. Estimate the probability that each one answers, and the match (`relevance.rs`).
 //!    A blank question is answered by the strongest memories instead, and the match is weak.
 //! 5. Put versions of one fact together (`arrange.rs`), and drop repetitions and the surplus.
 //! 6. Add the wishes for every answer that are near the question and were dropped ([`wishes`]).
+//!
+//! [`picture`] answers what is known of the user, without a question.
 //!
 //! [`block`] renders the result within a token budget (`prompt.rs`, `frame.rs`, `template.rs`).
 //!
@@ -17,6 +19,7 @@ mod admit;
 mod arrange;
 mod fade;
 pub mod frame;
+pub mod picture;
 mod prompt;
 mod relevance;
 mod rerank;
@@ -63,17 +66,21 @@ pub fn order(hits: Vec<Hit>, question: &Question, weights: &RankOptions, now: Ti
     }
     let wishes = wishes(&ranked, question);
     let floor = if question.is_reranked { weights.floor * RERANKED_FLOOR } else { weights.floor };
-    let least = cut_far_behind(&mut ranked, floor, &successors);
+    let (least, behind) = cut_far_behind(&mut ranked, floor, &successors);
     let levels = Levels { floor: Some(least), ..levels(weights) };
     for one in &mut ranked {
         if let Some(older) = predecessors.get(&one.memory.id) {
             one.signals = one.signals.or(older);
         }
     }
+    let mut behind = fillers(behind, &ranked, question);
     let matched = weights.relevance.as_ref().map(|relevance| {
-        relevance.estimate(&mut ranked, question.explain);
+        relevance.estimate(&mut ranked, &mut behind, question.explain);
         relevance.matched(&ranked)
     });
+    if matched != Some(Match::None) {
+        ranked.extend(behind);
+    }
     if newest_first {
         inherit_relevance(&mut ranked);
     }
@@ -83,6 +90,27 @@ pub fn order(hits: Vec<Hit>, question: &Question, weights: &RankOptions, now: Ti
     let mut ranked = arrange::arranged_by(ranked, newest_first);
     keep_first_different(&mut ranked, question.limit);
     RankedHits { ranked, wishes, matched, levels }
+}
+
+/// Memories that the floor leaves where the match is not none and no least relevance is asked for: to
+/// leave out the one that answers costs more than to return four beside it.
+const LEFT_MIN: usize = 5;
+
+/// Returns the best of those behind the floor, as many as are missing. None that was revised by a
+/// memory which is not there, and would stand for what holds now.
+fn fillers(mut behind: Vec<Ranked>, kept: &[Ranked], question: &Question) -> Vec<Ranked> {
+    let valid = kept.iter().filter(|one| !one.superseded).count();
+    let missing = LEFT_MIN.saturating_sub(valid);
+    if missing == 0 || question.min_relevance > 0.0 {
+        return Vec::new();
+    }
+    behind.retain(|one| {
+        let newer = one.memory.revised_by;
+        !one.superseded && newer.is_none_or(|newer| kept.iter().any(|kept| kept.memory.id == newer))
+    });
+    behind.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.memory.id.cmp(&b.memory.id)));
+    behind.truncate(missing);
+    behind
 }
 
 /// The most wishes beside the memories, and the least cosine of one to the question: of those that
@@ -228,7 +256,8 @@ fn is_relevant(one: &Ranked, least: f32) -> bool {
     one.relevance.is_none_or(|relevance| relevance >= least)
 }
 
-/// Drops the memories below the share `floor` of the best valid one, and returns that least score.
+/// Takes out the memories below the share `floor` of the best valid one, and returns that least
+/// score with them.
 /// Superseded memories do not raise the floor, so that showing old versions hides no valid memory.
 /// The best one counts by `by_itself`: bonuses and neighbours can lift a memory above the floor and
 /// never lift the floor.
@@ -236,7 +265,7 @@ fn cut_far_behind(
     ranked: &mut Vec<Ranked>,
     floor: f32,
     successors: &HashSet<MemoryId, RandomState>,
-) -> f32 {
+) -> (f32, Vec<Ranked>) {
     let has_valid = ranked.iter().any(|one| !one.superseded);
     let valid = ranked.iter().filter(|one| !(has_valid && one.superseded));
     let best = valid.map(|one| one.by_itself).fold(0.0, f32::max);
@@ -255,8 +284,8 @@ fn cut_far_behind(
             break;
         }
     }
-    ranked.retain(|one| kept.contains_key(&one.memory.id));
-    least
+    let behind = ranked.extract_if(.., |one| !kept.contains_key(&one.memory.id)).collect();
+    (least, behind)
 }
 
 /// Returns true if `newer` revises a kept memory and is near enough to be placed before it.
@@ -292,7 +321,7 @@ fn keep_first_different(ranked: &mut Vec<Ranked>, limit: usize) {
 mod tests {
     use super::samples::{MemoryMut as _, ask, hit, memory, nothing, revision, weights};
     use super::*;
-    use domain::{Memory, NeighbourTurn, Vector};
+    use domain::{Filter, Memory, NeighbourTurn, Vector};
     use proptest::prelude::*;
 
     const NOW: Time = Time(1_700_000_000_000);
@@ -303,6 +332,11 @@ mod tests {
 
     fn contents(hits: &[Hit], question: &Question) -> Vec<String> {
         ranked(hits.to_vec(), question).into_iter().map(|one| one.memory.content.clone()).collect()
+    }
+
+    /// Asks for a least relevance, so that the floor cuts all that is behind it.
+    fn strict(filter: &Filter) -> Question<'_> {
+        Question { min_relevance: f32::MIN_POSITIVE, ..ask("q", filter) }
     }
 
     fn check(hits: &[Hit], question: &Question, expected: &[&str]) {
@@ -389,22 +423,38 @@ mod tests {
     fn what_is_far_behind_the_best_is_cut() {
         check(
             &[hit(1, "tea", 20.0, 0.9), hit(2, "rain", 0.1, 0.01)],
-            &ask("q", &nothing()),
+            &strict(&nothing()),
             &["tea"],
         );
+    }
+
+    #[test]
+    fn the_floor_leaves_five_and_no_value_that_was_revised_elsewhere() {
+        let none = nothing();
+        let far = (2..9).map(|n| hit(n, &format!("rain {n}"), 0.1, 0.2 - n as f32 / 100.0));
+        let mut hits = [vec![hit(1, "tea", 20.0, 0.9)], far.collect()].concat();
+        check(&hits, &ask("q", &none), &["tea", "rain 2", "rain 3", "rain 4", "rain 5"]);
+        hits[2].memory_mut().revised_by = Some(id(99));
+        check(&hits, &ask("q", &none), &["tea", "rain 2", "rain 4", "rain 5", "rain 6"]);
+        check(&hits, &Question { limit: 3, ..ask("q", &none) }, &["tea", "rain 2", "rain 4"]);
+        let kept = |hits: &[Hit], question: &Question| -> Vec<Option<f32>> {
+            ranked(hits.to_vec(), question).iter().map(|one| one.relevance).collect()
+        };
+        let (all, best) = (kept(&hits, &ask("q", &none)), kept(&hits, &strict(&none)));
+        assert_eq!((all[0], best.len()), (best[0], 1), "those behind do not move it");
     }
 
     #[test]
     fn the_floor_lies_between_the_kept_memories_and_those_that_are_cut() {
         let hits = vec![hit(1, "tea", 20.0, 0.9), hit(2, "rain", 16.0, 0.7)];
         let (none, shipped) = (nothing(), weights());
-        let kept = order(hits.clone(), &ask("q", &none), &shipped, NOW);
+        let kept = order(hits.clone(), &strict(&none), &shipped, NOW);
         let floor = kept.levels.floor.expect("a question has a floor");
         let [best, second] = [0, 1].map(|n: usize| kept.ranked[n].score);
         assert!(0.0 < floor && floor <= second && second < best, "{floor} {second} {best}");
         assert_eq!(kept.levels.good, shipped.relevance.as_ref().map(|relevance| relevance.good));
         let strict = RankOptions { floor: shipped.floor * 1.01 * second / floor, ..shipped };
-        let cut = order(hits, &ask("q", &none), &strict, NOW);
+        let cut = order(hits, &self::strict(&none), &strict, NOW);
         let floor = cut.levels.floor.expect("a question has a floor");
         assert!(cut.ranked.len() == 1 && second < floor && floor < best, "{floor} {second}");
         assert_eq!(order(vec![], &ask("?", &none), &strict, NOW).levels.floor, None);
@@ -531,7 +581,7 @@ mod tests {
         }
         let floor = weights().floor;
         check(&hits(0.9 * (floor + 0.02)), &ask("q", &nothing()), &["tea", "alone"]);
-        check(&hits(0.9 * (floor - 0.02)), &ask("q", &nothing()), &["tea"]);
+        check(&hits(0.9 * (floor - 0.02)), &strict(&nothing()), &["tea"]);
     }
 
     fn turn_before() -> NeighbourTurn {
@@ -557,12 +607,12 @@ mod tests {
         let none = nothing();
         let asked = Question { information: 20.0, ..ask("q", &none) };
         check(&hits(1), &asked, &["sold it", "my car", "pizza"]);
-        check(&hits(7), &ask("q", &nothing()), &["my car", "pizza"]);
+        check(&hits(7), &strict(&nothing()), &["my car", "pizza"]);
         let far =
             edited(hit(3, "sold it", 0.1, 0.12), |memory| memory.revises = vec![revision(1, 0.5)]);
         check(
             &[hit(1, "my car", 9.0, 0.9), hit(2, "pizza", 8.0, 0.85), far],
-            &ask("q", &nothing()),
+            &strict(&nothing()),
             &["my car", "pizza"],
         );
     }

@@ -54,11 +54,12 @@ pub struct NoMatchLevels {
 const BEST: usize = 10;
 
 impl Relevance {
-    /// Sets the relevance of each memory, and adds the signals to the terms if `explain` is set.
-    pub(super) fn estimate(&self, ranked: &mut [Ranked], explain: bool) {
+    /// Sets the relevance of each memory, and adds the signals to the terms if `explain` is set. Those
+    /// `behind` the floor are measured by the others.
+    pub(super) fn estimate(&self, ranked: &mut [Ranked], behind: &mut [Ranked], explain: bool) {
         let Some(baseline) = Baseline::of(ranked, self.temperature) else { return };
         let most = if self.is_no_match(ranked) { self.none.relevance } else { 1.0 };
-        for one in ranked {
+        for one in ranked.iter_mut().chain(behind) {
             let share = baseline.share(one.score);
             let whole = one.signals.cosine - one.signals.nearest_word;
             let above = one.signals.cosine - baseline.level;
@@ -166,7 +167,7 @@ mod tests {
     }
 
     fn estimated(mut ranked: Vec<Ranked>) -> (Vec<f32>, Match) {
-        shipped().estimate(&mut ranked, false);
+        shipped().estimate(&mut ranked, &mut [], false);
         let matched = shipped().matched(&ranked);
         (ranked.iter().map(|one| one.relevance.expect("it was estimated")).collect(), matched)
     }
@@ -227,8 +228,8 @@ mod tests {
             }).collect();
             let mut valid: Vec<Ranked> =
                 all.iter().filter(|one| !one.superseded).cloned().collect();
-            shipped().estimate(&mut all, false);
-            shipped().estimate(&mut valid, false);
+            shipped().estimate(&mut all, &mut [], false);
+            shipped().estimate(&mut valid, &mut [], false);
             for one in &all {
                 prop_assert!((0.0..=1.0).contains(&one.relevance.unwrap_or(-1.0)));
             }

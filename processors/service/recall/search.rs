@@ -14,7 +14,7 @@ use super::ask::{ShardState, broken, is_others};
 use super::hits::{PreparedQuestion, find_hits};
 use super::rerank::QueryResult;
 use domain::fault::{Fault, Reject};
-use domain::{Kind, Levels, Match, Now, Request, Time, UserKey, Vector};
+use domain::{Kind, Levels, Match, Now, Request, RequestKind, Time, UserKey, Vector};
 use kernel::Rules;
 use kernel::ranking::{Hit, Question, Ranked, is_blank};
 use policies::rank;
@@ -86,7 +86,9 @@ impl Recall {
                 .filter(|_| profile.retrieval.first_person)
                 .map_or(&question, |named| &named.in_first_person);
             let began = Instant::now();
-            let sought = self.sought(&question, as_said, profile).map_err(broken)?;
+            // A standing question comes again for every user.
+            let is_standing = matches!(request.ask, RequestKind::About(_));
+            let sought = self.sought(&question, as_said, is_standing, profile).map_err(broken)?;
             self.stages.ends("encode", began, &[("keepsake.words", sought.word_vectors.len())]);
             let sought = PreparedQuestion { at: asked.as_of.unwrap_or(now.events), ..sought };
             let began = Instant::now();
@@ -113,9 +115,14 @@ impl Recall {
         &mut self,
         question: &str,
         as_said: &str,
+        is_standing: bool,
         profile: &Profile,
     ) -> Result<PreparedQuestion, Fault> {
-        let vector = Vector::of(&self.encoder.encode(as_said)?);
+        let vector = if is_standing {
+            self.word_vectors.vector(as_said, &mut *self.encoder)?
+        } else {
+            Vector::of(&self.encoder.encode(as_said)?)
+        };
         let word_vectors = if profile.rules.policy.traits().word_vectors {
             self.word_vectors.of(&text::Words::of(as_said), &mut *self.encoder)?
         } else {

@@ -38,7 +38,8 @@ impl WordVectors {
         words.into_iter().map(|word| self.vector(word, encoder)).collect()
     }
 
-    fn vector(&mut self, word: &str, encoder: &mut dyn Embedder) -> Result<Vector> {
+    /// Returns the vector of a word, or of a question that is asked again and again.
+    pub fn vector(&mut self, word: &str, encoder: &mut dyn Embedder) -> Result<Vector> {
         if let Some(known) = self.known.get(word) {
             return Ok(known.clone());
         }

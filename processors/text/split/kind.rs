@@ -7,7 +7,7 @@
 use super::clauses::with_straight_apostrophes;
 use super::english::{MONTHS, WEEKDAYS};
 use domain::{Kind, Role};
-use regex::{RegexSet, RegexSetBuilder};
+use regex::{Regex, RegexBuilder, RegexSet, RegexSetBuilder};
 use std::sync::LazyLock;
 
 const INSTRUCTION: &str = "instruction";
@@ -184,13 +184,26 @@ static RULES: LazyLock<RegexSet> = LazyLock::new(|| {
         .expect("every pattern is a constant, and the tests compile all of them")
 });
 
+/// Begins like an instruction and tells something: "Never thought of that", "Remember when we …".
+static TELLS: LazyLock<Regex> = LazyLock::new(|| {
+    let pattern = concat!(
+        r"^(always|never) (\w+ed|\w+ing|thought|been|had|have|has|heard|knew|seen|saw|got|felt|mind|said",
+        r"|could|did|will|was|am|is|again|this|that|the|an?|forget\w*|wants?|sure|good|nice|a)\b",
+        r"|^remember (when|that time|the time|how|him|her|them|me)\b",
+    );
+    let pattern = RegexBuilder::new(pattern).unicode(false).build();
+    pattern.expect("a constant, which a test compiles")
+});
+
 /// Returns the first kind in [`WORDINGS`] that matches, or `fact`. Only a user gives instructions:
 /// an order in the words of an assistant or a tool may come from a quoted web page.
 pub fn kind(text: &str, role: Role) -> Kind {
     let plain = text.trim_start_matches(|c: char| !c.is_alphanumeric()).to_lowercase();
-    let matching = RULES.matches(&with_straight_apostrophes(&plain));
+    let plain = with_straight_apostrophes(&plain);
+    let matching = RULES.matches(&plain);
     let mut kinds = matching.iter().map(|rule| WORDINGS[rule].0);
-    let first = kinds.find(|kind| *kind != INSTRUCTION || role == Role::User);
+    let instructs = || role == Role::User && !TELLS.is_match(&plain);
+    let first = kinds.find(|kind| *kind != INSTRUCTION || instructs());
     Kind::new(first.unwrap_or("fact"))
 }
 
@@ -250,6 +263,9 @@ mod tests {
         check(
             "fact",
             &[
+                "Never thought of that",
+                "always forget",
+                "Always this one!",
                 "I live in Lisbon",
                 "I’m allergic to nuts",
                 "My name is Kim",
