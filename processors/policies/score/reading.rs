@@ -99,6 +99,10 @@ impl<'a> Reading<'a> {
     }
 
     fn is_about_other(&self, sentence: &str) -> bool {
+        // "Here's your 46 in coins" settles a debt.
+        if sentence.bytes().any(|byte| byte.is_ascii_digit()) {
+            return false;
+        }
         PRAISE.is_match(opening(sentence))
             || (SECOND_PERSON.is_match(sentence)
                 && !FIRST_PERSON.is_match(sentence)

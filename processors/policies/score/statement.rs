@@ -91,7 +91,8 @@ fn classify(whole: &str, is_asked: bool) -> Clause {
     if speaks_of_self(clause) {
         return Clause::States;
     }
-    if SECOND_PERSON.is_match(clause) || PRAISES.is_match(clause) && !has_digit(clause) {
+    // In a group "you" may name who was paid: "Wren sent you 118.80".
+    if (SECOND_PERSON.is_match(clause) || PRAISES.is_match(clause)) && !has_digit(clause) {
         return Clause::Other;
     }
     let states = leaves_out_the_subject(clause)
@@ -132,6 +133,8 @@ fn leaves_out_the_subject(clause: &str) -> bool {
     let is_elliptic = STATE.is_match(clause)
         || ELLIPTIC.is_match(clause)
         || next_word(&NEGATED, clause).is_some_and(|word| !IDIOM_REST.contains(&word))
+        || next_word(&USE, clause).is_some_and(|word| !POINTS.contains(&word))
+        || next_word(&NOT_DOING, clause).is_some_and(|word| !JOKING.contains(&word))
         || next_word(&WANTED, clause).is_some_and(|word| !WANTED_NOW.contains(&word));
     is_elliptic && !SECOND_PERSON.is_match(clause)
 }
@@ -326,6 +329,11 @@ static THIRD_PERSON: LazyLock<Regex> = LazyLock::new(|| {
             r"(?:mum|mom|mummy|mommy|dad|daddy|grandma|grandpa|granny|nan|auntie|hubby|wifey)",
             r"(?:'s| is| was| has| had| needs| went)",
         ),
+        concat!(
+            r"[a-z_]+'s (?:been|gone|given|left|moved|quit|retired|had|bought|sold|lost|won|having",
+            r"|getting|expecting) \w+",
+        ),
+        r"[a-z_]+(?: \w+)? (?:is|are) (?:not )?\w+ now",
         // Things of the speaker's work and home: "the client is Japanese".
         r"the (?:client|customer|boss|tenant|landlord|password|code|pin|deadline|budget)(?:'s| is| was)",
     ])
@@ -365,7 +373,13 @@ static ELLIPTIC: LazyLock<Regex> = LazyLock::new(|| {
         "trying to|used to|just (?:got|came|moved|started|finished|bought|back from)|watching",
         "signed|enrolled|diagnosed|lactose|getting married",
         "started|expecting|renting|saving for|training for|learning|had (?:my|an?|the|to|our)",
-        "wished|have (?:two|three|four|no|to)",
+        "wished|have (?:two|three|four|no|to)|(?:it's|its|having) (?:an? (?:girl|boy)|twins)|sent \\w+$",
+        concat!(
+            "(?:finished|updated|cancelled|canceled|removed|deleted|dropped|changed|switched|renewed",
+            "|submitted|installed|passed|failed|booked|ordered|paid|sent|adopted|hired|chose|picked)",
+            " (?:my|our|the|an?|to|off|it|in|\\w+ (?:to|for|with|in|on|from|with))",
+        ),
+        "(?:keeping|sending|selling|dropping|skipping|going with|sticking with|switching to) \\w+",
         r"(?:two|three|four|five|six|seven|eight|nine|ten) \w+$",
         concat!(
             "got (?:an?|the|two|three|four|my|our|married|divorced|promoted|fired|engaged|back|in",
@@ -375,10 +389,35 @@ static ELLIPTIC: LazyLock<Regex> = LazyLock::new(|| {
 });
 static NEGATED: LazyLock<Regex> = LazyLock::new(|| {
     compiled(concat!(
-        r"^(?:don't|doesn't|do not|can't|cannot|won't|didn't|never|haven't|wasn't|isn't|no",
+        r"^(?:don'?t|doesn'?t|do not|can'?t|cannot|won't|didn'?t|never|haven'?t|hasn'?t|wasn't|isn't|no",
         r"|have an?) ([a-z_]+)",
     ))
 });
+/// An order of one word or two: "use Serie".
+static USE: LazyLock<Regex> =
+    LazyLock::new(|| compiled(r"^(?:use|avoid|stick to|stick with) ([a-z_]+)(?: \w+)?$"));
+/// Words that name nothing by themselves.
+const POINTS: &[&str] =
+    &["it", "that", "this", "them", "those", "these", "one", "both", "whatever", "yours"];
+static NOT_DOING: LazyLock<Regex> = LazyLock::new(|| compiled(r"^(?:still )?not ([a-z]+ing)\b"));
+/// Words after "not" that begin an idiom: "not going to lie".
+const JOKING: &[&str] = &[
+    "kidding",
+    "joking",
+    "lying",
+    "saying",
+    "going",
+    "bothering",
+    "complaining",
+    "judging",
+    "feeling",
+    "anything",
+    "something",
+    "everything",
+    "nothing",
+    "bring",
+    "thing",
+];
 static WANTED: LazyLock<Regex> = LazyLock::new(|| compiled(r"^(?:want|need)(?:ed)? to ([a-z_]+)"));
 /// Wishes of the moment, such as "need to go", which are no lasting facts.
 const WANTED_NOW: &[&str] = &[

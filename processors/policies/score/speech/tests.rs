@@ -58,6 +58,16 @@ fn a_short_english_statement_is_recognised() {
         "The meeting moved to Tuesday",
         "the launch is on 3 May",
         "call me Bex",
+        // No "I" and no "my".
+        "havent sent the papers to Mo",
+        "not inviting the cousins this time",
+        "cancelled the gym",
+        "keeping the old boiler",
+        "use Courier",
+        "it's a boy!",
+        "Mina's been moved to nights",
+        "the heaters are off now",
+        "joe gave you 30 for the tent",
         "People call me Bear.",
         "my sister's in Cork",
         "my dentist is Dr. Huang",
@@ -219,6 +229,10 @@ fn english_that_states_nothing_is_left_to_the_score() {
         "write a poem about rain",
         "that was a good film though",
         "the weather is dreadful again",
+        "not kidding",
+        "not going to lie",
+        "use that one",
+        "this is fun now",
     ]);
 }
 
