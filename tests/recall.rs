@@ -18,9 +18,9 @@ use std::sync::Arc;
 const DENSE_TOLERANCE: f64 = 0.02;
 const TOLERANCE: f64 = 1e-3;
 /// Terms from words and metadata, as the reply's `explain` names them.
-const WORDS: [&str; 7] = ["bm25", "words", "speaker", "when", "question", "time", "role"];
+const WORDS: [&str; 6] = ["bm25", "words", "when", "question", "time", "role"];
 /// Terms from vectors.
-const DENSE: [&str; 4] = ["cosine", "dense", "answer", "neighbour"];
+const DENSE: [&str; 5] = ["cosine", "dense", "answer", "neighbour", "speaker"];
 
 /// An encoder that returns the vectors of the file. The expected numbers are made from these.
 #[derive(Clone)]

@@ -16,6 +16,7 @@ on_both_brokers! {
     explain_covers_memories_and_events
     stats_count_memories_and_decisions
     about_is_a_picture_of_what_holds
+    a_named_speaker_does_not_lift_what_does_not_answer
     duplicates_are_pairs_of_valid_memories_of_one_user
 }
 
@@ -281,6 +282,22 @@ fn explain_covers_memories_and_events(broker: Broker) {
         "not_found",
         "another user's event"
     );
+}
+
+fn a_named_speaker_does_not_lift_what_does_not_answer(broker: Broker) {
+    let client = Running::shared(broker).client();
+    let flat = client.user("speakers", "flat");
+    let allergy = "Ann is allergic to nuts, she must avoid food with nuts.";
+    for (speaker, content) in [
+        ("Ann", "I moved to Lisbon last month."),
+        ("Ben", allergy),
+        ("Ben", "I must fix the boiler."),
+        ("Ann", "My sister visits in June."),
+    ] {
+        flat.event(json!({"type": "turn", "speaker": speaker, "content": content}));
+    }
+    let reply = flat.recall("What food must Ann avoid?");
+    assert_eq!(contents(&reply)[0], allergy, "{reply}");
 }
 
 fn about_is_a_picture_of_what_holds(broker: Broker) {

@@ -62,10 +62,28 @@ pub(super) fn scored(
         .collect()
 }
 
-/// True if the speaker is the only one that the question names.
+/// The share of the best memory's cosine or words from which on the bonus of a named speaker is
+/// whole: what Ann said of her move does not answer what she must not eat.
+const NAMED_FULL: f32 = 0.6;
+
+/// True if the memory is of the only speaker that the question names, or begins a sentence about
+/// that one: "Ann is allergic to nuts", said by Bob. "Ann, that's great" only calls her.
 fn is_of_named_speaker(memory: &Memory, question: &Question) -> bool {
-    question.speaker.is_some()
-        && memory.speaker.as_deref().map(text::name).as_deref() == question.speaker
+    let Some(name) = question.speaker else { return false };
+    memory.speaker.as_deref().map(text::name).as_deref() == Some(name)
+        || memory.content.split(['.', '!', '?', '\n']).any(|sentence| is_about(sentence, name))
+}
+
+fn is_about(sentence: &str, name: &str) -> bool {
+    let mut words = sentence.split_whitespace();
+    let first: Vec<&str> = words.by_ref().take(name.split(' ').count()).collect();
+    let (own, rest) = match first.last().and_then(|last| last.strip_suffix("'s")) {
+        Some(last) => ([&first[..first.len() - 1], &[last]].concat(), words.next()),
+        None => (first, words.next()),
+    };
+    let ends_bare = own.last().is_some_and(|last| last.ends_with(char::is_alphanumeric));
+    let goes_on = rest.is_some_and(|next| next.starts_with(char::is_lowercase));
+    ends_bare && goes_on && text::name(&own.join(" ")) == name
 }
 
 /// Chooses up to `limit` hits before their memories are read from the store, by `dense` and `words`
@@ -300,7 +318,11 @@ impl<'w> Scale<'w> {
             neighbour,
             beyond_word: beyond_word(hit),
             literal: unit(4.0 * own.words - 3.0),
-            is_named: is_of_named_speaker(memory, question),
+            named: if is_of_named_speaker(memory, question) {
+                unit(own.dense.max(own.words) / NAMED_FULL)
+            } else {
+                0.0
+            },
             has_time: self.wording.when && has_time_word(&memory.content),
             only_asks: only_asks(&memory.content),
             is_of_time: self.wording.names_days_of(memory),
@@ -372,6 +394,23 @@ mod tests {
         assert!(full.iter().all(|one| one.terms.len() > TERMS.len()));
         let bare = full.into_iter().map(|one| Ranked { terms: vec![], ..one });
         assert_eq!(bare.collect::<Vec<_>>(), plain);
+    }
+
+    #[test]
+    fn a_sentence_about_the_named_one_is_not_one_that_calls() {
+        for (sentence, expected) in [
+            ("Ann is allergic to nuts", true),
+            (" Ann's sister is here", true),
+            ("Ann, that is great", false),
+            ("Ann That is great", false),
+            ("Anna is here", false),
+            ("I know Ann is here", false),
+            ("Ann", false),
+            ("", false),
+        ] {
+            assert_eq!(is_about(sentence, "ann"), expected, "{sentence}");
+        }
+        assert!(is_about("Mary Ann has a dog", "mary ann"));
     }
 
     #[test]

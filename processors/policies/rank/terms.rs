@@ -28,8 +28,9 @@ pub(super) struct HitMeasures {
     pub beyond_word: f32,
     /// 0 for up to three quarters of the question's words by BM25, rising to 1 for all of them.
     pub literal: f32,
-    /// The speaker is the only one that the question names.
-    pub is_named: bool,
+    /// The speaker is the only one that the question names: 1 for a memory that is near, less for one
+    /// that is about something else.
+    pub named: f32,
     /// The question asks when, and the memory has a word of time.
     pub has_time: bool,
     /// 1 for a plain question, falling with the number of words.
@@ -55,11 +56,7 @@ pub const TERMS: [Term; 11] = [
         measure: |hit| hit.beyond_word,
     },
     Term { name: "literal", words: "says nearly all that was asked", measure: |hit| hit.literal },
-    Term {
-        name: "speaker",
-        words: "was said by the person named",
-        measure: |hit| f32::from(hit.is_named),
-    },
+    Term { name: "speaker", words: "was said by the person named", measure: |hit| hit.named },
     Term { name: "when", words: "names a time", measure: |hit| f32::from(hit.has_time) },
     // Subtracted from zero, because a negated zero would be shown as -0.0.
     Term { name: "question", words: "only asks", measure: |hit| 0.0 - hit.only_asks },
