@@ -16,6 +16,7 @@ mod precision;
 mod recall;
 mod reliability;
 mod report;
+mod sessions;
 mod states;
 mod traps;
 mod wishes;
@@ -89,6 +90,9 @@ enum Evaluation {
         /// With --json: the terms of every returned memory's score
         #[arg(long)]
         explain: bool,
+        /// Also measure the prompt blocks of 5 and 10 memories: their tokens, and how many answer
+        #[arg(long)]
+        blocks: bool,
     },
     /// Measure the gate: the share of turns kept, of important turns kept, and the cost in recall
     #[command(after_help = EXAMPLES)]
@@ -168,9 +172,10 @@ impl EvalCommand {
 impl Evaluation {
     fn measure(&self, config: &Config) -> Result<EvalReport> {
         match self {
-            Evaluation::Recall { run, explain } => {
+            Evaluation::Recall { run, explain, blocks } => {
                 let conversations = data::read(&run.data)?;
-                recall::measure(&run.service.harness(config)?, &conversations, *explain)
+                let also = recall::Also { explain: *explain, blocks: *blocks };
+                recall::measure(&run.service.harness(config)?, &conversations, also)
             }
             Evaluation::Gate { run, labels } => {
                 let conversations = data::read(&run.data)?;

@@ -111,6 +111,11 @@ impl EvalQuestion {
         self.at.as_deref().and_then(parsed)
     }
 
+    /// True if the turn is evidence.
+    pub fn needs(&self, turn: &str) -> bool {
+        self.evidence.iter().any(|id| id == turn)
+    }
+
     /// A question of one letter only marks evidence.
     pub fn is_asked(&self) -> bool {
         self.text.chars().nth(1).is_some()

@@ -362,6 +362,9 @@ pub struct RecallAnswer {
     /// `good`, `weak` or `none`. Absent under a policy without relevance.
     #[serde(rename = "match")]
     pub verdict: Option<String>,
+    /// Of the prompt block.
+    #[serde(default)]
+    pub tokens: usize,
 }
 
 /// The fields of a returned memory that an evaluation reads.

@@ -3,10 +3,11 @@
 
 use super::bare::CosineBaseline;
 use super::data::{Conversation, EvalQuestion};
-use super::figures::{Figures, Fraction, Interval, share};
+use super::figures::{Figures, Fraction, Interval, mean, share};
 use super::harness::{AnsweredMemory, Harness, RecallAnswer, SimulatedUser};
 use super::reliability::{RatedAnswer, Reliability};
 use super::report::{EvalReport, number, percent};
+use super::sessions::{self, FoundSessions, Sessions};
 use client::show;
 use domain::fault::Result;
 use serde_json::{Map, Value, json};
@@ -33,7 +34,23 @@ struct AskedQuestion<'c> {
     answer: RecallAnswer,
     ranking: Vec<String>,
     cosine: Vec<String>,
+    /// Sessions found by the service and by the bare cosine; `None` without sessions.
+    sessions: [Option<FoundSessions>; 2],
+    block: Option<Blocks>,
 }
+
+/// The default blocks of an answer, for each of [`BLOCK_LIMITS`].
+type Blocks = [Block; BLOCK_LIMITS.len()];
+
+/// The tokens of a prompt block, and whether some evidence is in it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Block {
+    tokens: usize,
+    answers: bool,
+}
+
+/// Most memories of the blocks that are measured.
+const BLOCK_LIMITS: [usize; 2] = [5, 10];
 
 /// Results over one or several files.
 pub struct RecallResults {
@@ -43,16 +60,26 @@ pub struct RecallResults {
     silent: [(&'static str, f64); 3],
     /// Count of each `match`, by category.
     verdicts: BTreeMap<String, BTreeMap<String, usize>>,
+    /// By side.
+    sessions: [Vec<FoundSessions>; 2],
+    blocks: Vec<Blocks>,
     pub reliability: Reliability,
 }
 
-/// Measures and reports. With `explain`, the JSON has the terms of every score.
+/// What is measured besides the ranking: the terms of every score, in the JSON, and the blocks.
+#[derive(Clone, Copy, Default)]
+pub struct Also {
+    pub explain: bool,
+    pub blocks: bool,
+}
+
+/// Measures and reports.
 pub fn measure(
     harness: &Harness,
     conversations: &[Conversation],
-    explain: bool,
+    also: Also,
 ) -> Result<EvalReport> {
-    let (asked, foreign) = ask_all(harness, conversations, explain)?;
+    let (asked, foreign) = ask_all(harness, conversations, also)?;
     let measured = RecallResults::of(&asked, &foreign);
     let questions: Vec<Value> = asked.iter().map(AskedQuestion::json).collect();
     let json = json!({
@@ -70,7 +97,7 @@ pub fn measure(
 
 /// Measures without a report, for a table over several files.
 pub fn figures(harness: &Harness, conversations: &[Conversation]) -> Result<RecallResults> {
-    let (asked, foreign) = ask_all(harness, conversations, false)?;
+    let (asked, foreign) = ask_all(harness, conversations, Also::default())?;
     Ok(RecallResults::of(&asked, &foreign))
 }
 
@@ -78,9 +105,9 @@ pub fn figures(harness: &Harness, conversations: &[Conversation]) -> Result<Reca
 fn ask_all<'c>(
     harness: &Harness,
     conversations: &'c [Conversation],
-    explain: bool,
+    also: Also,
 ) -> Result<(Vec<AskedQuestion<'c>>, Vec<RecallAnswer>)> {
-    let fields = json!({"explain": explain});
+    let fields = json!({"explain": also.explain});
     let answers = harness.each(conversations, |encoder, conversation| {
         let mut user =
             SimulatedUser::begin(harness, &harness.profiles, encoder, &conversation.name)?;
@@ -94,7 +121,8 @@ fn ask_all<'c>(
             }
             question.time().into_iter().for_each(|at| user.wait_until(at));
             let answer = user.answer_to(&question.text, &fields)?;
-            answers.push((place, (answer, bare.ranking(&question.text, before)?)));
+            let blocks = also.blocks.then(|| blocks(&mut user, question)).transpose()?;
+            answers.push((place, (answer, bare.ranking(&question.text, before)?, blocks)));
         }
         user.publish_turns(&conversation.turns[said..])?;
         answers.sort_by_key(|(place, _)| *place);
@@ -107,17 +135,37 @@ fn ask_all<'c>(
     let mut foreign = Vec::new();
     for (conversation, (answers, others)) in conversations.iter().zip(answers) {
         foreign.extend(others);
-        for (question, (answer, cosine)) in conversation.questions.iter().zip(answers) {
+        let of_turn = Sessions::of(conversation);
+        for (question, (answer, cosine, block)) in conversation.questions.iter().zip(answers) {
+            let ranking = answer.ranking();
+            let sessions =
+                [&ranking, &cosine].map(|ranking| of_turn.found(ranking, &question.evidence));
             asked.push(AskedQuestion {
                 conversation: &conversation.name,
                 question,
-                ranking: answer.ranking(),
+                ranking,
                 answer,
                 cosine,
+                sessions,
+                block,
             });
         }
     }
     Ok((asked, foreign))
+}
+
+/// Asks as an application does that puts the block into a prompt.
+fn blocks(user: &mut SimulatedUser<'_>, question: &EvalQuestion) -> Result<Blocks> {
+    let mut blocks = Blocks::default();
+    for (block, limit) in blocks.iter_mut().zip(BLOCK_LIMITS) {
+        let fields = json!({"limit": limit, "format": "markdown", "purpose": "prompt"});
+        let answer = user.answer_to(&question.text, &fields)?;
+        let is_evidence =
+            |memory: &AnsweredMemory| memory.turn().is_some_and(|turn| question.needs(turn));
+        let answers = answer.memories.iter().chain(&answer.wishes).any(is_evidence);
+        *block = Block { tokens: answer.tokens, answers };
+    }
+    Ok(blocks)
 }
 
 /// Picks questions of the other conversations, evenly spread.
@@ -166,7 +214,7 @@ impl AskedQuestion<'_> {
     }
 
     fn is_evidence(&self, memory: &AnsweredMemory) -> bool {
-        memory.turn().is_some_and(|turn| self.question.evidence.iter().any(|id| id == turn))
+        memory.turn().is_some_and(|turn| self.question.needs(turn))
     }
 }
 
@@ -187,9 +235,8 @@ fn verdict(answer: &RecallAnswer) -> &str {
 impl RecallResults {
     fn of(asked: &[AskedQuestion<'_>], foreign: &[RecallAnswer]) -> RecallResults {
         let mut by_category: BTreeMap<String, Vec<[Figures; 2]>> = BTreeMap::new();
-        for AskedQuestion { question, ranking, cosine, .. } in
-            asked.iter().filter(|asked| asked.question.is_headline())
-        {
+        let headline = || asked.iter().filter(|asked| asked.question.is_headline());
+        for AskedQuestion { question, ranking, cosine, .. } in headline() {
             let both = [ranking, cosine].map(|ranking| Figures::of(ranking, &question.evidence));
             by_category.entry(question.category.clone()).or_default().push(both);
         }
@@ -211,6 +258,9 @@ impl RecallResults {
                 ("foreign", share(foreign.iter().map(|answer| answer.ranking().is_empty()))),
             ],
             verdicts,
+            sessions: [SERVICE, COSINE]
+                .map(|side| headline().filter_map(|asked| asked.sessions[side]).collect()),
+            blocks: headline().filter_map(|asked| asked.block).collect(),
             reliability: Reliability::of(
                 &asked.iter().filter_map(AskedQuestion::rated).collect::<Vec<_>>(),
             ),
@@ -258,7 +308,20 @@ impl RecallResults {
             "match": self.verdicts,
             "reliability": self.reliability.json(),
             "silent": silent,
+            "sessions": sessions::json(&self.sessions[SERVICE]),
+            "sessions_cosine": sessions::json(&self.sessions[COSINE]),
+            "blocks": self.blocks_json(),
         })
+    }
+
+    fn blocks_json(&self) -> Map<String, Value> {
+        let of_limit = |n: usize, limit: usize| {
+            let tokens = mean(self.blocks.iter().map(|blocks| blocks[n].tokens as f64));
+            let answers = share(self.blocks.iter().map(|blocks| blocks[n].answers));
+            (limit.to_string(), json!({"tokens": number(tokens), "answers": number(answers)}))
+        };
+        let limits = BLOCK_LIMITS.into_iter().enumerate();
+        limits.filter(|_| !self.blocks.is_empty()).map(|(n, limit)| of_limit(n, limit)).collect()
     }
 
     fn by_category_json(&self, side: usize) -> Map<String, Value> {
