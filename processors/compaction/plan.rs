@@ -7,8 +7,8 @@
 //!    too many, from memories that hold and are neither erased nor pruned in this round.
 
 use domain::{
-    Author, Authorship, Extracted, IdleSession, Memory, MemoryId, MemoryVersion, Revise, Scope,
-    Time, UserKey, Vector,
+    Author, Authorship, Extracted, IdleSession, Memory, MemoryId, MemoryVersion, Revise, Role,
+    Scope, Time, UserKey, Vector,
 };
 use kernel::Session;
 use policies::rank;
@@ -284,6 +284,7 @@ fn summary(
                 && !memory.archived
                 && !memory.disabled
                 && memory.valid_to.is_none()
+                && memory.revised_by.is_none()
                 && !memory.stands_alone()
                 && !going.contains(&memory.id)
         })
@@ -299,6 +300,9 @@ fn summary(
     }
     Some(summarised(snapshot, session, memories, profile, covers_max))
 }
+
+/// Factor on the surprise of what an assistant or a tool said: a summary quotes the user first.
+const OF_OTHERS: f32 = 0.5;
 
 /// Summarises these memories of one session in the order of their times. Of more than `covers_max`
 /// a summary beside them covers the newest, and one that stands for them the oldest, since the
@@ -321,7 +325,8 @@ fn summarised(
         .iter()
         .map(|memory| SessionTurn {
             content: memory.content.clone(),
-            surprise: memory.surprise.as_ref().map_or(memory.importance, |surprise| surprise.total),
+            surprise: if memory.role == Role::User { 1.0 } else { OF_OTHERS }
+                * memory.surprise.as_ref().map_or(memory.importance, |surprise| surprise.total),
             vector: snapshot.vectors.get(&memory.id).cloned().unwrap_or_default(),
             at: memory.created_at,
         })

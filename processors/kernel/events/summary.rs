@@ -33,12 +33,16 @@ pub fn summary(
     proposed: Proposed<'_>,
 ) -> Result<Handled> {
     let Proposed { content: Content { text, vector }, covers, .. } = proposed;
-    let unchanged = unchanged(cx, staged, covers)?.len();
-    if unchanged < covers.len() || covers.is_empty() {
-        return Ok(outdated(cx, unchanged, covers));
+    let covered = unchanged(cx, staged, covers)?;
+    if covered.len() < covers.len() || covers.is_empty() {
+        return Ok(outdated(cx, covered.len(), covers));
     }
     let mut memory = cx.memory(0, text, Kind::new(SUMMARY));
     memory.reason = proposed.reason(format!("summary of {} memories of its session", covers.len()));
+    // It says what was said then, however late it is written.
+    let said = covered.iter().map(|memory| memory.created_at).max();
+    memory.created_at = said.unwrap_or(memory.created_at);
+    memory.valid_from = memory.created_at;
     remove_older_summaries(cx, staged)?;
     put(cx, staged, memory, vector, covers)
 }

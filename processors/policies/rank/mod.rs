@@ -99,7 +99,7 @@ const LEFT_MIN: usize = 5;
 /// Returns the best of those behind the floor, as many as are missing. None that was revised by a
 /// memory which is not there, and would stand for what holds now.
 fn fillers(mut behind: Vec<Ranked>, kept: &[Ranked], question: &Question) -> Vec<Ranked> {
-    let valid = kept.iter().filter(|one| !one.superseded).count();
+    let valid = kept.iter().filter(|one| !one.superseded && !is_summary(&one.memory)).count();
     let missing = LEFT_MIN.saturating_sub(valid);
     if missing == 0 || question.min_relevance > 0.0 {
         return Vec::new();
@@ -305,16 +305,38 @@ fn kept_one(one: &Ranked) -> (MemoryId, (Arc<Memory>, f32)) {
 }
 
 /// Keeps the first of several memories with the same words of the same speaker, up to `limit`. An
-/// old version stays beside a valid memory with the same words, which is of another time.
+/// old version stays beside a valid memory with the same words, which is of another time. A summary
+/// beside its memories takes only a place that they leave, and only with something that they do not
+/// say.
 fn keep_first_different(ranked: &mut Vec<Ranked>, limit: usize) {
     let mut seen: HashSet<(bool, Role, Option<&str>, &str), RandomState> = HashSet::default();
-    let mut is_taken = Vec::with_capacity(ranked.len());
-    for Ranked { memory, superseded, .. } in ranked.iter() {
+    let mut is_taken = vec![false; ranked.len()];
+    for (place, Ranked { memory, superseded, .. }) in ranked.iter().enumerate() {
         let says = || (*superseded, memory.role, memory.speaker.as_deref(), memory.content.trim());
-        is_taken.push(seen.len() < limit && seen.insert(says()));
+        is_taken[place] = !is_summary(memory) && seen.len() < limit && seen.insert(says());
+    }
+    let mut room = limit.saturating_sub(seen.len());
+    let said: Vec<&str> = seen.iter().map(|(.., content)| *content).collect();
+    for (place, Ranked { memory, .. }) in ranked.iter().enumerate() {
+        if room > 0 && is_summary(memory) && !repeats(&memory.content, &said) {
+            is_taken[place] = true;
+            room -= 1;
+        }
     }
     let mut is_taken = is_taken.into_iter();
     ranked.retain(|_| is_taken.next() == Some(true));
+}
+
+/// True for a summary beside the memories of its session. One that stands for them is marked.
+pub fn is_summary(memory: &Memory) -> bool {
+    !memory.covers.is_empty() && !memory.metadata.contains_key("compression_source")
+}
+
+/// True if half of the quotes of a summary, or more, are said by memories that stand above it.
+fn repeats(summary: &str, said: &[&str]) -> bool {
+    let quotes: Vec<&str> = summary.lines().map(|line| line.trim_end_matches('…').trim()).collect();
+    let repeated = quotes.iter().filter(|quote| said.iter().any(|one| one.starts_with(**quote)));
+    2 * repeated.count() >= quotes.len()
 }
 
 #[cfg(test)]
@@ -693,6 +715,22 @@ mod tests {
             edited(hit(number, "I like tea", 3.0, 0.5), |memory| memory.speaker = Some(name.into()))
         });
         assert_eq!(contents(&hits, &ask("q", &nothing())).len(), 2);
+    }
+
+    #[test]
+    fn a_summary_takes_no_memorys_place_and_repeats_none() {
+        let none = nothing();
+        let summary = |quotes: &str| {
+            edited(hit(9, quotes, 9.0, 0.9), |memory| memory.covers = vec![id(1), id(2)])
+        };
+        let memories = [hit(1, "tea at seven", 6.0, 0.7), hit(2, "tea with Anna", 5.0, 0.6)];
+        let with = |quotes: &str| [vec![summary(quotes)], memories.to_vec()].concat();
+        let new = "green tea\nno milk\ntea at seven";
+        check(&with(new), &ask("q", &none), &[new, "tea at seven", "tea with Anna"]);
+        let two = Question { limit: 2, ..ask("q", &none) };
+        check(&with(new), &two, &["tea at seven", "tea with Anna"]);
+        let old = "green tea\ntea at…";
+        check(&with(old), &ask("q", &none), &["tea at seven", "tea with Anna"]);
     }
 
     #[test]

@@ -141,6 +141,7 @@ impl Recall {
         let room = Room { limit: asked.limit, budget: budget(asked), count_tokens };
         let mut ranked = policy.select(best_of(orders, policy.traits().arrange), &room);
         annotate(shard, &request.key, asked, &mut ranked).map_err(broken)?;
+        leave_out_outdated_summaries(shard, &request.key, &mut ranked).map_err(broken)?;
         let first_wish = ranked.len();
         let is_silent = matched == Some(Match::None) && profile.steps.abstain;
         if matched != Some(Match::None) {
@@ -366,6 +367,26 @@ fn annotate(
             && asked.as_of.is_none_or(|as_of| memory.valid_from <= as_of)
     });
     rank::annotate(ranked, &newer.map(Arc::as_ref).collect::<Vec<_>>());
+    Ok(())
+}
+
+/// Leaves out each summary that quotes a memory which was replaced or revised since: it would say the
+/// old value without the new one.
+fn leave_out_outdated_summaries(
+    shard: &Shard,
+    key: &UserKey,
+    ranked: &mut Vec<Ranked>,
+) -> Result<(), Fault> {
+    let mut outdated = Vec::new();
+    for Ranked { memory, .. } in ranked.iter().filter(|one| rank::is_summary(&one.memory)) {
+        let covered = shard.store.cached_memories(key, &memory.covers)?;
+        let changed =
+            |memory: &Arc<Memory>| memory.valid_to.is_some() || memory.revised_by.is_some();
+        if covered.iter().flatten().any(changed) {
+            outdated.push(memory.id);
+        }
+    }
+    ranked.retain(|one| !outdated.contains(&one.memory.id));
     Ok(())
 }
 

@@ -53,6 +53,7 @@ impl Bench {
         let mut layers = Layers::defaults();
         layers.set("embedder.model", "hash", "test").expect("an option");
         layers.set("profile", profile, "test").expect("an option");
+        layers.set("topics.trust_proposals", "true", "test").expect("an option");
         let config = layers.checked().expect("the defaults");
         let model = open::encoder(&config).expect("the hash model has no files");
         let clock = ManualClock::at(NOW);
@@ -323,6 +324,40 @@ fn as_of_shows_the_content_of_that_time() {
         assert_eq!(reply["memories"][0]["content"], content, "{as_of}");
         assert!(reply["prompt"].to_string().contains(code), "{as_of}: {reply}");
     }
+}
+
+#[test]
+fn a_summary_of_what_was_revised_since_is_left_out() {
+    let mut bench = Bench::new(0);
+    let said = ["Mr Krol runs the harbour office.", "Ms Vos has that desk.", "Eels."];
+    let mut ids = Vec::new();
+    for (n, content) in (1..).zip(said) {
+        let event = json!({"type": "remember", "user": "ada", "content": content, "session": "s",
+            "at": format!("2024-04-0{n}T00:00:00Z")});
+        bench.send(n, event);
+        let listed = record(9, &json!({"type": "list", "user": "ada", "limit": 1}));
+        ids.push(bench.step(Some(listed))[0]["memories"][0]["id"].clone());
+    }
+    let summary = json!({"type": "summary", "user": "ada", "id": "summary-1", "session": "s",
+        "content": "The harbour office was asked about eels.", "by": "rules", "reason": "a test",
+        "covers": [{"id": ids[0], "version": 1}, {"id": ids[2], "version": 1}],
+        "at": "2024-06-01T00:00:00Z"});
+    bench.send(4, summary);
+    let asked = || record(9, &json!({"type": "recall", "user": "ada", "query": "harbour office"}));
+    let summary_of = |reply: &Value| -> Option<Value> {
+        let memories = reply["memories"].as_array().expect("a list");
+        memories.iter().find(|memory| memory["kind"] == "summary").cloned()
+    };
+    let before = bench.step(Some(asked())).remove(0);
+    let summary = summary_of(&before).unwrap_or_else(|| panic!("{before}"));
+    assert_eq!(summary["created_at"], "2024-04-03T00:00:00Z", "the time of its session");
+    let revise = json!({"type": "revise", "user": "ada", "id": "revise-1", "reason": "a test",
+        "memory": {"id": ids[1], "version": 1},
+        "revises": [{"id": ids[0], "version": 1, "probability": 0.97}]});
+    bench.send(5, revise);
+    let after = bench.step(Some(asked())).remove(0);
+    assert_eq!(summary_of(&after), None, "{after}");
+    assert!(after["memories"].to_string().contains("revised_by"), "{after}");
 }
 
 #[test]
