@@ -26,7 +26,7 @@ const WORDS_MIN: usize = 4;
 /// Of the memories that answer a question nearly as well as the best one, with this share of its
 /// relevance, the newest is the line: people move, and change their jobs.
 const NEARLY: f32 = 0.5;
-/// Milliseconds after which a day to come, or just gone, is over: two weeks.
+/// Milliseconds after which a day that was to come is over: two weeks.
 const OVER_MS: i64 = 14 * 86_400_000;
 /// The share of a line's words that a newer line has, too, from which on it says nothing more.
 const REPEATED: f32 = 0.6;
@@ -108,14 +108,14 @@ fn answer(ranked: Vec<Ranked>, at: Time) -> Option<(f32, Ranked)> {
     Some((relevance(&newest), newest))
 }
 
-/// True for a memory of days that were to come when it was said, or just gone, and are over.
+/// True for a memory of days that were to come when it was said, and are over. What had happened by
+/// then, a move or a wedding, still holds.
 fn is_over(memory: &Memory, at: Time) -> bool {
     let days = text::days_spoken_of(&memory.content, memory.created_at);
-    let begin = memory.created_at.plus_ms(-OVER_MS);
-    !days.is_empty()
-        && days
-            .iter()
-            .all(|days| begin <= days.first_time() && days.last_time().plus_ms(OVER_MS) < at)
+    let is_over = |days: &text::Days| {
+        memory.created_at < days.first_time() && days.last_time().plus_ms(OVER_MS) < at
+    };
+    !days.is_empty() && days.iter().all(is_over)
 }
 
 /// Returns the part of a line of [`picture`].
@@ -213,7 +213,9 @@ mod tests {
             vec![one("I'm flying to Rome next week", 3)],
             &[(Projects, "I'm flying to Rome next week")],
         );
-        check(vec![one("I live here since 2019", 90)], &[(Projects, "I live here since 2019")]);
+        for holds in ["I live here since 2019", "We moved to Rome last week"] {
+            check(vec![one(holds, 90)], &[(Projects, holds)]);
+        }
         check(vec![one("where is my train now?", 3)], &[]);
         let older = (Projects, vec![answer(1, "I build a red boat", 9, 0.9)]);
         let newer = (Projects, vec![answer(2, "I build a red boat alone", 3, 0.5)]);
