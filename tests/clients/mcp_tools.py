@@ -68,7 +68,8 @@ async def check(client: Client) -> None:
     assert explained["decision"]["reason"] == "asked to remember", explained
 
     resources = (await client.list_resources()).resources
-    assert len(resources) == 2, resources
+    assert "about://me" in [str(it.uri) for it in resources], resources
+    assert len(resources) == 3, resources
     (uri,) = [it.uri for it in resources if it.name == "Ada keeps bees in Porto"]
     contents = (await client.read_resource(uri)).contents
     assert contents[0].text == "Ada keeps bees in Porto", contents

@@ -86,7 +86,8 @@ async function check(client) {
   assert.equal(explained.decision.reason, "asked to remember");
 
   const { resources } = await client.listResources();
-  assert.equal(resources.length, 2);
+  assert.equal(resources.length, 3);
+  assert(resources.some((it) => it.uri === "about://me"));
   const uri = `memory://${id}`;
   assert(resources.some((it) => it.uri === uri && it.name === "Ada keeps bees in Porto"));
   const { contents } = await client.readResource({ uri });
