@@ -1,7 +1,7 @@
 //! Requests: recall with formats, budget and filters; list, explain, stats and duplicates.
 
 use crate::support::client::{contents, memory_id, merged, outcome};
-use crate::support::{Broker, Running, User, on_both_brokers};
+use crate::support::{Broker, Running, User, eventually, on_both_brokers};
 use serde_json::{Value, json};
 
 on_both_brokers! {
@@ -320,6 +320,16 @@ fn about_is_a_picture_of_what_holds(broker: Broker) {
     }
     let private = json!({"type": "remember", "content": "I work as a spy.", "scope": "session", "session": "s1"});
     ada.event(private);
+    // Neither an assistant nor a colleague says who Ada is.
+    ada.event(
+        json!({"type": "turn", "role": "assistant", "content": "You work as a pilot at Delta."}),
+    );
+    let colleague = client.user("about", "bob");
+    colleague
+        .event(json!({"type": "remember", "scope": "tenant", "content": "I work at the mint."}));
+    eventually("the tenant's memory is there", || {
+        contents(&ada.ask(json!({"type": "list"}))).contains(&"I work at the mint.").then_some(())
+    });
     let picture = about(json!({}));
     let lines = |picture: &Value| -> Vec<String> {
         let lines = picture["lines"].as_array().expect("a list");

@@ -7,7 +7,7 @@
 
 use super::frame::{Frame, date, label, one_line};
 use super::wording::only_asks;
-use domain::{Format, Memory, MemoryId, Time};
+use domain::{Format, Memory, MemoryId, Role, Time};
 use foldhash::fast::RandomState;
 use kernel::ranking::Ranked;
 use std::collections::{BTreeMap, HashSet};
@@ -82,7 +82,7 @@ pub fn part_of_slot(name: &str) -> Option<PicturePart> {
     }
 }
 
-/// True for a statement of a person that holds now.
+/// True for a statement of the user's side that holds now: an assistant may have guessed.
 fn is_standing(one: &Ranked, at: Time) -> bool {
     let memory = &one.memory;
     let says = memory.surprise.as_ref().is_none_or(|surprise| {
@@ -90,7 +90,13 @@ fn is_standing(one: &Ranked, at: Time) -> bool {
     });
     let holds = !one.superseded && memory.revised_by.is_none();
     let is_short = text::count_words(&memory.content) < WORDS_MIN;
-    holds && says && !is_short && !is_over(memory, at) && only_asks(&memory.content) == 0.0
+    let is_own = memory.role == Role::User;
+    is_own
+        && holds
+        && says
+        && !is_short
+        && !is_over(memory, at)
+        && only_asks(&memory.content) == 0.0
 }
 
 /// Returns the newest of the best answers to a question, with its relevance.

@@ -6,7 +6,7 @@
 //! are kept. The memories that hold the user's slots (home, work, favourites) are read by key.
 
 use super::Recall;
-use super::ask::{AnswerResult, broken};
+use super::ask::{AnswerResult, ShardState, broken, is_others};
 use contract::reply::{Answer, Picture, PictureLine};
 use domain::fault::{Fault, Reject};
 use domain::{
@@ -44,7 +44,12 @@ impl Recall {
                 standing_questions(language).unzip();
             let asked = standing(about, queries);
             let found = self.search(now, shard, request, &asked, (&profile, false), left_ms)?;
-            let orders = found.orders.into_iter().map(|order| order.ranked);
+            // Of the tenant's memories those of others say nothing of this user.
+            let is_own = |one: &Ranked| !is_others(&one.memory, &request.key);
+            let orders = found
+                .orders
+                .into_iter()
+                .map(|order| -> Vec<Ranked> { order.ranked.into_iter().filter(is_own).collect() });
             let answers: Vec<Found> = parts.into_iter().zip(orders).collect();
             Ok::<_, Reject>((answers, found.wishes, found.seen))
         };
@@ -53,7 +58,7 @@ impl Recall {
             let (more, more_wishes, now_seen) = ask(language)?;
             found.extend(more);
             wishes.extend(more_wishes);
-            seen = now_seen;
+            seen = ShardState { partial: seen.partial || now_seen.partial, ..now_seen };
         }
         // The first question of a language is the one about wishes: the nearest to it come first.
         wishes.truncate(rank::WISHES_MAX);
