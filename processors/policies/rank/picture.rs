@@ -165,7 +165,7 @@ fn line(one: &Ranked) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::samples::memory;
+    use super::super::samples::{MemoryMut as _, memory};
     use super::*;
     use domain::Memory;
 
@@ -223,6 +223,9 @@ mod tests {
             check(vec![one(holds, 90)], &[(Projects, holds)]);
         }
         check(vec![one("where is my train now?", 3)], &[]);
+        let mut guess = answer(1, "You work as a pilot", 3, 0.9);
+        guess.memory_mut().role = Role::Assistant;
+        check(vec![(Projects, vec![guess])], &[]);
         let older = (Projects, vec![answer(1, "I build a red boat", 9, 0.9)]);
         let newer = (Projects, vec![answer(2, "I build a red boat alone", 3, 0.5)]);
         check(vec![older, newer], &[(Projects, "I build a red boat alone")]);
