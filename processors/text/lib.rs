@@ -15,6 +15,7 @@
 
 pub mod consent;
 mod days;
+mod english;
 pub mod faithful;
 mod language;
 mod rarity;
@@ -27,6 +28,7 @@ pub mod wordings;
 mod words;
 
 pub use days::{Days, days_asked_for, days_spoken_of};
+pub use english::is_english;
 pub use language::Language;
 pub use rarity::Rarity;
 pub use stop_words::is_stop_word;

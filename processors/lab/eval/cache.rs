@@ -15,6 +15,8 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 const KEY_BYTES: usize = 16;
+/// Names the vectors of texts that are not in English, a part of which may be read as either.
+const OTHER_LANGUAGE: Uuid = Uuid::NAMESPACE_URL;
 /// Tolerance for the squared length of a vector, which is 1. An incompletely written vector fails
 /// this check.
 const LENGTH_TOLERANCE: f32 = 1e-3;
@@ -103,7 +105,13 @@ impl CachedEncoder {
 
 impl Embedder for CachedEncoder {
     fn encode(&mut self, text: &str) -> Result<Vec<f32>> {
-        let key = Uuid::new_v5(&Uuid::NAMESPACE_OID, text.as_bytes());
+        self.encode_part(text, text::is_english(text))
+    }
+
+    fn encode_part(&mut self, part: &str, is_english: bool) -> Result<Vec<f32>> {
+        // The English encoder's keys are those of the text alone.
+        let read_as = if is_english { Uuid::NAMESPACE_OID } else { OTHER_LANGUAGE };
+        let key = Uuid::new_v5(&read_as, part.as_bytes());
         if let Some(known) = self.cache.get(&key) {
             return Ok(known);
         }
@@ -112,7 +120,7 @@ impl Embedder for CachedEncoder {
             Some(session) => session,
             None => session.insert(self.model.session()?),
         };
-        let vector = session.encode(text)?;
+        let vector = session.encode_part(part, is_english)?;
         self.cache.put(key, &vector)?;
         Ok(vector)
     }

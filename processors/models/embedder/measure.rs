@@ -7,8 +7,7 @@
 //! 3. Take the language with the lowest mean: in a language that the encoder hardly covers, all
 //!    texts look alike.
 //!
-//! The result is deterministic. `deploy/model/export_multilingual.py` computes the same at set-up;
-//! a change here needs the same change there.
+//! The result is deterministic.
 
 use super::spread::Measured;
 use super::vectors::{Embedder, centred};

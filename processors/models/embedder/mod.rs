@@ -1,13 +1,14 @@
 //! Encodes texts as vectors of unit length: the [`Embedder`] trait, its two implementations and the
 //! choice between them.
 //!
-//! `onnx.rs` runs a model, `hash.rs` is the stand-in without a model. `pool.rs` runs several
-//! sessions, `cache.rs` keeps recent vectors, `spread.rs` reads how the cosines of an encoder are
+//! `onnx.rs` runs a model, `languages.rs` a second one for other languages than English, and
+//! `hash.rs` is the stand-in without a model. `pool.rs` runs several sessions, `cache.rs` keeps recent vectors, `spread.rs` reads how the cosines of an encoder are
 //! spread, and `tokens.rs` counts tokens. No module here knows memories; the caller decides which
 //! texts to encode.
 
 mod cache;
 mod hash;
+mod languages;
 pub mod measure;
 mod onnx;
 mod options;
@@ -26,6 +27,7 @@ use domain::fault::Result;
 /// A loaded model that has encoded a text of maximum length. Opens a session for each thread.
 pub struct Model {
     loaded: Loaded,
+    languages: Option<languages::Languages>,
 }
 
 enum Loaded {
@@ -35,30 +37,31 @@ enum Loaded {
 
 impl Model {
     pub fn open(options: &EncoderOptions) -> Result<Model> {
-        let loaded = match &options.model {
-            ModelChoice::Directory(path) => Loaded::Directory(Box::new(
-                onnx::EncoderDirectory::open(path, options)?.measured(path)?,
-            )),
-            ModelChoice::Hash => Loaded::Hash,
-        };
-        Ok(Model { loaded })
+        let ModelChoice::Directory(path) = &options.model else { return Ok(Model::stand_in()) };
+        let first = onnx::EncoderDirectory::open(path, options)?.measured(path)?;
+        let languages = languages::Languages::open(path, &first, options)?;
+        Ok(Model { loaded: Loaded::Directory(Box::new(first)), languages })
     }
 
-    /// Opens the encoder without reading `spread.json`, for a measurement.
+    /// Opens the encoder alone and without reading `spread.json`, for a measurement.
     pub fn open_unmeasured(options: &EncoderOptions) -> Result<Model> {
-        match &options.model {
-            ModelChoice::Directory(path) => Ok(Model {
-                loaded: Loaded::Directory(Box::new(onnx::EncoderDirectory::open(path, options)?)),
-            }),
-            ModelChoice::Hash => Model::open(options),
-        }
+        let ModelChoice::Directory(path) = &options.model else { return Ok(Model::stand_in()) };
+        let first = onnx::EncoderDirectory::open(path, options)?;
+        Ok(Model { loaded: Loaded::Directory(Box::new(first)), languages: None })
+    }
+
+    fn stand_in() -> Model {
+        Model { loaded: Loaded::Hash, languages: None }
     }
 
     pub fn session(&self) -> Result<Box<dyn Embedder>> {
-        match &self.loaded {
-            Loaded::Directory(directory) => Ok(Box::new(directory.session()?)),
-            Loaded::Hash => Ok(Box::new(hash::Hashed)),
-        }
+        Ok(match (&self.loaded, &self.languages) {
+            (Loaded::Directory(directory), None) => Box::new(directory.session()?),
+            (Loaded::Directory(directory), Some(others)) => {
+                Box::new(others.beside(directory.session()?))
+            }
+            (Loaded::Hash, _) => Box::new(hash::Hashed),
+        })
     }
 
     pub fn is_stand_in(&self) -> bool {
@@ -90,9 +93,10 @@ impl Model {
     }
 
     pub fn name(&self) -> &str {
-        match &self.loaded {
-            Loaded::Directory(directory) => directory.name(),
-            Loaded::Hash => hash::NAME,
+        match (&self.loaded, &self.languages) {
+            (_, Some(both)) => both.name(),
+            (Loaded::Directory(directory), None) => directory.name(),
+            (Loaded::Hash, None) => hash::NAME,
         }
     }
 
@@ -190,6 +194,14 @@ mod tests {
     #[test]
     fn the_real_model_conforms_to_the_trait() {
         real_model(256).iter().for_each(conforms);
+    }
+
+    #[test]
+    fn the_multilingual_pair_conforms_to_the_trait() {
+        let Some(directory) = std::env::var_os("KEEPSAKE_TEST_MULTILINGUAL") else { return };
+        let model = ModelChoice::Directory(PathBuf::from(directory));
+        let options = EncoderOptions { model, library: None, tokens_max: 256, threads: 1 };
+        conforms(&Model::open(&options).expect("the pair opens"));
     }
 
     /// The fused graph of the set-up, and graphs that must not be taken for it.

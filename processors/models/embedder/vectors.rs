@@ -8,6 +8,13 @@ use domain::fault::Result;
 pub trait Embedder: Send {
     /// Returns a vector of unit length, also for an empty text.
     fn encode(&mut self, text: &str) -> Result<Vec<f32>>;
+
+    /// Encodes a part of a text by the encoder for the language of that text: a single word does not
+    /// show its language.
+    fn encode_part(&mut self, part: &str, _is_english: bool) -> Result<Vec<f32>> {
+        self.encode(part)
+    }
+
     fn dimensions(&self) -> usize;
     /// Identifies the model: names differ whenever vectors could. A shard stores the name of the
     /// model that made its vectors.

@@ -124,7 +124,7 @@ impl Recall {
             Vector::of(&self.encoder.encode(as_said)?)
         };
         let word_vectors = if profile.rules.policy.traits().word_vectors {
-            self.word_vectors.of(&text::Words::of(as_said), &mut *self.encoder)?
+            self.word_vectors.of(as_said, &mut *self.encoder)?
         } else {
             Vec::new()
         };

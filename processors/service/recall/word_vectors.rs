@@ -17,7 +17,8 @@ const KEPT_MAX: NonZeroUsize = NonZeroUsize::new(4096).expect("not zero");
 
 /// An LRU cache of word vectors. Few different words make most questions, so most are found here.
 pub struct WordVectors {
-    known: LruCache<String, Vector>,
+    /// By the language in which a word was read, too: true for English.
+    known: LruCache<(bool, String), Vector>,
 }
 
 impl Default for WordVectors {
@@ -27,24 +28,31 @@ impl Default for WordVectors {
 }
 
 impl WordVectors {
-    /// Returns the vectors of the question's different content words.
-    pub fn of(&mut self, question: &Words, encoder: &mut dyn Embedder) -> Result<Vec<Vector>> {
+    /// Returns the vectors of the question's different content words, read in its language.
+    pub fn of(&mut self, question: &str, encoder: &mut dyn Embedder) -> Result<Vec<Vector>> {
+        let is_english = text::is_english(question);
+        let read = Words::of(question);
         let mut words: Vec<&str> = Vec::new();
-        for word in question.content() {
+        for word in read.content() {
             if words.len() < WORDS_MAX && !words.contains(&word) {
                 words.push(word);
             }
         }
-        words.into_iter().map(|word| self.vector(word, encoder)).collect()
+        words.into_iter().map(|word| self.part(word, is_english, encoder)).collect()
     }
 
-    /// Returns the vector of a word, or of a question that is asked again and again.
-    pub fn vector(&mut self, word: &str, encoder: &mut dyn Embedder) -> Result<Vector> {
-        if let Some(known) = self.known.get(word) {
+    /// Returns the vector of a question that is asked again and again.
+    pub fn vector(&mut self, question: &str, encoder: &mut dyn Embedder) -> Result<Vector> {
+        self.part(question, text::is_english(question), encoder)
+    }
+
+    fn part(&mut self, part: &str, is_english: bool, encoder: &mut dyn Embedder) -> Result<Vector> {
+        let key = (is_english, part.to_owned());
+        if let Some(known) = self.known.get(&key) {
             return Ok(known.clone());
         }
-        let vector = Vector::of(&encoder.encode(word)?);
-        self.known.put(word.to_owned(), vector.clone());
+        let vector = Vector::of(&encoder.encode_part(part, is_english)?);
+        self.known.put(key, vector.clone());
         Ok(vector)
     }
 }
@@ -81,7 +89,7 @@ mod tests {
             ("green dogs bark loudly outside where seven brown goats graze quietly", WORDS_MAX, 11),
             ("who am I?", 0, 11),
         ] {
-            let found = vectors.of(&Words::of(question), &mut encoder).unwrap();
+            let found = vectors.of(question, &mut encoder).unwrap();
             assert_eq!((found.len(), encoder.0), (count, encoded), "{question}");
         }
     }
