@@ -221,7 +221,9 @@ pub(crate) async fn find(
         ],
     );
     let reply = gateway.calls.ask(&user, request).await?;
-    let memories = reply["memories"].as_array().into_iter().flatten();
+    // A question that asks several things is answered by more than `top_k` memories.
+    let most = body.top_k.map_or(usize::MAX, |top_k| top_k as usize);
+    let memories = reply["memories"].as_array().into_iter().flatten().take(most);
     Ok(memories.map(|memory| row(gateway, &user, memory)).collect())
 }
 

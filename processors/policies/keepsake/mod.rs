@@ -11,7 +11,7 @@ use super::Tables;
 use crate::rank;
 use crate::score;
 use domain::fault::Result;
-use domain::{Content, Role, Scope, Time, Vector};
+use domain::{Content, Recall, Role, Scope, Time, Vector};
 use kernel::context::Context;
 use kernel::links::{revisions, slots};
 use kernel::policy::{
@@ -39,6 +39,9 @@ pub struct Merge {
     pub cosine: f32,
     pub overlap: f32,
 }
+
+/// Memories for a question that asks several things, unless the request asks for more.
+const LIMIT_OF_SEVERAL: usize = 30;
 
 /// Keys of `[rank]` that retrieval or other policies read.
 const NOT_RANKING: &[&str] =
@@ -114,6 +117,16 @@ impl Policy for Keepsake {
             links.revised = revised(cx, staged, &asked.content, &links)?;
         }
         Ok(RememberJudgement { kind: candidate.kind.clone(), confidence: 1.0, same: None, links })
+    }
+
+    /// A question that asks several things has the limit for each of them.
+    fn complete(&self, asked: &Recall) -> Recall {
+        let mut asked = asked.clone();
+        if let [question] = &asked.queries[..] {
+            let for_each = asked.limit * text::things_asked(question);
+            asked.limit = asked.limit.max(for_each.min(LIMIT_OF_SEVERAL));
+        }
+        asked
     }
 
     fn rank(&self, hits: Vec<Hit>, question: &Question<'_>, at: Time) -> RankedHits {
