@@ -5,16 +5,17 @@
 //! `words` (tokenizing and stemming), `language` (language detection), `unspaced` (scripts without
 //! spaces) and [`wordings`] (phrase lists from `config/languages/`).
 //!
-//! Five more modules read texts for one purpose each: `days` finds the days that a text names,
-//! [`redact`] removes secrets, [`split`] cuts a turn into candidates and finds their facts,
-//! [`consent`] finds wishes not to be remembered, [`faithful`] compares a model's text with its
-//! sources.
+//! Five more modules read texts for one purpose each: `days` finds the days that a text names
+//! (`days_in_languages` rewrites those of other languages into English), [`redact`] removes secrets,
+//! [`split`] cuts a turn into candidates and finds their facts, [`consent`] finds wishes not to be
+//! remembered, [`faithful`] compares a model's text with its sources.
 //! [`Rarity`] returns how rare a word is.
 //!
 //! Invariant: if an edit can change a stem of any word, [`STEMS_VERSION`] must go up.
 
 pub mod consent;
 mod days;
+mod days_in_languages;
 mod english;
 pub mod faithful;
 mod language;

@@ -1,6 +1,7 @@
 //! Finds phrases of eight languages in a text: first person, small talk, parts of wishes not to be
-//! remembered, sensitive categories, and the questions for the picture of a user. The lists are data, in `config/languages/*.toml`. Dutch
-//! has the parts of wishes only.
+//! remembered, and sensitive categories. The lists are data, in `config/languages/*.toml`, as are
+//! the questions for the picture of a user and the rewrites of days. Dutch has the parts of wishes
+//! and the days only.
 //!
 //! 1. Each list of each language file is assigned a meaning, for example [`PhraseKind::Greeting`].
 //! 2. One [Aho-Corasick](https://docs.rs/aho-corasick) automaton per group ([`SPEECH`], [`WISHES`],
@@ -44,6 +45,9 @@ pub const JAPANESE: CoveredLanguage = CoveredLanguage(6);
 pub const CHINESE: CoveredLanguage = CoveredLanguage(7);
 
 impl CoveredLanguage {
+    /// All languages, and Dutch.
+    pub const COUNT: usize = FILES.len();
+
     pub fn all() -> impl Iterator<Item = CoveredLanguage> {
         (0..LANGUAGES as u8).map(CoveredLanguage)
     }
@@ -87,6 +91,19 @@ struct Lists {
     never: BTreeMap<String, Vec<String>>,
     #[serde(default)]
     picture: BTreeMap<PicturePart, Vec<String>>,
+    days: DayLists,
+}
+
+/// How a language names days, for `days_in_languages`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DayLists {
+    /// Words that show the language of a short text, beside the function words.
+    #[serde(default)]
+    signs: Vec<String>,
+    /// Regular expressions over folded text, and the English of each. None in English.
+    #[serde(default)]
+    rewrites: Vec<(String, String)>,
 }
 
 /// The kinds of phrases by which a turn is classified as small talk or statement.
@@ -228,6 +245,18 @@ pub fn standing_questions(
     };
     let others = PicturePart::ALL.into_iter().filter(|part| *part != PicturePart::Wishes);
     of(PicturePart::Wishes).chain(others.flat_map(of))
+}
+
+/// Lists the words that show a language: its function words, and those of its days.
+pub fn day_signs(language: CoveredLanguage) -> impl Iterator<Item = &'static str> {
+    let lists = &LISTS[language.place()];
+    let words = lists.speech.get(&PhraseKind::Word).into_iter().flatten();
+    words.chain(&lists.days.signs).map(String::as_str)
+}
+
+/// Lists the rewrites of a language: a regular expression over folded text, and its English.
+pub fn day_rewrites(language: CoveredLanguage) -> &'static [(String, String)] {
+    &LISTS[language.place()].days.rewrites
 }
 
 /// A match of a phrase, with the byte range in the folded text.
@@ -443,6 +472,10 @@ mod tests {
     fn an_unknown_list_is_an_error() {
         let text = format!("greetings = []\n{}", FILES[1].1);
         assert!(toml::from_str::<Lists>(&text).is_err());
+        let text = format!("{}\nrewrite = []\n", FILES[1].1);
+        assert!(
+            toml::from_str::<Lists>(FILES[1].1).is_ok() && toml::from_str::<Lists>(&text).is_err()
+        );
     }
 
     #[test]

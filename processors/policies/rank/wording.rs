@@ -2,8 +2,9 @@
 //! that the question names, the days, "when", and if the question is about an assistant's words.
 //! The terms `speaker`, `time`, `when` and `question` and the factor `role` use them.
 //!
-//! Limit: the patterns are English. In other languages these terms stay 0; [`named`] finds names in
-//! any language with spaces.
+//! Limit: the patterns are English. In other languages the terms stay 0, except `time`: the days
+//! are found in the languages of `config/languages/`, and [`named`] finds names in any language with
+//! spaces.
 
 use domain::{Memory, Time};
 use regex::Regex;
