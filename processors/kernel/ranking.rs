@@ -59,6 +59,21 @@ pub struct Question<'a> {
     /// The question is for what was true once: a newer statement does not stand before the one that
     /// it revises.
     pub asks_past: bool,
+    /// The question is for the time before or after an event.
+    pub bound: Option<TimeBound>,
+}
+
+/// The time before or after an event.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TimeBound {
+    pub at: Time,
+    pub is_before: bool,
+}
+
+impl TimeBound {
+    pub fn holds(&self, time: Time) -> bool {
+        if self.is_before { time < self.at } else { time > self.at }
+    }
 }
 
 /// True for a text of spaces and punctuation alone. An emoji may ask something.
@@ -82,6 +97,7 @@ impl<'a> Question<'a> {
             is_reranked: false,
             is_blank: is_blank(text) && recall.history.is_empty(),
             asks_past: text::asks_for_the_past(text),
+            bound: None,
             session: recall.session.as_deref(),
             kinds: &recall.kinds,
             filter: &recall.filter,

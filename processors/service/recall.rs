@@ -20,6 +20,7 @@
 mod about;
 mod ask;
 mod duplicates;
+mod event;
 mod fair;
 pub(crate) mod hits;
 pub mod rerank;

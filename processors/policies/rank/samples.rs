@@ -113,6 +113,7 @@ pub fn ask<'a>(text: &'a str, filter: &'a Filter) -> Question<'a> {
         is_reranked: false,
         is_blank: kernel::ranking::is_blank(text),
         asks_past: text::asks_for_the_past(text),
+        bound: None,
     }
 }
 

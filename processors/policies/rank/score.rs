@@ -325,7 +325,8 @@ impl<'w> Scale<'w> {
             },
             has_time: self.wording.when && has_time_word(&memory.content),
             only_asks: only_asks(&memory.content),
-            is_of_time: self.wording.names_days_of(memory),
+            is_of_time: self.wording.names_days_of(memory)
+                || question.bound.is_some_and(|bound| bound.holds(memory.created_at)),
             specificity,
         }
     }
@@ -377,6 +378,7 @@ mod tests {
     use super::super::samples::{MemoryMut as _, ask, hit, nothing, weights};
     use super::*;
     use domain::{Filter, NeighbourTurn, Vector};
+    use kernel::ranking::TimeBound;
     use proptest::prelude::*;
 
     fn explained<'a>(text: &'a str, filter: &'a Filter) -> Question<'a> {
@@ -394,6 +396,22 @@ mod tests {
         assert!(full.iter().all(|one| one.terms.len() > TERMS.len()));
         let bare = full.into_iter().map(|one| Ranked { terms: vec![], ..one });
         assert_eq!(bare.collect::<Vec<_>>(), plain);
+    }
+
+    #[test]
+    fn what_was_said_on_the_asked_side_of_an_event_is_of_its_time() {
+        let none = nothing();
+        for (is_before, expected) in [(true, [true, false]), (false, [false, true])] {
+            let bound = Some(TimeBound { at: Time(10), is_before });
+            let hits = [5, 15].map(|at| {
+                let mut said = hit(at, "tea", 3.0, 0.5);
+                said.memory_mut().created_at = Time(i64::from(at));
+                said
+            });
+            let question = Question { bound, ..explained("q", &none) };
+            let scored = scored(hits.to_vec(), |_| true, &question, &weights(), Time(20));
+            assert_eq!([0, 1].map(|n: usize| term(&scored[n], "time") > 0.0), expected);
+        }
     }
 
     #[test]

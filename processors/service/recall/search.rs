@@ -2,9 +2,10 @@
 //!
 //! For each query:
 //! 1. Prepend the last turn of `history` if the query has few words of its own.
-//! 2. Find the speaker that the query names, and put the query in the first person.
-//! 3. Encode the query, and find hits among the memories of the user and of the tenant (`hits.rs`).
-//! 4. Rank them (`policies/rank`).
+//! 2. Look up the event that the query names, if one bounds the time (`event.rs`).
+//! 3. Find the speaker that the query names, and put the query in the first person.
+//! 4. Encode the query, and find hits among the memories of the user and of the tenant (`hits.rs`).
+//! 5. Rank them (`policies/rank`).
 //!
 //! Invariant: the hits of a query are read under one view of the shard (`shard.view()`), so that a
 //! commit in between is not half visible.
@@ -22,6 +23,7 @@ use profiles::Profile;
 use std::sync::Arc;
 use std::time::Instant;
 use storage::shard::Shard;
+use text::EventBound;
 
 /// Candidates of a request with filters. The best hundred could all be of the wrong kind.
 const FILTERED_CANDIDATES: usize = 10_000;
@@ -33,9 +35,9 @@ const PLAIN_KIND: &str = "fact";
 const LEANING_TERMS: usize = 3;
 
 /// The memories found for a question, and the information of the question's words.
-struct QueryHits {
-    hits: Vec<Hit>,
-    information: f32,
+pub(super) struct QueryHits {
+    pub hits: Vec<Hit>,
+    pub information: f32,
     seen: ShardState,
 }
 
@@ -77,7 +79,18 @@ impl Recall {
                 found.seen.partial = true;
                 break;
             }
-            let question = in_context(query, &asked.history);
+            let whole = in_context(query, &asked.history);
+            let event = EventBound::of(&whole).filter(|_| profile.retrieval.first_person);
+            let bound = match &event {
+                Some(event) => self
+                    .time_bound(now, shard, &request.key, (asked, profile), event, left_ms)
+                    .map_err(broken)?,
+                None => None,
+            };
+            let question = match event.filter(|_| bound.is_some()) {
+                Some(event) => event.asked.to_owned(),
+                None => whole,
+            };
             let named =
                 rank::named(&question, |names| shard.index.text.speakers(&request.key, names))
                     .map_err(broken)?;
@@ -97,8 +110,12 @@ impl Recall {
                 .map_err(broken)?;
             self.stages.ends("retrieve", began, &[("keepsake.candidates", hits.len())]);
             let speaker = named.as_ref().map(|named| named.name.as_str());
-            let asked =
-                Question { limit, is_reranked, ..Question::of(asked, query, speaker, information) };
+            let asked = Question {
+                limit,
+                is_reranked,
+                bound,
+                ..Question::of(asked, query, speaker, information)
+            };
             let began = Instant::now();
             let order = policy.rank(hits, &asked, now.events);
             self.stages.ends("rank", began, &[("keepsake.ranked", order.ranked.len())]);
@@ -111,7 +128,7 @@ impl Recall {
         Ok(found)
     }
 
-    fn sought(
+    pub(super) fn sought(
         &mut self,
         question: &str,
         as_said: &str,
@@ -139,7 +156,7 @@ impl Recall {
 
     /// Finds hits among the memories of the user and of the whole tenant, under one view of the
     /// shard.
-    fn collect(
+    pub(super) fn collect(
         &self,
         shard: &Shard,
         key: &UserKey,

@@ -327,6 +327,30 @@ fn as_of_shows_the_content_of_that_time() {
 }
 
 #[test]
+fn a_question_for_the_time_before_an_event_prefers_what_was_said_before_it() {
+    let mut bench = Bench::new(0);
+    let said = [
+        "The chess game with Ken: a draw.",
+        "Ken moved to Ludlow.",
+        "The chess game with Ken: I won.",
+    ];
+    for (n, content) in (1..).zip(said) {
+        let event = json!({"type": "remember", "user": "ada", "content": content,
+            "at": format!("2024-04-0{n}T00:00:00Z")});
+        bench.send(n, event);
+    }
+    for (question, first) in [
+        ("How did the chess game with Ken end before Ken moved to Ludlow?", said[0]),
+        ("How did the chess game with Ken end after Ken moved to Ludlow?", said[2]),
+    ] {
+        let asked = json!({"type": "recall", "user": "ada", "query": question, "explain": true});
+        let reply = bench.step(Some(record(9, &asked))).remove(0);
+        assert_eq!(reply["memories"][0]["content"], first, "{reply}");
+        assert!(reply["memories"][0]["explain"]["time"].as_f64() > Some(0.0), "{reply}");
+    }
+}
+
+#[test]
 fn a_summary_of_what_was_revised_since_is_left_out() {
     let mut bench = Bench::new(0);
     let said = ["Mr Krol runs the harbour office.", "Ms Vos has that desk.", "Eels."];
