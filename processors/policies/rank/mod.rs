@@ -3,10 +3,11 @@
 //! [`order`] does:
 //! 1. Admit memories under the question's conditions (`admit.rs`).
 //! 2. Score each one as a weighted sum of terms (`score.rs`, `terms.rs`).
-//! 3. Drop memories far behind the best one, but for the first [`LEFT_MIN`].
+//! 3. Drop memories far behind the best one, but for the first five (`floor.rs`).
 //! 4. Estimate the probability that each one answers, and the match (`relevance.rs`).
 //!    A blank question is answered by the strongest memories instead, and the match is weak.
-//! 5. Put versions of one fact together (`arrange.rs`), and drop repetitions and the surplus.
+//! 5. Put versions of one fact together (`arrange.rs`), and drop repetitions and the surplus
+//!    (`distinct.rs`).
 //! 6. Add the wishes for every answer that are near the question and were dropped ([`wishes`]).
 //!
 //! [`picture`] answers what is known of the user, without a question.
@@ -17,7 +18,9 @@
 
 mod admit;
 mod arrange;
+mod distinct;
 mod fade;
+mod floor;
 pub mod frame;
 pub mod picture;
 mod prompt;
@@ -35,6 +38,7 @@ mod written;
 
 pub use admit::{admitted, admitted_unfiltered, is_of_kind, is_superseded};
 pub use arrange::{annotate, arranged, better_first};
+pub use distinct::is_summary;
 pub use fade::{Curve, Fade, Shape, curve, recency, strength};
 pub use prompt::{block, framed};
 pub use relevance::{NoMatchLevels, Relevance};
@@ -46,11 +50,12 @@ pub use weights::{RankOptions, TermWeights};
 pub use wording::{NamedSpeaker, named};
 pub use written::WrittenRank;
 
-use domain::{Levels, Match, Memory, MemoryId, Role, Time};
+use distinct::keep_first_different;
+use domain::{Levels, Match, MemoryId, Time};
+use floor::{cut_far_behind, cut_irrelevant, fillers, is_relevant};
 use foldhash::fast::RandomState;
 use kernel::ranking::{Hit, Question, Ranked, RankedHits, Signals};
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
 
 /// Returns the admitted hits, best first, up to `question.limit`. Invariant: the order of `hits`
 /// does not change the result.
@@ -90,27 +95,6 @@ pub fn order(hits: Vec<Hit>, question: &Question, weights: &RankOptions, now: Ti
     let mut ranked = arrange::arranged_by(ranked, newest_first);
     keep_first_different(&mut ranked, question.limit);
     RankedHits { ranked, wishes, matched, levels }
-}
-
-/// Memories that the floor leaves where the match is not none and no least relevance is asked for: to
-/// leave out the one that answers costs more than to return four beside it.
-const LEFT_MIN: usize = 5;
-
-/// Returns the best of those behind the floor, as many as are missing. None that was revised by a
-/// memory which is not there, and would stand for what holds now.
-fn fillers(mut behind: Vec<Ranked>, kept: &[Ranked], question: &Question) -> Vec<Ranked> {
-    let valid = kept.iter().filter(|one| !one.superseded && !is_summary(&one.memory)).count();
-    let missing = LEFT_MIN.saturating_sub(valid);
-    if missing == 0 || question.min_relevance > 0.0 {
-        return Vec::new();
-    }
-    behind.retain(|one| {
-        let newer = one.memory.revised_by;
-        !one.superseded && newer.is_none_or(|newer| kept.iter().any(|kept| kept.memory.id == newer))
-    });
-    behind.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.memory.id.cmp(&b.memory.id)));
-    behind.truncate(missing);
-    behind
 }
 
 /// The most wishes beside the memories, and the least cosine of one to the question: of those that
@@ -241,109 +225,11 @@ fn predecessors(hits: &[Hit]) -> HashMap<MemoryId, Signals, RandomState> {
     signals
 }
 
-/// Drops the memories below this relevance, but for those of unknown relevance, and for a newer
-/// statement beside the older one that it revises.
-fn cut_irrelevant(ranked: &mut Vec<Ranked>, least: f32) {
-    if ranked.iter().all(|one| is_relevant(one, least)) {
-        return;
-    }
-    let kept = ranked.iter().filter(|one| is_relevant(one, least));
-    let kept: Kept = kept.map(kept_one).collect();
-    ranked.retain(|one| is_relevant(one, least) || revises_kept(one, &kept));
-}
-
-fn is_relevant(one: &Ranked, least: f32) -> bool {
-    one.relevance.is_none_or(|relevance| relevance >= least)
-}
-
-/// Takes out the memories below the share `floor` of the best valid one, and returns that least
-/// score with them.
-/// Superseded memories do not raise the floor, so that showing old versions hides no valid memory.
-/// The best one counts by `by_itself`: bonuses and neighbours can lift a memory above the floor and
-/// never lift the floor.
-fn cut_far_behind(
-    ranked: &mut Vec<Ranked>,
-    floor: f32,
-    successors: &HashSet<MemoryId, RandomState>,
-) -> (f32, Vec<Ranked>) {
-    let has_valid = ranked.iter().any(|one| !one.superseded);
-    let valid = ranked.iter().filter(|one| !(has_valid && one.superseded));
-    let best = valid.map(|one| one.by_itself).fold(0.0, f32::max);
-    let least = floor * best;
-    let mut kept = Kept::with_capacity_and_hasher(ranked.len(), RandomState::default());
-    let near =
-        ranked.iter().filter(|one| one.score >= least || successors.contains(&one.memory.id));
-    kept.extend(near.map(kept_one));
-    // Keeps a newer statement with the older one that it revises. Terminates: `kept` only grows.
-    loop {
-        let newer: Vec<_> =
-            ranked.iter().filter(|one| revises_kept(one, &kept)).map(kept_one).collect();
-        let before = kept.len();
-        kept.extend(newer);
-        if kept.len() == before {
-            break;
-        }
-    }
-    let behind = ranked.extract_if(.., |one| !kept.contains_key(&one.memory.id)).collect();
-    (least, behind)
-}
-
-/// Returns true if `newer` revises a kept memory and is near enough to be placed before it.
-fn revises_kept(newer: &Ranked, kept: &Kept) -> bool {
-    newer.memory.revises.iter().any(|link| {
-        kept.get(&link.memory).is_some_and(|(older, score)| {
-            newer.score >= arrange::share_of(&newer.memory, older, false) * score
-        })
-    })
-}
-
-/// The memories that are kept, with their scores.
-type Kept = HashMap<MemoryId, (Arc<Memory>, f32), RandomState>;
-
-fn kept_one(one: &Ranked) -> (MemoryId, (Arc<Memory>, f32)) {
-    (one.memory.id, (Arc::clone(&one.memory), one.score))
-}
-
-/// Keeps the first of several memories with the same words of the same speaker, up to `limit`. An
-/// old version stays beside a valid memory with the same words, which is of another time. A summary
-/// beside its memories takes only a place that they leave, and only with something that they do not
-/// say.
-fn keep_first_different(ranked: &mut Vec<Ranked>, limit: usize) {
-    let mut seen: HashSet<(bool, Role, Option<&str>, &str), RandomState> = HashSet::default();
-    let mut is_taken = vec![false; ranked.len()];
-    for (place, Ranked { memory, superseded, .. }) in ranked.iter().enumerate() {
-        let says = || (*superseded, memory.role, memory.speaker.as_deref(), memory.content.trim());
-        is_taken[place] = !is_summary(memory) && seen.len() < limit && seen.insert(says());
-    }
-    let mut room = limit.saturating_sub(seen.len());
-    let said: Vec<&str> = seen.iter().map(|(.., content)| *content).collect();
-    for (place, Ranked { memory, .. }) in ranked.iter().enumerate() {
-        if room > 0 && is_summary(memory) && !repeats(&memory.content, &said) {
-            is_taken[place] = true;
-            room -= 1;
-        }
-    }
-    let mut is_taken = is_taken.into_iter();
-    ranked.retain(|_| is_taken.next() == Some(true));
-}
-
-/// True for a summary beside the memories of its session. One that stands for them is marked.
-pub fn is_summary(memory: &Memory) -> bool {
-    !memory.covers.is_empty() && !memory.metadata.contains_key("compression_source")
-}
-
-/// True if half of the quotes of a summary, or more, are said by memories that stand above it.
-fn repeats(summary: &str, said: &[&str]) -> bool {
-    let quotes: Vec<&str> = summary.lines().map(|line| line.trim_end_matches('…').trim()).collect();
-    let repeated = quotes.iter().filter(|quote| said.iter().any(|one| one.starts_with(**quote)));
-    2 * repeated.count() >= quotes.len()
-}
-
 #[cfg(test)]
 mod tests {
     use super::samples::{MemoryMut as _, ask, hit, memory, nothing, revision, weights};
     use super::*;
-    use domain::{Filter, Memory, NeighbourTurn, Vector};
+    use domain::{Filter, Memory, NeighbourTurn, Role, Vector};
     use proptest::prelude::*;
 
     const NOW: Time = Time(1_700_000_000_000);
