@@ -160,7 +160,7 @@ else
 fi
 
 if [[ $task == multilingual ]]; then
-  "${BASH_SOURCE[0]}" # the encoder for English, to which the other one is mapped
+  "$here/setup.sh" # the encoder for English, to which the other one is mapped
   [[ -f $keepsake/model/SOURCE ]] || fail ".keepsake/model is not all-MiniLM-L6-v2, and the encoder for other languages fits no other"
 fi
 if [[ $task == check && ! -f $model/SOURCE ]]; then fail "nothing to check; run setup.sh first"; fi

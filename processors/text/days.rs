@@ -152,7 +152,7 @@ impl Reader {
         let is_of_plans = |at| {
             matches!(
                 (self.word(at), self.word(at + 1), self.word(at + 2)),
-                ("will" | "upcoming" | "next" | "planned" | "scheduled", ..)
+                ("will" | "upcoming" | "planned" | "scheduled", ..)
                     | ("going", "to", _)
                     | ("is", "on", _)
                     | ("when", "is" | "s", _)
@@ -162,7 +162,8 @@ impl Reader {
                     | ("do", "i" | "we", "have")
             )
         };
-        (0..self.words.len()).any(is_of_plans) && !self.is_past()
+        let is_next = |at| self.word(at) == "next" && self.word(at + 1) != "to";
+        (0..self.words.len()).any(|at| is_of_plans(at) || is_next(at)) && !self.is_past()
     }
 
     /// True for a text in the past tense, or about time gone by. Regular past tenses end in "ed",
@@ -751,6 +752,7 @@ mod tests {
         asks("qu'est-ce que j'ai acheté avant Noël", "-009999-01-01", "2024-12-25");
         asks("qu'est-ce que je mange depuis janvier", "2025-01-01", "9999-12-31");
         asks("qui ai-je vu lundi dernier", "2025-03-10", "2025-03-11");
+        asks("qui ai-je vu le lundi dernier", "2025-03-10", "2025-03-11");
         asks("qu'est-ce que je vais faire le 12 mai", "2025-05-12", "2025-05-13");
         asks("qu'est-ce que je fais dans trois jours", "2025-03-15", "2025-03-16");
         asks_none(&[

@@ -54,7 +54,9 @@ fn language_by_script(text: &str) -> Option<CoveredLanguage> {
 }
 
 /// The language that has more of the words than any other, English included.
-fn language_by_words<'w>(words: impl Iterator<Item = &'w str>) -> Option<CoveredLanguage> {
+pub(super) fn language_by_words<'w>(
+    words: impl Iterator<Item = &'w str>,
+) -> Option<CoveredLanguage> {
     let mut counts = [0; CoveredLanguage::COUNT];
     for word in words {
         counts[ENGLISH.place()] += usize::from(is_stop_word(word));

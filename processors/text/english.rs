@@ -8,12 +8,16 @@
 //!
 //! A text without any such sign counts as English: names, code and loanwords are alike everywhere.
 
+use crate::count_words;
+use crate::days_in_languages::language_by_words;
 use crate::language::Language;
 use crate::wordings::{CoveredLanguage, ENGLISH, LANGUAGES, PhraseKind, SPEECH, fold};
 use crate::words::Words;
 
 /// Bytes that are read. A language shows in the first sentence.
 const BYTES_MAX: usize = 300;
+/// Fewer words can be English and another language at once.
+const SHORT_WORDS: usize = 8;
 /// Function words of other languages that people write in English, too: "im late", "ta x", "see ya".
 const CHAT: [&str; 6] = ["ha", "im", "per", "ta", "ya", "yo"];
 
@@ -27,7 +31,10 @@ pub fn is_english(text: &str) -> bool {
     }
     let detected = Words::of(text).language();
     if detected == Some(Language::ENGLISH) {
-        return true;
+        // "No me gusta el pescado" has two words that are also English.
+        let lower = text.to_lowercase();
+        return count_words(text) >= SHORT_WORDS
+            || language_by_words(crate::words(&lower)).is_none();
     }
     let mut hits = [0; LANGUAGES];
     let folded = fold(text);
@@ -72,6 +79,9 @@ mod tests {
             "qual é o meu remédio",
             "Mijn zus woont al jaren in Utrecht en werkt daar als verpleegkundige.",
             "mieszkam w Łodzi",
+            "No me gusta el pescado",
+            "Mijn zus is in Utrecht",
+            "Was war am Montag in Berlin",
             "Heute Abend gehe ich mit Anna ins Kino, sie hat Karten für uns.",
         ] {
             assert!(!is_english(text), "{text}");

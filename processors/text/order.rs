@@ -2,7 +2,7 @@
 //! before the move?".
 //!
 //! Only questions in the past tense have such an event: "what do I take after lunch?" asks for a
-//! habit. A bound that is a day, as in "before Christmas", is read by `days`.
+//! habit. The caller leaves a bound that is a day, as in "before Christmas", to `days`.
 //!
 //! Limit: the words are English.
 
@@ -52,9 +52,12 @@ impl EventBound<'_> {
         };
         let is_past = places(asked).any(|(_, word)| PAST.contains(&&*word.to_lowercase()));
         let says = |text: &str| places(text).any(|(_, word)| !is_stop_word(&word.to_lowercase()));
-        let is_time = places(event).last().is_some_and(|(_, word)| TIME.contains(&word));
+        // What follows is asked for itself: "before the move? And who is my dentist?"
+        let ends = event.contains(['?', '.', ';', '!']);
+        let is_time =
+            places(event).last().is_some_and(|(_, word)| TIME.contains(&&*word.to_lowercase()));
         let is_before = word.eq_ignore_ascii_case("before");
-        (is_past && !is_time && says(asked) && says(event)).then_some(EventBound {
+        (is_past && !is_time && !ends && says(asked) && says(event)).then_some(EventBound {
             asked,
             event,
             is_before,
@@ -105,6 +108,7 @@ mod tests {
             "Was the cat named after Ken?",
             "What did I say before that?",
             "What did I do before?",
+            "What did I eat before the move? And who is my dentist?",
             "How many people were paying after the first month?",
             "Before, what was it?",
             "Where do I live?",

@@ -1,10 +1,10 @@
-//! Encodes texts as vectors of unit length: the [`Embedder`] trait, its two implementations and the
+//! Encodes texts as vectors of unit length: the [`Embedder`] trait, its implementations and the
 //! choice between them.
 //!
 //! `onnx.rs` runs a model, `languages.rs` a second one for other languages than English, and
-//! `hash.rs` is the stand-in without a model. `pool.rs` runs several sessions, `cache.rs` keeps recent vectors, `spread.rs` reads how the cosines of an encoder are
-//! spread, and `tokens.rs` counts tokens. No module here knows memories; the caller decides which
-//! texts to encode.
+//! `hash.rs` is the stand-in without a model. `pool.rs` runs several sessions, `cache.rs` keeps
+//! recent vectors, `spread.rs` reads how the cosines of an encoder are spread, and `tokens.rs` counts
+//! tokens. No module here knows memories; the caller decides which texts to encode.
 
 mod cache;
 mod hash;
@@ -198,7 +198,11 @@ mod tests {
 
     #[test]
     fn the_multilingual_pair_conforms_to_the_trait() {
-        let Some(directory) = std::env::var_os("KEEPSAKE_TEST_MULTILINGUAL") else { return };
+        let Some(directory) = std::env::var_os("KEEPSAKE_TEST_MULTILINGUAL") else {
+            let _ =
+                writeln!(io::stderr(), "SKIPPED: KEEPSAKE_TEST_MULTILINGUAL names no directory");
+            return;
+        };
         let model = ModelChoice::Directory(PathBuf::from(directory));
         let options = EncoderOptions { model, library: None, tokens_max: 256, threads: 1 };
         conforms(&Model::open(&options).expect("the pair opens"));

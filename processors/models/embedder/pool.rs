@@ -114,8 +114,10 @@ pub struct Refusal {
     pub stack: Option<String>,
 }
 
-/// Encoded after a refused text, to see whether the text or the model is at fault.
+/// Encoded after a refused text, to see whether the text or the model is at fault: the second one
+/// by the encoder for other languages, if there is one.
 const PROBE: &str = "The tea is in the blue tin.";
+const PROBE_NOT_ENGLISH: &str = "Der Tee ist in der blauen Dose.";
 
 impl Pool {
     /// Adds a cache for the vectors of this many recently encoded texts.
@@ -274,8 +276,9 @@ impl Batch {
 
 /// Encodes a text, or reports whether the text or the model is at fault.
 fn encode(embedder: &mut dyn Embedder, text: &str) -> Result<Encoded> {
+    let probe = if text::is_english(text) { PROBE } else { PROBE_NOT_ENGLISH };
     match try_once(embedder, text).or_else(|_| try_once(embedder, text)) {
-        Err(refusal) if try_once(embedder, PROBE).is_err() => {
+        Err(refusal) if try_once(embedder, probe).is_err() => {
             Err(Fault::stop(StopName::ModelUnusable, refusal.message))
         }
         encoded => Ok(encoded),

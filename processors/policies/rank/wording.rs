@@ -64,10 +64,9 @@ impl QuestionWording {
         if self.days.is_empty() {
             return false;
         }
-        let spoken = text::days_spoken_of(&memory.content, memory.created_at);
-        let said = Days::of(memory.created_at);
-        let mut days = spoken.iter().chain(&said);
-        days.any(|of_memory| self.days.iter().any(|asked| asked.meet(of_memory)))
+        let is_asked = |days: &Days| self.days.iter().any(|asked| asked.meet(days));
+        Days::of(memory.created_at).is_some_and(|said| is_asked(&said))
+            || text::days_spoken_of(&memory.content, memory.created_at).iter().any(is_asked)
     }
 }
 

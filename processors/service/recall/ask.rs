@@ -84,7 +84,9 @@ impl Recall {
             ));
         }
         let policy = &profile.rules.policy;
-        let asked = &policy.complete(asked);
+        let mut asked = policy.complete(asked);
+        asked.limit = asked.limit.min(self.options.settings.limit_max);
+        let asked = &asked;
         let is_reranked = self.reranking.is_some()
             && policy.traits().reranking
             && profile.steps.rerank

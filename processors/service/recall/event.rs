@@ -1,5 +1,5 @@
 //! Looks up the time of the event by which a question is bounded: "before the move" becomes the time
-//! at which the move was told.
+//! of the memory that answers best to "the move".
 //!
 //! Step 2 of a search: only a question that names such an event pays for this second look.
 
@@ -12,12 +12,11 @@ use profiles::Profile;
 use storage::shard::Shard;
 use text::EventBound;
 
-/// The least relevance of the memory that tells of the event.
+/// The least relevance of a memory of the event.
 const RELEVANCE_MIN: f32 = 0.2;
 
 impl Recall {
-    /// Returns the time before or after the event of `question`, if a memory that this request may
-    /// see tells of the event.
+    /// Returns the time before or after the event, if this request may see a memory of it.
     pub(super) fn time_bound(
         &mut self,
         now: Now,
@@ -30,10 +29,13 @@ impl Recall {
         let sought = self.sought(event.event, event.event, false, profile)?;
         let sought = PreparedQuestion { at: asked.as_of.unwrap_or(now.events), ..sought };
         let found = self.collect(shard, key, asked, profile, &sought, left_ms)?;
-        let question =
-            Question { limit: 1, ..Question::of(asked, event.event, None, found.information) };
+        let question = Question {
+            limit: 1,
+            explain: false,
+            ..Question::of(asked, event.event, None, found.information)
+        };
         let order = profile.rules.policy.rank(found.hits, &question, now.events);
-        let told = order.ranked.first().filter(|one| one.relevance >= Some(RELEVANCE_MIN));
-        Ok(told.map(|one| TimeBound { at: one.memory.created_at, is_before: event.is_before }))
+        let best = order.ranked.first().filter(|one| one.relevance >= Some(RELEVANCE_MIN));
+        Ok(best.map(|one| TimeBound { at: one.memory.created_at, is_before: event.is_before }))
     }
 }

@@ -80,7 +80,11 @@ impl Recall {
                 break;
             }
             let whole = in_context(query, &asked.history);
-            let event = EventBound::of(&whole).filter(|_| profile.retrieval.first_person);
+            let at = asked.as_of.unwrap_or(now.events);
+            let event = EventBound::of(query).filter(|event| {
+                let is_day = !text::days_asked_for(event.event, at).is_empty();
+                profile.retrieval.first_person && whole == *query && !is_day
+            });
             let bound = match &event {
                 Some(event) => self
                     .time_bound(now, shard, &request.key, (asked, profile), event, left_ms)
@@ -103,7 +107,7 @@ impl Recall {
             let is_standing = matches!(request.ask, RequestKind::About(_));
             let sought = self.sought(&question, as_said, is_standing, profile).map_err(broken)?;
             self.stages.ends("encode", began, &[("keepsake.words", sought.word_vectors.len())]);
-            let sought = PreparedQuestion { at: asked.as_of.unwrap_or(now.events), ..sought };
+            let sought = PreparedQuestion { at, ..sought };
             let began = Instant::now();
             let QueryHits { hits, information, seen } = self
                 .collect(shard, &request.key, asked, profile, &sought, left_ms)
@@ -138,10 +142,12 @@ impl Recall {
         let vector = if is_standing {
             self.word_vectors.vector(as_said, &mut *self.encoder)?
         } else {
-            Vector::of(&self.encoder.encode(as_said)?)
+            // The first person is English, whatever the language of the question.
+            let is_english = text::is_english(question);
+            Vector::of(&self.encoder.encode_part(as_said, is_english)?)
         };
         let word_vectors = if profile.rules.policy.traits().word_vectors {
-            self.word_vectors.of(as_said, &mut *self.encoder)?
+            self.word_vectors.of((question, as_said), &mut *self.encoder)?
         } else {
             Vec::new()
         };

@@ -28,10 +28,15 @@ impl Default for WordVectors {
 }
 
 impl WordVectors {
-    /// Returns the vectors of the question's different content words, read in its language.
-    pub fn of(&mut self, question: &str, encoder: &mut dyn Embedder) -> Result<Vec<Vector>> {
+    /// Returns the vectors of the different content words of `as_said`, a question in the first
+    /// person, read in the language of the question.
+    pub fn of(
+        &mut self,
+        (question, as_said): (&str, &str),
+        encoder: &mut dyn Embedder,
+    ) -> Result<Vec<Vector>> {
         let is_english = text::is_english(question);
-        let read = Words::of(question);
+        let read = Words::of(as_said);
         let mut words: Vec<&str> = Vec::new();
         for word in read.content() {
             if words.len() < WORDS_MAX && !words.contains(&word) {
@@ -89,7 +94,7 @@ mod tests {
             ("green dogs bark loudly outside where seven brown goats graze quietly", WORDS_MAX, 11),
             ("who am I?", 0, 11),
         ] {
-            let found = vectors.of(question, &mut encoder).unwrap();
+            let found = vectors.of((question, question), &mut encoder).unwrap();
             assert_eq!((found.len(), encoder.0), (count, encoded), "{question}");
         }
     }
