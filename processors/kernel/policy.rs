@@ -92,6 +92,8 @@ pub struct Traits {
     pub all_memories: bool,
     /// Recall measures single words of the question.
     pub word_vectors: bool,
+    /// Recall reads how many things a question asks, and the event that bounds its time.
+    pub reads_questions: bool,
     /// A cross-encoder may reorder the answer.
     pub reranking: bool,
     /// The policy ranks more memories than an answer holds, and selects from them.
@@ -129,6 +131,7 @@ impl Default for Traits {
         Traits {
             all_memories: false,
             word_vectors: false,
+            reads_questions: false,
             reranking: false,
             selects: false,
             wishes: false,

@@ -11,7 +11,7 @@ use super::Tables;
 use crate::rank;
 use crate::score;
 use domain::fault::Result;
-use domain::{Content, Recall, Role, Scope, Time, Vector};
+use domain::{Content, Role, Scope, Time, Vector};
 use kernel::context::Context;
 use kernel::links::{revisions, slots};
 use kernel::policy::{
@@ -40,9 +40,6 @@ pub struct Merge {
     pub overlap: f32,
 }
 
-/// Memories for a question that asks several things, unless the request asks for more.
-const LIMIT_OF_SEVERAL: usize = 30;
-
 /// Keys of `[rank]` that retrieval or other policies read.
 const NOT_RANKING: &[&str] =
     &["k1", "b", "previous", "short_words", "first_person", "rerank", "abstain", "rule"];
@@ -55,6 +52,7 @@ impl Keepsake {
         let merge: Merge = tables.read(&["merge"])?;
         let traits = Traits {
             word_vectors: rank.relevance.is_some(),
+            reads_questions: true,
             reranking: true,
             wishes: true,
             links: true,
@@ -117,16 +115,6 @@ impl Policy for Keepsake {
             links.revised = revised(cx, staged, &asked.content, &links)?;
         }
         Ok(RememberJudgement { kind: candidate.kind.clone(), confidence: 1.0, same: None, links })
-    }
-
-    /// A question that asks several things has the limit for each of them.
-    fn complete(&self, asked: &Recall) -> Recall {
-        let mut asked = asked.clone();
-        if let [question] = &asked.queries[..] {
-            let for_each = asked.limit * text::things_asked(question);
-            asked.limit = asked.limit.max(for_each.min(LIMIT_OF_SEVERAL));
-        }
-        asked
     }
 
     fn rank(&self, hits: Vec<Hit>, question: &Question<'_>, at: Time) -> RankedHits {

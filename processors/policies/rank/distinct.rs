@@ -1,4 +1,4 @@
-//! Drops what says nothing new: repetitions, and summaries of what stands above them.
+//! Drops repeated memories, and summaries that repeat the memories above them.
 
 use domain::{Memory, Role};
 use foldhash::fast::RandomState;

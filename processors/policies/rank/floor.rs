@@ -62,8 +62,8 @@ fn kept_one(one: &Ranked) -> (MemoryId, (Arc<Memory>, f32)) {
 /// leave out the one that answers costs more than to return four beside it.
 const LEFT_MIN: usize = 5;
 
-/// Returns the best of those behind the floor, as many as are missing. None that was revised by a
-/// memory which is not there, and would stand for what holds now.
+/// Returns the best memories behind the floor, as many as are missing to five. Invariant: a revised
+/// memory is returned only beside the memory that revised it.
 pub(super) fn fillers(
     mut behind: Vec<Ranked>,
     kept: &[Ranked],

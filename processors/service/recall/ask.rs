@@ -85,7 +85,9 @@ impl Recall {
         }
         let policy = &profile.rules.policy;
         let mut asked = policy.complete(asked);
-        asked.limit = asked.limit.min(self.options.settings.limit_max);
+        if policy.traits().reads_questions {
+            asked.limit = limit_for_each(&asked).min(self.options.settings.limit_max);
+        }
         let asked = &asked;
         let is_reranked = self.reranking.is_some()
             && policy.traits().reranking
@@ -342,6 +344,16 @@ fn add_wishes(ranked: &mut Vec<Ranked>, wishes: Vec<Ranked>, room: &Room<'_>) {
             ranked.push(wish);
         }
     }
+}
+
+/// Memories for a question that asks several things, unless the request asks for more.
+const LIMIT_OF_SEVERAL: usize = 30;
+
+/// Returns the limit of the request for each thing that its one question asks.
+fn limit_for_each(asked: &domain::Recall) -> usize {
+    let [question] = &asked.queries[..] else { return asked.limit };
+    let of_all = asked.limit.saturating_mul(text::things_asked(question));
+    asked.limit.max(of_all.min(LIMIT_OF_SEVERAL))
 }
 
 /// Tokens of the prompt block.

@@ -83,7 +83,7 @@ impl Recall {
             let at = asked.as_of.unwrap_or(now.events);
             let event = EventBound::of(query).filter(|event| {
                 let is_day = !text::days_asked_for(event.event, at).is_empty();
-                profile.retrieval.first_person && whole == *query && !is_day
+                policy.traits().reads_questions && whole == *query && !is_day
             });
             let bound = match &event {
                 Some(event) => self

@@ -351,6 +351,21 @@ fn a_question_for_the_time_before_an_event_prefers_what_was_said_before_it() {
 }
 
 #[test]
+fn a_question_for_several_things_has_its_limit_for_each() {
+    let mut bench = Bench::new(0);
+    (1..=9).for_each(|offset| bench.remember(offset));
+    for (question, limit, expected) in [
+        ("which tins have tea?", 2, 4),
+        ("where is the tea, and which tin is it in?", 1, 2),
+        ("where is the tea?", 2, 2),
+    ] {
+        let asked = json!({"type": "recall", "user": "mia", "query": question, "limit": limit});
+        let reply = bench.step(Some(record(9, &asked))).remove(0);
+        assert_eq!(reply["memories"].as_array().map(Vec::len), Some(expected), "{question}");
+    }
+}
+
+#[test]
 fn a_summary_of_what_was_revised_since_is_left_out() {
     let mut bench = Bench::new(0);
     let said = ["Mr Krol runs the harbour office.", "Ms Vos has that desk.", "Eels."];
