@@ -79,6 +79,7 @@ mod tests {
             "qual é o meu remédio",
             "Mijn zus woont al jaren in Utrecht en werkt daar als verpleegkundige.",
             "mieszkam w Łodzi",
+            "Der Tee ist in der blauen Dose.",
             "No me gusta el pescado",
             "Mijn zus is in Utrecht",
             "Was war am Montag in Berlin",
