@@ -83,6 +83,7 @@ fn judged(candidate: &Candidate, before: &str) -> String {
         linked: !conflicts.is_empty(),
         rarity: &rarity,
         spread: CosineScale::STANDARD,
+        chatter: None,
         own_words: &own_words,
     };
     let surprise = score::surprise(&reading, &ground, &SETTING.weights);

@@ -24,7 +24,7 @@ use Must::{Least, Most, NotBelowCosine};
 /// question of `plain-dev` is .004). A remark gives a goal that is not reached yet.
 const MUSTS: &[(&str, &str, Must)] = &[
     ("plain-dev", "durable kept", Least(0.99)),
-    ("plain-dev", "chatter kept", Most(0.38)),
+    ("plain-dev", "chatter kept", Most(0.34)),
     ("plain-dev", "durable archived by half the room", Most(0.20)),
     ("plain-dev", "chatter archived by half the room", Least(0.70)),
     ("plain-dev", "bytes a user", Most(7000.0)),
@@ -39,7 +39,7 @@ const MUSTS: &[(&str, &str, Must)] = &[
     ("plain-dev", "relevance: Brier skill", Least(0.20)),
     ("plain-dev", "relevance: answerable with some .5", Least(0.50)),
     ("minds-dev", "durable kept", Least(0.98)),
-    ("minds-dev", "chatter kept", Most(0.44)),
+    ("minds-dev", "chatter kept", Most(0.36)),
     ("minds-dev", "R@1", NotBelowCosine),
     ("minds-dev", "R@3", NotBelowCosine),
     ("minds-dev", "newest first", Least(0.68)),
@@ -86,6 +86,8 @@ const MUSTS: &[(&str, &str, Must)] = &[
 /// .98 for German, 1.00 for each other set.
 const MULTILINGUAL_MUSTS: &[(&str, &str, Must)] = &[
     ("languages-dev", "plain R@3", Least(0.68)),
+    ("languages-dev", "durable kept", Least(0.98)),
+    ("languages-dev", "chatter kept", Most(0.27)),
     ("parallel/de", "R@10", Least(0.90)),
     ("parallel/fr", "R@10", Least(0.90)),
     ("parallel/ru", "R@10", Least(0.90)),

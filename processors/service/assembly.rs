@@ -71,6 +71,7 @@ impl<'a> Assembly<'a> {
             tokens: self.tokens.clone(),
             rarity: words.map_or_else(Rarity::flat, |words| Rarity::from_vocabulary(&words)),
             spread: self.spread,
+            chatter: self.vocabulary.and_then(Model::chatter).cloned(),
             breaker: DeadLetterBreaker::new(breaker_limits(&self.config.ingest)),
             rate: EventRate::new(quotas(self.config).events_per_second),
             metrics: self.metrics.clone(),

@@ -34,7 +34,8 @@ use count::Count;
 use domain::fault::{Fault, Reject, Result, StopName};
 use domain::panics::{Panic, caught};
 use domain::{
-    CosineScale, ForgetContinuation, ForwardReason, HandOver, HandOverStep, Position, Time, Vector,
+    Chatter, CosineScale, ForgetContinuation, ForwardReason, HandOver, HandOverStep, Position,
+    Time, Vector,
 };
 use event_rate::EventRate;
 use in_flight::{Drafted, Ready, Route};
@@ -104,6 +105,8 @@ pub struct Ingest {
     pub rarity: Rarity,
     /// Puts the encoder's cosines on the standard scale.
     pub spread: CosineScale,
+    /// What the encoder's vectors show of chatter.
+    pub chatter: Option<Chatter>,
     pub breaker: DeadLetterBreaker,
     pub rate: EventRate,
     pub metrics: Arc<Metrics>,
@@ -446,6 +449,7 @@ impl Ingest {
         Settings {
             rarity: &self.rarity,
             spread: self.spread,
+            chatter: self.chatter.as_ref(),
             partitions: self.shards.partitions(),
             limits: self.options.limits,
             // Beside it, the record of the memory holds its text twice.

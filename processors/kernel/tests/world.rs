@@ -219,6 +219,7 @@ impl World {
         let settings = Settings {
             rarity: &rarity,
             spread: CosineScale::STANDARD,
+            chatter: None,
             partitions: PARTITIONS,
             limits: Limits {
                 forget_query_max: 2,

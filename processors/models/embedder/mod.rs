@@ -3,10 +3,11 @@
 //!
 //! `onnx.rs` runs a model, `languages.rs` a second one for other languages than English, and
 //! `hash.rs` is the stand-in without a model. `pool.rs` runs several sessions, `cache.rs` keeps
-//! recent vectors, `spread.rs` reads how the cosines of an encoder are spread, and `tokens.rs` counts
-//! tokens. No module here knows memories; the caller decides which texts to encode.
+//! recent vectors, `spread.rs` reads how the cosines of an encoder are spread, `chatter.rs` what its
+//! vectors show of chatter, and `tokens.rs` counts tokens. No module here knows memories; the caller decides which texts to encode.
 
 mod cache;
+mod chatter;
 mod hash;
 mod languages;
 pub mod measure;
@@ -21,13 +22,14 @@ pub use options::{EncoderOptions, ModelChoice, TOKENS_MAX};
 pub use tokens::TokenCounter;
 pub use vectors::Embedder;
 
-use domain::CosineScale;
 use domain::fault::Result;
+use domain::{Chatter, CosineScale};
 
 /// A loaded model that has encoded a text of maximum length. Opens a session for each thread.
 pub struct Model {
     loaded: Loaded,
     languages: Option<languages::Languages>,
+    chatter: Option<Chatter>,
 }
 
 enum Loaded {
@@ -40,18 +42,19 @@ impl Model {
         let ModelChoice::Directory(path) = &options.model else { return Ok(Model::stand_in()) };
         let first = onnx::EncoderDirectory::open(path, options)?.measured(path)?;
         let languages = languages::Languages::open(path, &first, options)?;
-        Ok(Model { loaded: Loaded::Directory(Box::new(first)), languages })
+        let chatter = chatter::read(path, first.dimensions(), languages.is_none())?;
+        Ok(Model { loaded: Loaded::Directory(Box::new(first)), languages, chatter })
     }
 
     /// Opens the encoder alone and without reading `spread.json`, for a measurement.
     pub fn open_unmeasured(options: &EncoderOptions) -> Result<Model> {
         let ModelChoice::Directory(path) = &options.model else { return Ok(Model::stand_in()) };
         let first = onnx::EncoderDirectory::open(path, options)?;
-        Ok(Model { loaded: Loaded::Directory(Box::new(first)), languages: None })
+        Ok(Model { loaded: Loaded::Directory(Box::new(first)), languages: None, chatter: None })
     }
 
     fn stand_in() -> Model {
-        Model { loaded: Loaded::Hash, languages: None }
+        Model { loaded: Loaded::Hash, languages: None, chatter: None }
     }
 
     pub fn session(&self) -> Result<Box<dyn Embedder>> {
@@ -90,6 +93,11 @@ impl Model {
             Loaded::Directory(directory) => directory.spread(),
             Loaded::Hash => hash::SPREAD,
         }
+    }
+
+    /// Returns what this encoder's vectors show of chatter, if that was learned for it.
+    pub fn chatter(&self) -> Option<&Chatter> {
+        self.chatter.as_ref()
     }
 
     pub fn name(&self) -> &str {

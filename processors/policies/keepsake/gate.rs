@@ -10,7 +10,7 @@
 use super::Keepsake;
 use crate::score::{self, GateVerdict, ScoringContext};
 use domain::fault::Result;
-use domain::{Memory, MemoryId, Outcome, Role, Scope};
+use domain::{Memory, MemoryId, Outcome, Role, Scope, Vector};
 use kernel::context::Context;
 use kernel::events::turn::{confidence, speaker};
 use kernel::links::{conflicts, revisions, slots};
@@ -75,6 +75,7 @@ pub fn judge(
         linked: !links.replaced.is_empty() || !links.opposed.is_empty(),
         rarity: cx.settings.rarity,
         spread: cx.settings.spread,
+        chatter: chatter(cx, &candidate.text, vector),
         own_words: &own_words,
     };
     let mut surprise = score::surprise(&measured, &ground, &policy.weights);
@@ -118,6 +119,13 @@ pub fn judge(
         }),
         surprise,
     })
+}
+
+/// An encoder for English gives a text in another language a vector without a meaning.
+fn chatter(cx: &Context<'_>, text: &str, vector: &Vector) -> f32 {
+    let learned = cx.settings.chatter;
+    let learned = learned.filter(|learned| !learned.english_only || text::is_english(text));
+    learned.map_or(0.0, |learned| learned.probability(vector))
 }
 
 /// Adds the memories that the candidate probably revises, and those whose value it may change.

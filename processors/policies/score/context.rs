@@ -57,6 +57,8 @@ pub struct ScoringContext<'a> {
     pub rarity: &'a Rarity,
     /// Converts the encoder's cosines to the standard scale.
     pub spread: CosineScale,
+    /// Probability that the text is chatter, by its vector; 0 if the encoder says nothing of it.
+    pub chatter: f32,
     /// Counts of the user's words before this candidate.
     pub own_words: &'a UserWordCounts,
 }

@@ -54,17 +54,12 @@ pub fn threshold(gate: &GateOptions, recent_totals: &[f32]) -> f32 {
 }
 
 pub fn verdict(surprise: &Surprise, threshold: f32) -> GateVerdict {
-    if let Some((name, effect)) = always(surprise) {
-        return match effect {
-            Effect::Keeps(reason) => {
-                GateVerdict { keep: true, reason: reason.to_owned(), class: class(name) }
-            }
-            _ => GateVerdict {
-                keep: false,
-                reason: format!("only {}", small_talk(surprise)),
-                class: class(name),
-            },
+    if let Some((name, keep, words)) = always(surprise) {
+        let reason = match keep {
+            true => words.to_owned(),
+            false => format!("only {}", sort_of_small_talk(surprise).unwrap_or(words)),
         };
+        return GateVerdict { keep, reason, class: class(name) };
     }
     if surprise.total >= threshold {
         return GateVerdict { keep: true, reason: strongest(surprise), class: "surprising" };
@@ -75,16 +70,16 @@ pub fn verdict(surprise: &Surprise, threshold: f32) -> GateVerdict {
 }
 
 /// Finds the part that decides whatever the total: a change of an earlier memory, an instruction,
-/// small talk, an answer (which may be one word), a statement, or an uncovered language.
-fn always(surprise: &Surprise) -> Option<(&'static str, Effect)> {
+/// small talk, chatter, an answer (which may be one word), a statement, or an uncovered language.
+/// Returns its name, true if it keeps, and its words.
+fn always(surprise: &Surprise) -> Option<(&'static str, bool, &'static str)> {
     PARTS.iter().find_map(|part| {
         let points = points(surprise, part.name);
-        let holds = match part.effect {
-            Effect::Keeps(_) => points > 0.0,
-            Effect::Drops(_) => points < 0.0,
-            _ => false,
-        };
-        holds.then_some((part.name, part.effect))
+        match part.effect {
+            Effect::Keeps(reason) if points > 0.0 => Some((part.name, true, reason)),
+            Effect::Drops(reason) if points < 0.0 => Some((part.name, false, reason)),
+            _ => None,
+        }
     })
 }
 
@@ -98,13 +93,13 @@ fn explanation(surprise: &Surprise) -> Option<(&'static str, &'static str)> {
 }
 
 /// Names the sort of small talk, if a part for this sort has points.
-fn small_talk(surprise: &Surprise) -> &'static str {
+fn sort_of_small_talk(surprise: &Surprise) -> Option<&'static str> {
     let sorts = ["greeting", "thanks", "acknowledgement", "about_other"];
     let named = PARTS
         .iter()
         .filter(|part| sorts.contains(&part.name))
         .find(|part| points(surprise, part.name) < 0.0);
-    named.map_or("small talk", |part| part.words)
+    named.map(|part| part.words)
 }
 
 /// Keeps the metric label `change`, which is older than the part's present name.

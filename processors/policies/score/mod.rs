@@ -134,6 +134,7 @@ pub mod tests {
             linked: false,
             rarity: &rarity,
             spread: CosineScale::STANDARD,
+            chatter: 0.0,
             own_words,
         };
         surprise(&ScoredText::of(text, &rarity), &ground, &shipped().weights)
@@ -180,6 +181,35 @@ pub mod tests {
         assert!(point(&again, "repetition") < 0.0);
         assert_eq!((again.novelty, again.context_switch), (0.0, 0.0));
         assert!(again.total < scored("I live in Lisbon", &[]).total - 0.4);
+    }
+
+    #[test]
+    fn what_the_vector_shows_of_chatter_drops_answers_but_no_statement() {
+        let (rarity, own_words) = (Rarity::flat(), UserWordCounts::default());
+        let (vector, recent) = (axis(0), [said("tom", "Where are you?", &axis(1))]);
+        for (text, chatter, expected) in [
+            ("vroom", 0.87, true),
+            ("vroom", 0.88, false),
+            ("I live in Lisbon", 0.99, true),
+            ("Always answer in French.", 0.99, true),
+        ] {
+            let ground = ScoringContext {
+                vector: &vector,
+                nearest: 0.0,
+                recent: &recent,
+                speaker: "kim",
+                role: Role::User,
+                linked: false,
+                rarity: &rarity,
+                spread: CosineScale::STANDARD,
+                chatter,
+                own_words: &own_words,
+            };
+            let surprise = surprise(&ScoredText::of(text, &rarity), &ground, &shipped().weights);
+            let verdict = verdict(&surprise, -1.0);
+            assert_eq!(verdict.keep, expected, "{text:?}: {}", verdict.reason);
+            assert!(expected || verdict.reason == "only chatter", "{}", verdict.reason);
+        }
     }
 
     #[test]
@@ -275,6 +305,7 @@ pub mod tests {
                     linked,
                     rarity: &rarity,
                     spread,
+                    chatter: 0.0,
                     own_words,
                 };
             let surprise = surprise(&ScoredText::of(&text, &rarity), &ground, &shipped().weights);

@@ -53,6 +53,11 @@ pub const CONTEXT_FULL: f32 = 0.8;
 /// Above this cosine a candidate is a repetition.
 pub const REPETITION_COSINE: f32 = 0.95;
 
+/// From this probability on, what the vector shows of chatter decides, except about a statement. On
+/// seven labelled sets it drops 62 of 323 turns of chatter that were kept, and none of 1,036 others;
+/// .82 would drop 69 and 2.
+const CHATTER: f32 = 0.88;
+
 const fn part(
     name: &'static str,
     words: &'static str,
@@ -91,6 +96,10 @@ pub static PARTS: [SurprisePart; PART_COUNT] = [
     part("small_talk", "small talk", Drops("small talk"), |seen| {
         f32::from(seen.text.speech.small_talk.is_some())
     }),
+    part("chatter", "chatter", Drops("chatter"), |seen| {
+        let states = seen.ground.role == Role::User && seen.text.speech.states;
+        f32::from(!states && seen.ground.chatter >= CHATTER)
+    }),
     part("answer", "an answer", Keeps("answers a question"), |seen| {
         f32::from(
             !seen.greets
@@ -128,7 +137,7 @@ pub static PARTS: [SurprisePart; PART_COUNT] = [
         f32::from(is_short(seen.text.words.content()) && !seen.text.speech.states)
     }),
 ];
-const PART_COUNT: usize = 23;
+const PART_COUNT: usize = 24;
 
 fn is(seen: &SurpriseInputs<'_>, small_talk: SmallTalk) -> bool {
     seen.text.speech.small_talk == Some(small_talk)
