@@ -242,6 +242,8 @@ fn every_tool_answers_over_mcp(broker: Broker) {
         "add_turns",
         "search_memories",
         "get_memories",
+        "forget_memories",
+        "memory_stats",
         "get_memory",
         "memory_history",
         "explain_memory",
@@ -252,7 +254,7 @@ fn every_tool_answers_over_mcp(broker: Broker) {
     assert_eq!(names, expected);
     let hints = |n: usize| listed["tools"][n]["annotations"].clone();
     assert_eq!(hints(2)["readOnlyHint"], true, "{listed}");
-    assert_eq!(hints(9)["destructiveHint"], true, "{listed}");
+    assert_eq!(hints(11)["destructiveHint"], true, "{listed}");
 
     let stored = json!({"text": "Eve plays the cello", "kind": "fact", "metadata": {"a": "1"}});
     let (_, added) = gateway.tool("eve", "add_memory", stored);
@@ -314,6 +316,20 @@ fn every_tool_answers_over_mcp(broker: Broker) {
     let prompt = json!({"name": "memories", "arguments": {"query": "What does Eve play?"}});
     let prompt = gateway.mcp("eve", "prompts/get", prompt);
     assert!(prompt["messages"][0]["content"]["text"].is_string(), "{prompt}");
+
+    let (_, stats) = gateway.tool("eve", "memory_stats", json!({}));
+    assert_eq!(stats["memories"]["total"], 2, "{stats}");
+    let unsure = json!({"id": id, "confidence": 0.25, "enabled": false});
+    gateway.tool("eve", "update_memory", unsure);
+    let (_, one) = gateway.tool("eve", "get_memory", by_id.clone());
+    assert_eq!(one["memory"]["confidence"], 0.25, "{one}");
+    let (_, hidden) = gateway.tool("eve", "search_memories", json!({"query": "viola"}));
+    assert!(!hidden.to_string().contains("viola"), "switched off: {hidden}");
+    let about = json!({"query": "the memory about my brother Tom"});
+    let (_, forgotten) = gateway.tool("eve", "forget_memories", about);
+    assert_eq!(forgotten["decisions"][0]["outcome"], "forgotten", "{forgotten}");
+    let (_, stats) = gateway.tool("eve", "memory_stats", json!({}));
+    assert_eq!(stats["memories"]["total"], 1, "{stats}");
 
     let (_, gone) = gateway.tool("eve", "delete_memory", by_id.clone());
     assert_eq!(gone["decisions"][0]["outcome"], "forgotten", "{gone}");

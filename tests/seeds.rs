@@ -10,6 +10,7 @@ mod lynkr;
 mod memory_platform;
 mod memory_spec;
 mod talome;
+mod tools;
 
 fn started(profile: &str) -> Running {
     running_with(profile, &[])
@@ -47,6 +48,33 @@ pub(crate) fn own_profile(text: &str) -> String {
 fn outcome_and_kind(reply: &Value) -> (String, String) {
     let decision = &reply["decisions"][0];
     (outcome(reply).to_owned(), decision["kind"].as_str().unwrap_or_default().to_owned())
+}
+
+#[test]
+fn what_is_remembered_twice_is_one_memory_under_every_policy() {
+    let policies = ["keepsake", "alma", "lynkr", "memory-spec", "memory-platform", "talome"];
+    for profile in policies {
+        let running = started(profile);
+        let client = running.client();
+        let ada = client.user("twice", "ada");
+        let remember = |content: &str, more: Value| {
+            let mut event = json!({"type": "remember", "content": content, "kind": "fact"});
+            event.as_object_mut().expect("an object").extend(more.as_object().cloned().unwrap());
+            ada.event(event)
+        };
+        let first = remember("The boat needs paint", json!({"metadata": {"a": "1", "b": "1"}}));
+        let again = remember("The boat needs paint", json!({"metadata": {"b": "2"}}));
+        assert_eq!(outcome(&again), "merged", "{profile}: {again}");
+        assert_eq!(memory_id(&again), memory_id(&first), "{profile}");
+        let one = ada.ask(json!({"type": "get", "memory": memory_id(&first)}))["memory"].take();
+        assert_eq!(one["metadata"], json!({"a": "1", "b": "2"}), "{profile}: {one}");
+        assert_eq!(one["confirmed"], 1, "{profile}: {one}");
+        // Another kind, session or end is another wish, unless the document compares words alone.
+        let until = remember("The boat needs paint", json!({"expires_at": "2099-01-01T00:00:00Z"}));
+        assert_eq!(outcome(&until), "kept", "{profile}: {until}");
+        assert_eq!(ada.list().len(), 2, "{profile}: {:#?}", ada.list());
+        running.stop();
+    }
 }
 
 #[test]
@@ -151,7 +179,9 @@ fn talome_stores_explicit_memories_and_merges_near_duplicates() {
         .expect("remembered");
     assert!((context.1.expect("a number") - 0.8).abs() < 1e-6);
     ada.event(json!({"type": "feedback", "memory": memory_id(&first), "signal": "used"}));
-    let prompt = ada.recall("something else entirely")["prompt"].clone();
+    let injected =
+        |query: &str| ada.ask(json!({"type": "recall", "query": query, "purpose": "prompt"}));
+    let prompt = injected("something else entirely")["prompt"].clone();
     assert_eq!(
         prompt,
         "## What I Remember About You\n\n- My timezone is EST timezone\n- Setting up media stack this week\n"
@@ -184,7 +214,7 @@ fn talome_stores_explicit_memories_and_merges_near_duplicates() {
         .into_iter()
         .chain(more)
         .for_each(|fact| assert_eq!(outcome_and_kind(&remember(fact)).0, "kept", "{fact}"));
-    assert_eq!(contents(&ada.recall("anything")).len(), 10);
+    assert_eq!(contents(&injected("anything")).len(), 10);
     running.stop();
 }
 

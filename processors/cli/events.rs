@@ -246,6 +246,12 @@ pub struct UpdateCommand {
     /// 0 to 1
     #[arg(long, value_parser = share)]
     confidence: Option<f32>,
+    /// How resistant to change, 0 to 1
+    #[arg(long, value_parser = share)]
+    stability: Option<f32>,
+    /// false hides the memory from all answers, true shows it again
+    #[arg(long)]
+    enabled: Option<bool>,
 }
 
 impl UpdateCommand {

@@ -53,6 +53,9 @@ pub struct RecallCommand {
     /// markdown, xml, compact, json, template (the profile's own) or none
     #[arg(long, value_parser = ["markdown", "xml", "compact", "json", "template", "none"])]
     format: Option<String>,
+    /// tool counts the returned memories as used, prompt is for a block in every prompt
+    #[arg(long, value_parser = ["tool", "prompt"])]
+    purpose: Option<String>,
     /// Leave out memories whose relevance is lower, 0 to 1
     #[arg(long, value_name = "SHARE", value_parser = share)]
     min_relevance: Option<f32>,

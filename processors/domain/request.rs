@@ -156,7 +156,6 @@ pub struct UnsetFields {
     pub limit: bool,
     pub format: bool,
     pub token_budget: bool,
-    pub purpose: bool,
 }
 
 /// Syntax of the prompt block.

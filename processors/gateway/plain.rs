@@ -1,9 +1,10 @@
 //! Writes the result of a tool as text for a model: the prompt block of a search, else a line for each
 //! memory or decision. Pure.
 
+use client::tools;
 use serde_json::Value;
 
-/// Returns the text of a result, and takes out of the result the fields that the text covers.
+/// Returns the text of a result, in the form of Lynkr's guide where it has one, and takes out of the result the fields that the text covers.
 pub fn take(result: &mut Value) -> String {
     if let Some(fields) = result.as_object_mut()
         && let Some(Value::String(block)) = fields.remove("prompt")
@@ -11,6 +12,11 @@ pub fn take(result: &mut Value) -> String {
         for of_the_block in ["tokens", "budget_used"] {
             fields.remove(of_the_block);
         }
+        // Only under Lynkr's policy a reply says where its block belongs.
+        let block = match fields.get("placement").is_some() {
+            true => tools::memory_search(&Value::Object(fields.clone())),
+            false => block,
+        };
         let lists = ["memories", "wishes"].map(|list| fields.get(list).and_then(Value::as_array));
         let found = lists.into_iter().flatten().flatten();
         let ids: Vec<&str> = found.filter_map(|memory| memory["id"].as_str()).collect();
@@ -20,6 +26,9 @@ pub fn take(result: &mut Value) -> String {
             // A tool that changes a memory needs its id.
             _ => format!("{}\n\nids, best first: {}", block.trim_end(), ids.join(" ")),
         };
+    }
+    if result["memories"]["total"].is_u64() {
+        return tools::memory_stats(result, jiff::Timestamp::now()).trim_end().to_owned();
     }
     let lines = if let Some(memories) = result["memories"].as_array() {
         let next =

@@ -1,4 +1,4 @@
-//! The ten operations on one user's memories, as events and requests. MCP offers each as a tool.
+//! The twelve operations on one user's memories, as events and requests. MCP offers each as a tool.
 
 use crate::calls::Calls;
 use crate::keys::{Caller, Permission};
@@ -32,7 +32,7 @@ pub struct By<'a> {
 
 const TEXT: &str = r#"{"type":"string"}"#;
 
-pub static TOOLS: [Tool; 10] = [
+pub static TOOLS: [Tool; 12] = [
     Tool {
         name: "add_memory",
         description: "Store one memory about the user as it is.",
@@ -75,6 +75,24 @@ pub static TOOLS: [Tool; 10] = [
         required: &[],
     },
     Tool {
+        name: "forget_memories",
+        description: "Erase for good the memories that mean a text, such as: the memory about using MongoDB.",
+        right: Permission::Forget,
+        destructive: true,
+        idempotent: true,
+        properties: r#"{"query":T}"#,
+        required: &["query"],
+    },
+    Tool {
+        name: "memory_stats",
+        description: "Count the user's memories, and show their mean importance and the oldest.",
+        right: Permission::Read,
+        destructive: false,
+        idempotent: true,
+        properties: "{}",
+        required: &[],
+    },
+    Tool {
         name: "get_memory",
         description: "Read one memory by its id.",
         right: Permission::Read,
@@ -103,11 +121,12 @@ pub static TOOLS: [Tool; 10] = [
     },
     Tool {
         name: "update_memory",
-        description: "Change the text or the metadata of one memory; its history is kept.",
+        description: "Change one memory: its text, metadata or confidence, or hide it from all answers; its history is kept.",
         right: Permission::Write,
         destructive: true,
         idempotent: true,
-        properties: r#"{"id":T,"text":T,"metadata":M}"#,
+        properties: r#"{"id":T,"text":T,"metadata":M,
+            "confidence":{"type":"number","minimum":0,"maximum":1},"enabled":{"type":"boolean"}}"#,
         required: &["id"],
     },
     Tool {
@@ -195,6 +214,11 @@ impl Tool {
                 ];
                 Ok(shown(calls.ask(user, of_arguments("list", it, &fields)).await?))
             }
+            "forget_memories" => {
+                let event = of_arguments("forget", it, &[("query", "query")]);
+                Ok(decided(by.publish(event).await?))
+            }
+            "memory_stats" => Ok(shown(calls.ask(user, of("stats", &[])).await?)),
             "get_memory" => {
                 let request = of("get", &[("memory", memory)]);
                 Ok(shown(calls.ask(user, request).await?))
@@ -212,10 +236,14 @@ impl Tool {
                 Ok(shown(calls.ask(user, request).await?))
             }
             "update_memory" => {
-                let event = of(
-                    "update",
-                    &[("memory", memory), ("content", &it["text"]), ("metadata", &it["metadata"])],
-                );
+                let fields = [
+                    ("memory", "id"),
+                    ("content", "text"),
+                    ("metadata", "metadata"),
+                    ("confidence", "confidence"),
+                    ("enabled", "enabled"),
+                ];
+                let event = of_arguments("update", it, &fields);
                 Ok(decided(by.change(memory, event).await?))
             }
             "delete_memory" => Ok(decided(by.erase(memory).await?)),
@@ -235,7 +263,7 @@ fn of_arguments(kind: &str, arguments: &Value, fields: &[(&str, &str)]) -> Value
 }
 
 /// The description of each argument, the same in every tool.
-const DESCRIPTIONS: [(&str, &str); 18] = [
+const DESCRIPTIONS: [(&str, &str); 20] = [
     ("text", "The memory as one plain sentence, such as: I am allergic to peanuts."),
     (
         "metadata",
@@ -255,6 +283,8 @@ const DESCRIPTIONS: [(&str, &str); 18] = [
         "min_relevance",
         "Leave out memories less likely than this to answer, 0 to 1; 0 leaves out none.",
     ),
+    ("confidence", "How certain the memory is, 0 to 1."),
+    ("enabled", "false hides the memory from all answers, true shows it again."),
     ("as_of", "Answer from what was known at this time, such as 2026-01-31T12:00:00Z."),
     ("from", "Only memories of this day or later, by the day they speak of: 2026-05-01."),
     ("to", "Only memories of this day or before: 2026-05-31."),

@@ -97,7 +97,7 @@ pub struct Meaning {
 
 impl Meaning {
     pub fn of(query: &Content<Vector>, spread: CosineScale) -> Meaning {
-        Meaning { words: Words::of(&query.text), vector: query.vector.clone(), spread }
+        Meaning { words: Words::of(text::meant(&query.text)), vector: query.vector.clone(), spread }
     }
 
     /// True if the text has all words of the query. A query is too short to detect a language, so

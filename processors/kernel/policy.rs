@@ -90,6 +90,9 @@ pub type Rating = dyn Fn(&str) -> f32 + Send + Sync;
 pub struct Traits {
     /// Recall ranks all of the user's memories, and not only the nearest.
     pub all_memories: bool,
+    /// The ranking reads how near a memory is to the question. Without it the question is not
+    /// encoded.
+    pub reads_vectors: bool,
     /// Recall measures single words of the question.
     pub word_vectors: bool,
     /// Recall reads how many things a question asks, and the event that bounds its time.
@@ -102,6 +105,8 @@ pub struct Traits {
     pub wishes: bool,
     /// The compaction worker may propose links between contradicting memories.
     pub links: bool,
+    /// What is asked to be remembered a second time is stored a second time.
+    pub stores_repeats: bool,
     /// The gate puts candidates aside and decides on several together.
     pub decides_later: bool,
     /// Names the weights of the total. Two policies with the same name give every candidate the
@@ -130,12 +135,14 @@ impl Default for Traits {
     fn default() -> Traits {
         Traits {
             all_memories: false,
+            reads_vectors: true,
             word_vectors: false,
             reads_questions: false,
             reranking: false,
             selects: false,
             wishes: false,
             links: false,
+            stores_repeats: false,
             decides_later: false,
             totals: None,
             stability: None,

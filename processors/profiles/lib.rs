@@ -11,9 +11,10 @@ pub use tables::{
     Author, Extract, Profile, Prune, PruneAction, Retrieval, Steps, Summary, SummaryTrigger,
 };
 
-use domain::UserKey;
 use domain::fault::{Fault, Result, StopName};
+use domain::{Role, UserKey};
 use file::{load, load_with};
+use kernel::rules::Treatment;
 use options::ShownOption;
 use policies::keepsake;
 use settings::Config;
@@ -107,6 +108,19 @@ impl Profiles {
             "is not on the list of recall.profiles: \"{name}\"; allowed: {}",
             allowed.join(", ")
         )
+    }
+
+    /// False if no profile that judges events reads vectors: then the service needs no encoder.
+    pub fn read_vectors(&self) -> bool {
+        let all = self.by_tenant.values().chain([&self.standard]).chain(&self.shadow);
+        all.into_iter().any(|profile| profile.rules.policy.traits().reads_vectors)
+    }
+
+    /// False if turns of the chosen profile only prepare memories, or none is made but on request.
+    pub fn keep_turns(&self) -> bool {
+        let rules = &self.standard.rules;
+        let is_context = rules.treatment(Role::User) == Treatment::Context;
+        !is_context && !rules.policy.traits().decides_later
     }
 
     /// Replaces every gate of Keepsake's own policy by one that keeps everything. Evaluations

@@ -3,6 +3,7 @@
 use domain::fault::{Fault, Result, StopName};
 use models::cross_encoder::{self, JudgeModel, RerankerModel};
 use models::embedder::{self, Model, ModelChoice, TOKENS_MAX};
+use profiles::Profiles;
 use settings::{Config, model_directories};
 use std::path::PathBuf;
 
@@ -12,10 +13,12 @@ const RERANKED_TOKENS_MAX: usize = 256;
 /// Word pieces read of a pair of statements that may contradict each other; the rest is cut off.
 const JUDGED_TOKENS_MAX: usize = 128;
 
-/// Opens the encoder. Fails if the configuration names none and none was found.
+/// Opens the encoder. Fails if the configuration names none and none was found, unless no profile
+/// reads vectors.
 pub fn encoder(config: &Config) -> Result<Model> {
     Model::open(&match config.embedder.model.as_str() {
         "hash" => encoder_options(config, ModelChoice::Hash),
+        "" if !Profiles::load(config)?.read_vectors() => encoder_options(config, ModelChoice::Hash),
         "" => return Err(no_model(config)),
         directory => encoder_options(config, ModelChoice::Directory(directory.into())),
     })

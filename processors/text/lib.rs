@@ -5,7 +5,7 @@
 //! `words` (tokenizing and stemming), `language` (language detection), `unspaced` (scripts without
 //! spaces) and [`wordings`] (phrase lists from `config/languages/`).
 //!
-//! Five more modules read texts for one purpose each: `days` finds the days that a text names
+//! Six more modules read texts for one purpose each: `meant` cuts the words of asking off a `forget`, `days` finds the days that a text names
 //! (`days_in_languages` rewrites those of other languages into English), [`redact`] removes secrets,
 //! [`split`] cuts a turn into candidates and finds their facts, [`consent`] finds wishes not to be
 //! remembered, [`faithful`] compares a model's text with its sources.
@@ -19,6 +19,7 @@ mod days_in_languages;
 mod english;
 pub mod faithful;
 mod language;
+mod meant;
 mod order;
 mod parts;
 mod rarity;
@@ -33,6 +34,7 @@ mod words;
 pub use days::{Days, days_asked_for, days_spoken_of};
 pub use english::is_english;
 pub use language::Language;
+pub use meant::meant;
 pub use order::EventBound;
 pub use parts::things_asked;
 pub use rarity::Rarity;

@@ -1,4 +1,4 @@
-"""Calls all ten tools, the resources and the prompt with the official Python client of MCP, over
+"""Calls all twelve tools, the resources and the prompt with the official Python client of MCP, over
 streamable HTTP and over stdio, with the newest handshake and with the older one."""
 
 import asyncio
@@ -16,6 +16,8 @@ TOOLS = {
     "add_turns",
     "search_memories",
     "get_memories",
+    "forget_memories",
+    "memory_stats",
     "get_memory",
     "memory_history",
     "explain_memory",
@@ -80,6 +82,11 @@ async def check(client: Client) -> None:
     prompt = await client.get_prompt("memories", {"query": "Who keeps bees?"})
     assert "bees in Porto" in prompt.messages[0].content.text, prompt
 
+    await call("update_memory", id=memory, confidence=0.5, enabled=True)
+    assert (await call("memory_stats"))["memories"]["total"] == 2
+    forgotten = await call("forget_memories", query="the memory about Oslo")
+    assert [it["outcome"] for it in forgotten["decisions"]] == ["forgotten"], forgotten
+    assert (await call("memory_stats"))["memories"]["total"] == 1
     await call("delete_memory", id=memory)
     gone = await client.call_tool("get_memory", {"id": memory})
     assert gone.is_error and gone.structured_content["error"]["code"] == "not_found", gone

@@ -5,6 +5,7 @@ use super::{own_profile, rounds_at, running_with};
 use crate::contract::compaction::decided;
 use crate::support::client::{contents, memory_id, outcome};
 use crate::support::eventually;
+use crate::support::skips::model_or_skip;
 use serde_json::{Value, json};
 
 #[test]
@@ -119,7 +120,7 @@ fn lynkr_parses_an_answer_into_statements() {
     );
     let user = ada.event(json!({"type": "turn", "session": "s",
         "content": "This API uses port 3000. I prefer Python for scripting."}));
-    assert_eq!(user["decisions"].as_array().map(Vec::len), Some(1), "a user's turn stays whole");
+    assert_eq!(user["decisions"].as_array().map(Vec::len), Some(2), "so is a user's turn: {user}");
     // More statements than one turn may have are read in larger parts: nothing is left out.
     let long: String = (0..100).map(|n| format!("Service {n} uses port {}. ", 3000 + n)).collect();
     let long = ada.event(json!({"type": "turn", "role": "assistant", "content": long}));
@@ -224,7 +225,9 @@ fn lynkr_stores_what_is_added_twice_once() {
 /// The three conversations of the guide, and the search for "authentication".
 #[test]
 fn lynkr_answers_the_worked_examples_of_its_guide() {
-    let running = running_with("lynkr", &[]);
+    let untested = "the guide's examples whose question has no word of the memory are not tested";
+    let Some(model) = model_or_skip("seeds::lynkr", untested) else { return };
+    let running = running_with("lynkr", &[("embedder.model", &model)]);
     let client = running.client();
     let user = |name: &str| client.user("lynkr-examples", name);
     let say = |who: &str, role: &str, content: &str| {
@@ -245,22 +248,49 @@ fn lynkr_answers_the_worked_examples_of_its_guide() {
         contents(&user("port").recall("How do I test the API?")),
         ["This API uses port 3000"]
     );
-    // The words of the search are in the context of the memory, not in the memory.
-    say("database", "assistant", "Which database shall we take?");
-    assert_eq!(outcome(&say("database", "user", "Let's use PostgreSQL")), "kept");
+    near(&say("database", "user", "Let's use PostgreSQL"), 0.90);
     assert_eq!(contents(&user("database").recall("Set up the database")), ["Let's use PostgreSQL"]);
-    say("auth", "user", "How should we do authentication?");
-    let jwt = say("auth", "user", "I prefer JWT over sessions");
-    say("auth", "user", "File: src/api/auth.js handles authentication");
-    let reply = user("auth").recall("Search memories for authentication");
-    assert_eq!(contents(&reply).len(), 2, "{reply}");
-    assert!(contents(&reply).contains(&"I prefer JWT over sessions"), "{reply}");
-    let shown = user("auth").ask(json!({"type": "get", "memory": memory_id(&jwt)}));
+    say("auth", "user", "I prefer JWT over sessions");
+    say("auth", "user", "auth.js handles user authentication");
+    let tokens = say("auth", "user", "File: utils/jwt.js creates tokens");
+    let reply = user("auth").recall("authentication");
+    let mut found: Vec<(&str, &str)> = reply["memories"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|memory| (&memory["kind"], &memory["content"]))
+        .map(|(kind, content)| (kind.as_str().expect("a kind"), content.as_str().expect("a text")))
+        .collect();
+    found.sort_unstable();
     assert_eq!(
-        shown["context"][0],
-        json!({"speaker": "user", "words": "How should we do authentication?"}),
-        "{shown}"
+        found,
+        [
+            ("entity", "File: utils/jwt.js creates tokens"),
+            ("fact", "auth.js handles user authentication"),
+            ("preference", "I prefer JWT over sessions"),
+        ],
+        "{reply}"
     );
+    let shown = user("auth").ask(json!({"type": "get", "memory": memory_id(&tokens)}));
+    assert_eq!(
+        shown["context"][1],
+        json!({"speaker": "user", "words": "auth.js handles user authentication"}),
+        "the words of the search are in its context: {shown}"
+    );
+    for statement in [
+        "I prefer Python for scripting. Can you write me a script?",
+        "We decided to use Redux for state management, is that a good idea?",
+        "Hi! I moved to Lisbon last month. How are you?",
+    ] {
+        let reply = say("beside", "user", statement);
+        let outcomes: Vec<&str> = reply["decisions"]
+            .as_array()
+            .expect("a list")
+            .iter()
+            .filter_map(|decision| decision["outcome"].as_str())
+            .collect();
+        assert!(outcomes.contains(&"kept"), "a statement beside a question: {reply}");
+    }
     running.stop();
 }
 

@@ -85,7 +85,6 @@ fn recall(message: &RequestBody<'_>) -> Result<RequestKind, Reject> {
             limit: recall.limit.is_none(),
             format: recall.format.is_none(),
             token_budget: recall.token_budget.is_none(),
-            purpose: recall.purpose.is_none(),
         },
         queries,
         session: message.session.clone(),

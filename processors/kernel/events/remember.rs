@@ -2,17 +2,24 @@
 //! text already known, and choose the memories that the text replaces.
 
 use crate::context::Context;
-use crate::events::turn::link;
+use crate::events::turn::{confirm, link};
 use crate::events::update::change;
 use crate::handled::Handled;
 use crate::links::slots;
 use crate::policy::{Links, RememberInput};
 use crate::prepared::Part;
+use crate::reads::Reads;
 use crate::staged::Staged;
 use crate::{quota, tenant, withheld};
 use domain::fault::Result;
-use domain::{Content, Decision, Memory, MemoryId, Outcome, Remember, Role, Scope, Update, Vector};
+use domain::{
+    Content, Decision, Kind, Memory, MemoryId, Outcome, Remember, Role, Scope, Update, Vector,
+};
 use text::split::{self, Candidate};
+
+/// Nearest memories that are compared with a text that may have been remembered before. Equal texts
+/// have equal vectors, so more than one only where a text has several kinds or sessions.
+const REPEATED_AMONG: usize = 8;
 
 const EXPIRED_BEFORE: &str = "expires_at is not later than the event itself: nothing is kept";
 
@@ -42,6 +49,9 @@ pub fn remember(
     let mut judged =
         cx.rules.policy.remember(cx, staged, RememberInput { asked, candidate: &candidate })?;
     let is_lasting = asked.expires_at.is_none();
+    if is_lasting && let Some(same) = asked_before(cx, staged, asked, &judged.kind)? {
+        return Ok(Handled::decided(asked_again(cx, staged, asked, same)));
+    }
     if let Some(same) = judged.same.take().filter(|_| is_lasting) {
         return Ok(Handled::decided(merge(cx, staged, asked, same)?));
     }
@@ -85,6 +95,53 @@ pub fn remember(
     staged.put_memory_and_vector(memory, vector);
     handled.decide(decision);
     Ok(handled)
+}
+
+/// Finds what the user asked to remember before in the same words, with the same kind, scope and
+/// session, if it still holds. Words that a newer memory replaced are news again.
+fn asked_before(
+    cx: &Context<'_>,
+    staged: &Staged<'_>,
+    asked: &Remember<Vector>,
+    kind: &Kind,
+) -> Result<Option<Memory>> {
+    // Each partition of a tenant would have to find the same memory, whatever its profile is.
+    if asked.scope == Scope::Tenant || cx.rules.policy.traits().stores_repeats {
+        return Ok(None);
+    }
+    for (id, _) in cx.nearest(staged, &asked.content.vector, REPEATED_AMONG)? {
+        let memory = staged.memory(cx.key(), id)?.filter(|old| {
+            let holds = old.valid_to.is_none() && old.revised_by.is_none();
+            holds
+                && old.content == asked.content.text
+                && (&old.kind, old.scope) == (kind, asked.scope)
+                && old.session.as_deref() == cx.session()
+                && !old.stands_alone()
+        });
+        if memory.is_some() {
+            return Ok(memory);
+        }
+    }
+    Ok(None)
+}
+
+/// Counts the request as a confirmation. What the sender gives this time wins.
+fn asked_again(
+    cx: &Context<'_>,
+    staged: &mut Staged<'_>,
+    asked: &Remember<Vector>,
+    mut same: Memory,
+) -> Decision {
+    let reason = format!("remembered before on {}", text::day(same.created_at));
+    same.metadata.extend(cx.event.metadata.clone());
+    same.importance = same.importance.max(asked.importance);
+    same.stability = asked.stability.or(same.stability);
+    same.disabled = false;
+    let mut same = confirm(cx, same);
+    same.confidence = asked.confidence.unwrap_or(same.confidence);
+    staged.put_memory(same.clone());
+    let decision = cx.decision_about(&same, Outcome::Merged, reason);
+    Decision { candidate: Some(asked.content.text.clone()), ..decision }
 }
 
 /// The text as one candidate: it is stored whole, and only kind and slots of the candidate are used.

@@ -116,7 +116,12 @@ fn stage(
     }
     if let Some(old) = judgement.same {
         if judgement.confirms {
-            confirm(cx, staged, old, &said, judgement.confidence);
+            let mut old = confirm(cx, old);
+            // The user states what another role has said.
+            if old.role != Role::User && said.turn.role == Role::User {
+                old.confidence = old.confidence.max(judgement.confidence);
+            }
+            staged.put_memory(old);
         }
         return Ok(decision);
     }
@@ -166,26 +171,16 @@ pub fn link(
     Ok(())
 }
 
-/// Confirms the memory with the same statement. `confidence` is that of the statement alone: the
-/// least for a memory of another role once the user states the same.
-fn confirm(
-    cx: &Context<'_>,
-    staged: &mut Staged<'_>,
-    mut memory: Memory,
-    said: &CandidateInput<'_>,
-    confidence: f32,
-) {
+/// Confirms a memory whose statement was said again.
+pub fn confirm(cx: &Context<'_>, mut memory: Memory) -> Memory {
     let effect = cx.rules.feedback.effect(Signal::Confirmed);
     memory.confirmed += 1;
     memory.confidence = (memory.confidence + effect.confidence).clamp(0.0, 1.0);
-    if memory.role != Role::User && said.turn.role == Role::User {
-        memory.confidence = memory.confidence.max(confidence);
-    }
     memory.fresh_at = memory.fresh_at.max(cx.event.at);
     memory.archived = false;
     memory.compressed_by = None;
     cx.touch(&mut memory);
-    staged.put_memory(memory);
+    memory
 }
 
 /// Adds the turn to the context window of the session, also a turn that became no memory.

@@ -15,6 +15,7 @@ use clap::Args;
 use client::Client;
 use domain::fault::{Fault, Result};
 use models::embedder::Embedder;
+use profiles::Profiles;
 use serde_json::{Value, json};
 use service::run::Service;
 use settings::Config;
@@ -71,6 +72,8 @@ struct Sides<'c> {
     client: &'c mut Client,
     bare_client: Client,
     session: Box<dyn Embedder>,
+    /// Recall encodes the question, so its bare parts do.
+    encodes: bool,
     speech: ChatGenerator,
     samples: Samples,
 }
@@ -98,8 +101,9 @@ impl RecallBench {
             if self.loaded {
                 self.under_load(service, &mut client, &idle, report)?;
             }
-            progress(format!("{} turns until they are recallable", self.turns));
-            self.until_recallable(&mut client, report)
+            let told = if Profiles::load(config)?.keep_turns() { "turn" } else { "remember" };
+            progress(format!("{} events ({told}) until they are recallable", self.turns));
+            self.until_recallable(told, &mut client, report)
         })
     }
 
@@ -116,7 +120,9 @@ impl RecallBench {
         report.figure("reply_bytes", answer.len() as f64);
         let echo = Echo::open(&trial.connection, &trial.bare, answer)?;
         let bare_client = trial.bare_client()?;
-        let mut sides = Sides { client, bare_client, session, speech, samples: Samples::default() };
+        let encodes = Profiles::load(&trial.config)?.read_vectors();
+        let samples = Samples::default();
+        let mut sides = Sides { client, bare_client, session, encodes, speech, samples };
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let echo = scope.spawn(|| echo.run(&stop));
@@ -181,8 +187,13 @@ impl RecallBench {
         Ok(())
     }
 
-    /// Publishes turns one by one, and recalls each until the reply contains the turn.
-    fn until_recallable(&self, client: &mut Client, report: &mut BenchReport) -> Result<()> {
+    /// Publishes events one by one, and recalls each until the reply contains its text.
+    fn until_recallable(
+        &self,
+        told: &str,
+        client: &mut Client,
+        report: &mut BenchReport,
+    ) -> Result<()> {
         let mut speech = ChatGenerator::new(3);
         let mut applied = Vec::new();
         let mut recallable = Vec::new();
@@ -194,21 +205,21 @@ impl RecallBench {
                 format!("Remember that {word} is our word for this: {}", speech.statement());
             let query = recall(USER, &format!("What is {word} our word for?"));
             let began = Instant::now();
-            let event = json!({"type": "turn", "user": USER, "content": content});
+            let event = json!({"type": told, "user": USER, "content": content});
             client.publish(&event, TIMEOUT)?;
             applied.push(began.elapsed());
             while !client.ask(&query, TIMEOUT)?.value["memories"].to_string().contains(&word) {
                 if began.elapsed() > TIMEOUT {
                     return Err(Fault::retry(format!(
-                        "a turn is not recallable after {} s: {content}",
+                        "a {told} is not recallable after {} s: {content}",
                         TIMEOUT.as_secs()
                     )));
                 }
             }
             recallable.push(began.elapsed());
         }
-        report.latency("turn_to_applied", &Distribution::of(applied));
-        report.latency("turn_to_recallable", &Distribution::of(recallable));
+        report.latency(&format!("{told}_to_applied"), &Distribution::of(applied));
+        report.latency(&format!("{told}_to_recallable"), &Distribution::of(recallable));
         Ok(())
     }
 }
@@ -226,7 +237,9 @@ impl Sides<'_> {
 
     fn ask_bare(&mut self, question: &Value) -> Result<()> {
         let began = Instant::now();
-        self.session.encode(question["query"].as_str().unwrap_or_default())?;
+        if self.encodes {
+            self.session.encode(question["query"].as_str().unwrap_or_default())?;
+        }
         self.samples.encode.push(began.elapsed());
         self.bare_client.ask(question, TIMEOUT)?;
         self.samples.bare.push(began.elapsed());

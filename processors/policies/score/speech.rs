@@ -19,6 +19,9 @@
 
 use super::reading::Reading;
 use super::statement::{Statements, has_phatic_object, is_light, statements};
+use regex::Regex;
+use std::collections::HashSet;
+use std::sync::LazyLock;
 use text::Rarity;
 use text::Words;
 use text::wordings::{
@@ -156,6 +159,9 @@ fn detect(
         return CoveredLanguage::named(&language.to_string())
             .map_or(Detected::No, Detected::Surely);
     }
+    if prose.is_ascii() && CONTRACTED.is_match(prose) {
+        return Detected::Perhaps(ENGLISH);
+    }
     let mut hits = [0; LANGUAGES];
     for one in found.iter().filter(|one| one.what == PhraseKind::Word) {
         hits[one.language.place()] += 1;
@@ -165,15 +171,46 @@ fn detect(
         let mut best = CoveredLanguage::all().filter(|language| hits[language.place()] == most);
         return match (best.next(), best.next()) {
             (Some(language), None) => Detected::Perhaps(language),
+            _ if hits[ENGLISH.place()] == most && is_of_english_words(prose, words, rarity) => {
+                Detected::Perhaps(ENGLISH)
+            }
             _ => Detected::No,
         };
     }
-    let mut content = words.content();
-    let is_short_english = prose.is_ascii()
-        && content.len() <= SHORT_ENGLISH_WORDS
-        && content.all(|word| rarity.knows(word));
-    if is_short_english { Detected::Perhaps(ENGLISH) } else { Detected::No }
+    match is_of_english_words(prose, words, rarity) {
+        true => Detected::Perhaps(ENGLISH),
+        false => Detected::No,
+    }
 }
+
+/// True if the encoder's vocabulary has nearly all words. Names, files and numbers are no evidence
+/// against English: "auth.js depends on jwt.js", "Database on port 5432".
+fn is_of_english_words(prose: &str, words: &Words, rarity: &Rarity) -> bool {
+    let mut names: HashSet<String> = HashSet::new();
+    for written in prose.split_whitespace().filter(|written| is_identifier(written)) {
+        names.extend(text::words(&written.to_lowercase()).map(str::to_owned));
+    }
+    let plain = || words.content().filter(|word| !names.contains(*word));
+    let known = plain().filter(|word| rarity.knows(word)).count();
+    let unknown = plain().count() - known;
+    let is_short = known <= SHORT_ENGLISH_WORDS && unknown == 0;
+    let is_technical = !names.is_empty() && known >= 2 && 2 * unknown < known;
+    prose.is_ascii() && (is_short || is_technical)
+}
+
+/// True for "jwt.js", "utils/jwt.js", "PostgreSQL", "5432" and "CI".
+fn is_identifier(written: &str) -> bool {
+    let written = written.trim_matches(|c: char| !c.is_ascii_alphanumeric());
+    let inner = written.get(1..).unwrap_or_default();
+    inner.contains(|c: char| matches!(c, '.' | '/' | '_') || c.is_ascii_uppercase())
+        || written.contains(|c: char| c.is_ascii_digit())
+}
+
+/// Contractions that only English has.
+static CONTRACTED: LazyLock<Regex> = LazyLock::new(|| {
+    let fixed = r"(?i)\b(?:let's|it's|that's|we're|i'm|don't|doesn't|isn't|won't|can't)(?:\s|$)";
+    Regex::new(fixed).expect("a fixed pattern, compiled by the tests")
+});
 
 /// Returns the sort of small talk if every word of the text belongs to a wording of small talk, in
 /// its language or in English, which speakers of all languages mix in. An unsure language is tried

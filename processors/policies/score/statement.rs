@@ -97,6 +97,7 @@ fn classify(whole: &str, is_asked: bool) -> Clause {
     }
     let states = leaves_out_the_subject(clause)
         || THIRD_PERSON.is_match(clause) && !JUDGES.is_match(clause)
+        || TECHNICAL.is_match(clause) && !NO_THING.is_match(clause)
         || has_digit(clause)
         || SPECIFIC.is_match(clause);
     if states { Clause::States } else { Clause::Other }
@@ -134,6 +135,7 @@ fn leaves_out_the_subject(clause: &str) -> bool {
         || ELLIPTIC.is_match(clause)
         || next_word(&NEGATED, clause).is_some_and(|word| !IDIOM_REST.contains(&word))
         || next_word(&USE, clause).is_some_and(|word| !POINTS.contains(&word))
+        || next_word(&DECIDED, clause).is_some_and(|word| !POINTS.contains(&word))
         || next_word(&NOT_DOING, clause).is_some_and(|word| !JOKING.contains(&word))
         || next_word(&WANTED, clause).is_some_and(|word| !WANTED_NOW.contains(&word));
     is_elliptic && !SECOND_PERSON.is_match(clause)
@@ -338,6 +340,19 @@ static THIRD_PERSON: LazyLock<Regex> = LazyLock::new(|| {
         r"the (?:client|customer|boss|tenant|landlord|password|code|pin|deadline|budget)(?:'s| is| was)",
     ])
 });
+/// Things of a project and what they do: "auth.js depends on jwt.js", "this API uses port 3000".
+static TECHNICAL: LazyLock<Regex> = LazyLock::new(|| {
+    at_start(&[concat!(
+        r"(?:(?:the|this|our|each|every) )?[\w./-]+(?: [\w./-]+){0,2} (?:uses?|depends? on|requires?",
+        r"|contains?|imports?|extends|implements|inherits|supports|runs? on|listens? on",
+        r"|connects? to|writes? to|reads? from|handles?|exposes?|returns?|creates?|validates?",
+        r"|proxies to|is migrating|are migrating|migrated|is written in|lives? in) [\w./-]+",
+    )])
+});
+/// Words in the place of a thing: "it uses a lot", "that handles it".
+static NO_THING: LazyLock<Regex> = LazyLock::new(|| {
+    at_start(&["it|that|there|he|she|they|everyone|everything|nothing|something|life|which"])
+});
 /// Third-person sentences that only give a judgement or a guess: "he's so cute".
 static JUDGES: LazyLock<Regex> = LazyLock::new(|| {
     at_start(&[
@@ -396,6 +411,13 @@ static NEGATED: LazyLock<Regex> = LazyLock::new(|| {
 /// An order of one word or two: "use Serie".
 static USE: LazyLock<Regex> =
     LazyLock::new(|| compiled(r"^(?:use|avoid|stick to|stick with) ([a-z_]+)(?: \w+)?$"));
+/// A decision of several: "let's use PostgreSQL", "decided to use React".
+static DECIDED: LazyLock<Regex> = LazyLock::new(|| {
+    compiled(concat!(
+        r"^(?:let'?s|decided to) (?:use|adopt|drop|go with|stick with|stick to|switch to",
+        r"|migrate to|move to|deploy to|host on|build on|store \w+ in) ([a-z_]+)",
+    ))
+});
 /// Words that name nothing by themselves.
 const POINTS: &[&str] =
     &["it", "that", "this", "them", "those", "these", "one", "both", "whatever", "yours"];

@@ -5,7 +5,9 @@
 //! (`&[Message]`) and output ([`Extracted`], [`Episode`]) could take their place.
 
 use crate::shared::pattern;
-use crate::shared::wording::{content, is_courtesy, is_frame, overlap, specifics, stems};
+use crate::shared::wording::{
+    content, is_courtesy, is_frame, only_asks, overlap, specifics, stems,
+};
 use domain::{Kind, Memory, MemoryId, Role};
 use regex::Regex;
 use serde::Deserialize;
@@ -276,7 +278,7 @@ fn is_noise(text: &str) -> bool {
 /// Returns the category of a text, or `None` for a question, a courtesy or a text without content.
 pub fn category(text: &str) -> Option<&'static str> {
     match () {
-        () if is_courtesy(text) || text.trim_end().ends_with('?') => None,
+        () if is_courtesy(text) || only_asks(text) => None,
         () if PROJECT.is_match(text) => Some("project"),
         () if DECISION.is_match(text) => Some("decision"),
         () if PREFERENCE.is_match(text) => Some("preference"),

@@ -74,6 +74,8 @@ static KINDS: LazyLock<Vec<(&str, Regex)>> = LazyLock::new(|| {
                 r"|i (really |also )?(like|love|hate|dislike|enjoy)|(i|we) (always|never))\b",
             ),
         ),
+        // What a file does; the mention of a file alone is about an entity.
+        ("fact", r"^[\w/-]+\.\w+ (handles|serves|checks|manages|controls|validates|starts) "),
         (
             "fact",
             concat!(
@@ -182,7 +184,7 @@ fn surprise(
 
 /// Returns false for greetings, confirmations, questions and generic statements.
 fn is_informative(text: &str) -> bool {
-    !text.trim_end().ends_with('?')
+    !wording::only_asks(text)
         && !wording::is_courtesy(text)
         && (!specifics(text).is_empty() || KINDS.iter().any(|(_, wording)| wording.is_match(text)))
 }
@@ -361,8 +363,10 @@ mod tests {
     fn a_file_or_function_is_an_entity_at_its_first_mention() {
         const FILE: &str = "File: src/api/auth.js handles authentication";
         for (text, known, kind) in [
-            ("auth.js handles user authentication", &[][..], "entity"),
-            ("auth.js handles user authentication", &[FILE], "fact"),
+            (FILE, &[][..], "entity"),
+            ("The routes are in src/api/auth.js", &[], "entity"),
+            ("The routes are in src/api/auth.js", &[FILE], "fact"),
+            ("auth.js handles user authentication", &[], "fact"),
             ("Tokens are made in parse_token()", &[], "entity"),
             ("This app uses PostgreSQL database", &[], "fact"),
             ("auth.js depends on jwt.js", &[], "relationship"),

@@ -18,6 +18,8 @@ pub struct Rank {
     pub recency: f32,
     pub importance: f32,
     pub relevance: f32,
+    /// Smallest cosine at which a memory without a word of the question is found.
+    pub meaning: f32,
     /// Divisor in exp(−days since access / `recency_days`).
     pub recency_days: f32,
     pub limit: usize,
@@ -69,7 +71,8 @@ impl Rank {
 }
 
 /// Scores the memories that have a word in common with the question, as a full-text search would
-/// find them. BM25 has no upper bound, so the best word score counts as a relevance of 1.
+/// find them, and those that mean nearly the same. BM25 has no upper bound, so the best word score
+/// counts as a relevance of 1; without a word the cosine is the relevance.
 pub fn ranked(
     rank: &Rank,
     fade: &Fade,
@@ -79,8 +82,10 @@ pub fn ranked(
 ) -> Vec<Ranked> {
     hits.retain(|hit| rank.includes(&hit.memory, question));
     let best = hits.iter().map(|hit| hit.own.words).fold(0.0, f32::max);
-    let found = hits.into_iter().filter(|hit| hit.own.words > 0.0);
+    let is_found = |hit: &Hit| hit.own.words > 0.0 || hit.own.cosine >= rank.meaning;
+    let found = hits.into_iter().filter(is_found);
     let scored = found.map(|hit| {
+        let relevance = if hit.own.words > 0.0 { hit.own.words / best } else { hit.own.cosine };
         let recency =
             (-days_since_access(&hit.memory, at) / rank.recency_days.max(f32::MIN_POSITIVE)).exp();
         let parts = [
@@ -89,7 +94,7 @@ pub fn ranked(
                 "importance",
                 rank.importance * hit.memory.importance * recency_of(&hit.memory, fade, at),
             ),
-            ("relevance", rank.relevance * hit.own.words / best),
+            ("relevance", rank.relevance * relevance),
         ];
         summed(hit.memory, question, &parts)
     });

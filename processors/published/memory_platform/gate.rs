@@ -3,7 +3,7 @@
 //!
 //! The document leaves the extractor open; the wordings and the points are our own.
 
-use crate::shared::wording::{is_courtesy, specifics};
+use crate::shared::wording::{is_courtesy, only_asks, specifics};
 use crate::shared::{Ground, Judged, held, listed, pattern};
 use domain::{Kind, Memory, MemoryId, Role, Surprise};
 use policies::score::Statement;
@@ -55,7 +55,7 @@ static EMPHATIC: LazyLock<Regex> = LazyLock::new(|| {
 
 /// Keeps every candidate that has a kind. There is no threshold: salience decides in the ranking.
 pub fn judge(gate: &Gate, text: &str, ground: &Ground<'_>) -> Judged {
-    let read = if is_courtesy(text) || text.trim_end().ends_with('?') { None } else { kind(text) };
+    let read = if is_courtesy(text) || only_asks(text) { None } else { kind(text) };
     let keep = read.is_some();
     let of_kind = read.map_or(0.0, |kind| salience_of(gate, kind));
     let specific = held(keep && !specifics(text).is_empty());

@@ -7,6 +7,23 @@ use regex::Regex;
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
+/// What a statement before the question of the same sentence begins with.
+static BEGINS_A_STATEMENT: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(concat!(
+        r"^(?i:i|i['’]m|i['’]ve|we|we['’]re|we['’]ve|my|our|the|this|he|she|they)\b.*\w\s+\w+\s+\w",
+        r"|^[A-Z]\w+ (?:is|was|has|lives|works|moved|uses|wants|likes|prefers)\b",
+    ))
+});
+
+/// True for a sentence that ends in a question, unless a statement stands before it: "My dog is ill,
+/// what can I do?" says something, "When I am ill, what can I do?" does not.
+pub fn only_asks(text: &str) -> bool {
+    let text = text.trim();
+    let Some(asked) = text.strip_suffix('?') else { return false };
+    let before = asked.rsplit_once([',', ';', '–']).map(|(before, _)| before.trim());
+    !before.is_some_and(|before| BEGINS_A_STATEMENT.is_match(before))
+}
+
 /// Words that open, agree or correct, and carry no information.
 const FILLERS: &[&str] = &[
     "actually", "also", "bye", "cool", "good", "great", "hello", "hey", "hi", "instead", "let",
@@ -119,6 +136,22 @@ fn is_empty_word(token: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_statement_before_a_question_is_no_question() {
+        for (text, expected) in [
+            ("What should I do?", true),
+            ("When I am ill, what can I do?", true),
+            ("Hi, how are you?", true),
+            ("If we use Redux, is that a good idea?", true),
+            ("We decided to use Redux for state management, is that a good idea?", false),
+            ("My dog is called Rex and he is ill, what can I do?", false),
+            ("Rex is ill, what can I do?", false),
+            ("I prefer Python", false),
+        ] {
+            assert_eq!(only_asks(text), expected, "{text:?}");
+        }
+    }
 
     #[test]
     fn names_numbers_and_identifiers_are_specific() {

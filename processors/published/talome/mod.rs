@@ -6,7 +6,7 @@ mod rank;
 
 use crate::shared::{self, Reading};
 use domain::fault::Result;
-use domain::{Purpose, Recall, Scope, Time};
+use domain::{Recall, Scope, Time};
 use kernel::context::Context;
 use kernel::policy::{
     CandidateInput, Judgement, Policy, RememberInput, RememberJudgement, Room, Traits,
@@ -29,7 +29,8 @@ impl Talome {
 
     fn new(gate: gate::Gate, rank: rank::Rank) -> Talome {
         let ruling_kinds = &rank::RULING_KINDS;
-        let traits = Traits { all_memories: true, ruling_kinds, ..Traits::default() };
+        let traits =
+            Traits { all_memories: true, reads_vectors: false, ruling_kinds, ..Traits::default() };
         Talome { gate, rank, traits }
     }
 }
@@ -68,12 +69,9 @@ impl Policy for Talome {
         })
     }
 
-    /// A request that gives no purpose is an injection: the record's memories are in every prompt,
-    /// and its tool is called by name.
     fn complete(&self, asked: &Recall) -> Recall {
         let limit = shared::limit(asked, self.rank.top, usize::MAX);
-        let purpose = if asked.unsaid.purpose { Purpose::Prompt } else { asked.purpose };
-        Recall { limit, purpose, ..asked.clone() }
+        Recall { limit, ..asked.clone() }
     }
 
     fn rank(&self, hits: Vec<Hit>, question: &Question<'_>, at: Time) -> RankedHits {

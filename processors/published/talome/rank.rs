@@ -163,12 +163,9 @@ mod tests {
 
     #[test]
     fn the_top_ten_are_returned_in_the_section_of_the_document() {
-        let unsaid =
-            UnsetFields { limit: true, format: true, purpose: true, ..UnsetFields::default() };
+        let unsaid = UnsetFields { limit: true, format: true, ..UnsetFields::default() };
         let completed = policy(rank()).complete(&Recall { unsaid, ..recall("q") });
-        assert_eq!((rank().top, completed.limit, completed.purpose), (10, 10, Purpose::Prompt));
-        let tool = policy(rank()).complete(&recall("q"));
-        assert_eq!(tool.purpose, Purpose::Tool, "a purpose that is given stays");
+        assert_eq!((rank().top, completed.limit), (10, 10));
         let ranked = order_of(&[
             of(1, "User prefers Jellyfin over Plex", |_| ()),
             of(2, "Media\ndrive", |memory| memory.confidence = 0.5),

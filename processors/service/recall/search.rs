@@ -139,7 +139,9 @@ impl Recall {
         is_standing: bool,
         profile: &Profile,
     ) -> Result<PreparedQuestion, Fault> {
-        let vector = if is_standing {
+        let vector = if !profile.rules.policy.traits().reads_vectors {
+            Vector::of(&vec![0.0; self.encoder.dimensions()])
+        } else if is_standing {
             self.word_vectors.vector(as_said, &mut *self.encoder)?
         } else {
             // The first person is English, whatever the language of the question.

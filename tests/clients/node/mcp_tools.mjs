@@ -1,4 +1,4 @@
-// Calls all ten tools, the resources and the prompt with the official TypeScript client of MCP,
+// Calls all twelve tools, the resources and the prompt with the official TypeScript client of MCP,
 // over streamable HTTP, with the user in the path and in the header, and over stdio.
 
 import assert from "node:assert/strict";
@@ -15,9 +15,11 @@ const TOOLS = [
   "delete_all_memories",
   "delete_memory",
   "explain_memory",
+  "forget_memories",
   "get_memories",
   "get_memory",
   "memory_history",
+  "memory_stats",
   "search_memories",
   "update_memory",
 ];
@@ -65,7 +67,7 @@ async function check(client) {
   const { tools } = await client.listTools();
   assert.deepEqual(tools.map((tool) => tool.name).sort(), TOOLS);
   const erasing = tools.filter((tool) => tool.annotations.destructiveHint).map((tool) => tool.name);
-  assert.deepEqual(erasing.sort(), ["delete_all_memories", "delete_memory", "update_memory"]);
+  assert.deepEqual(erasing.sort(), ["delete_all_memories", "delete_memory", "forget_memories", "update_memory"]);
 
   const { id } = await call("add_memory", { text: BEES, metadata: { team: "blue" } });
   const turns = [
@@ -100,6 +102,10 @@ async function check(client) {
   const { messages } = await client.getPrompt(asked);
   assert.match(messages[0].content.text, /bees in Porto/);
 
+  await call("update_memory", { id, confidence: 0.5, enabled: true });
+  assert.equal((await call("memory_stats", {})).memories.total, 2);
+  const forgotten = await call("forget_memories", { query: "the memory about Oslo" });
+  assert.deepEqual(forgotten.decisions.map((it) => it.outcome), ["forgotten"]);
   await call("delete_memory", { id });
   const gone = await client.callTool({ name: "get_memory", arguments: { id } });
   assert.equal(gone.structuredContent.error.code, "not_found");

@@ -127,6 +127,33 @@ fn a_short_english_statement_is_recognised() {
 }
 
 #[test]
+fn technical_english_is_read_as_english() {
+    let known = "the database port depends file contains input validators user let use decided billing \
+                 service talks runs this api is migrating quarter frontend";
+    let known: Vec<String> = known.split_whitespace().map(str::to_owned).collect();
+    let rarity = Rarity::from_vocabulary(&known);
+    let speech = |text: &str| read(&Reading::of(text), &Words::of(text), &rarity);
+    for text in [
+        "Let's use PostgreSQL",
+        "Let's use Redis",
+        "Database on port 5432",
+        "auth.js depends on jwt.js",
+        "File: utils/validation.js contains input validators",
+        "User is migrating to PostgreSQL this quarter",
+        "This API uses JWT authentication",
+        "Decided to use React for frontend",
+        "The billing service runs on Kubernetes",
+    ] {
+        let speech = speech(text);
+        assert!(speech.states && !speech.unjudged, "{text:?}: {speech:?}");
+    }
+    do_not_state(&["let's use that one", "it uses a lot of words", "that handles it"]);
+    for text in ["Hund beisst Katze im Bahnhof", "Termin am Gleis 5, HNO", "rekening v. Jan"] {
+        assert!(!is_of_english_words(text, &Words::of(text), &rarity), "{text:?} is not English");
+    }
+}
+
+#[test]
 fn a_reminder_is_a_statement_and_a_question_in_its_words_is_none() {
     states(&[
         "Remind me to call Bob",
