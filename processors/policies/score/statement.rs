@@ -85,7 +85,12 @@ fn classify(whole: &str, is_asked: bool) -> Clause {
         return Clause::States;
     }
     let is_request = REQUEST.is_match(clause);
-    if is_request || QUESTION.is_match(clause) || is_asked && !SUBJECT.is_match(clause) {
+    let asks = is_request || QUESTION.is_match(clause);
+    // A proposal: "dates: 8 to 15 March?"
+    if is_asked && !asks && has_digit(clause) && SPECIFIC.is_match(clause) {
+        return Clause::States;
+    }
+    if asks || is_asked && !SUBJECT.is_match(clause) {
         return if mentions_own(clause) { Clause::States } else { Clause::Asks };
     }
     if speaks_of_self(clause) {

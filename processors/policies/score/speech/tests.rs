@@ -129,7 +129,7 @@ fn a_short_english_statement_is_recognised() {
 #[test]
 fn technical_english_is_read_as_english() {
     let known = "the database port depends file contains input validators user let use decided billing \
-                 service talks runs this api is migrating quarter frontend";
+                 service talks runs this api is migrating quarter frontend dates march";
     let known: Vec<String> = known.split_whitespace().map(str::to_owned).collect();
     let rarity = Rarity::from_vocabulary(&known);
     let speech = |text: &str| read(&Reading::of(text), &Words::of(text), &rarity);
@@ -143,6 +143,7 @@ fn technical_english_is_read_as_english() {
         "This API uses JWT authentication",
         "Decided to use React for frontend",
         "The billing service runs on Kubernetes",
+        "dates: 8 to 15 March?",
     ] {
         let speech = speech(text);
         assert!(speech.states && !speech.unjudged, "{text:?}: {speech:?}");
