@@ -7,8 +7,8 @@
 //!    too many, from memories that hold and are neither erased nor pruned in this round.
 
 use domain::{
-    Author, Authorship, Extracted, IdleSession, Memory, MemoryId, MemoryVersion, Revise, Role,
-    Scope, Time, UserKey, Vector,
+    Author, Authorship, Chatter, Extracted, IdleSession, Memory, MemoryId, MemoryVersion, Revise,
+    Role, Scope, Time, UserKey, Vector,
 };
 use kernel::Session;
 use policies::rank;
@@ -164,14 +164,14 @@ pub fn idle_sessions(
 pub fn plan(
     snapshot: &Snapshot,
     erasures: Vec<PlannedPrune>,
-    profile: &Profile,
+    (profile, chatter): (&Profile, Option<&Chatter>),
     message_bytes_max: usize,
     now: Time,
 ) -> Plan {
     // Half of the event: the other half is the text.
     let covers_max = COVERS_MAX.min(message_bytes_max / 2 / COVER_BYTES).max(1);
     let mut going = ids(&erasures);
-    let prunes = prunes(snapshot, &going, profile, now);
+    let prunes = prunes(snapshot, &going, (profile, chatter), now);
     // A summary of a memory that goes in the same round would be outdated before ingest applies the
     // summary.
     going.extend(ids(&prunes));
@@ -197,7 +197,7 @@ pub fn seen(memory: &Memory) -> MemoryVersion {
 fn prunes(
     snapshot: &Snapshot,
     going: &BTreeSet<MemoryId>,
-    profile: &Profile,
+    (profile, chatter): (&Profile, Option<&Chatter>),
     now: Time,
 ) -> Vec<PlannedPrune> {
     let limits = &profile.prune;
@@ -211,7 +211,19 @@ fn prunes(
     let subject = snapshot.memories.iter().filter(|memory| erases || !memory.archived);
     for memory in subject.filter(|memory| !going.contains(&memory.id)) {
         let strength = rank::strength(memory, &profile.fade, now);
-        if now.days_since(memory.created_at) >= limits.age_days && strength < limits.strength {
+        let (from, is_lasting) = match profile.rules.policy.traits().lasting {
+            Some(lasting) => {
+                let vector = snapshot.vectors.get(&memory.id);
+                let probability = chatter.zip(vector).and_then(|(chatter, vector)| {
+                    let reads = !chatter.english_only || text::is_english(&memory.content);
+                    reads.then(|| chatter.probability(vector))
+                });
+                (memory.created_at.max(memory.fresh_at), lasting(memory, probability))
+            }
+            None => (memory.created_at, false),
+        };
+        let is_old = now.days_since(from) >= limits.age_days;
+        if is_old && strength < limits.strength && !is_lasting {
             faded.push(seen(memory));
         } else {
             kept.push((strength, memory));

@@ -58,6 +58,8 @@ pub struct Recall {
     pub period: Period,
     pub as_of_offset: Option<i64>,
     pub include_archived: bool,
+    /// Also archived memories that still hold: nothing else was found.
+    pub searches_archive: bool,
     /// Also memories that a summary stands for.
     pub include_compressed: bool,
     pub format: Format,

@@ -231,7 +231,10 @@ impl<'a> Context<'a> {
             changed: self.offset,
             uses: 0,
             confirmed: 0,
-            fresh_at: event.at,
+            fresh_at: match self.rules.policy.traits().lasting {
+                Some(_) => event.at.max(self.sent.at),
+                None => event.at,
+            },
             surprise: None,
             threshold: None,
             reason: String::new(),

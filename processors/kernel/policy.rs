@@ -107,6 +107,10 @@ pub struct Traits {
     pub links: bool,
     /// What is asked to be remembered a second time is stored a second time.
     pub stores_repeats: bool,
+    /// True for a memory that is never archived for having faded, given the probability that it is
+    /// chatter, if the encoder says anything of it. With it the fade is counted from when a memory was
+    /// stored, if that is later than when it was said; without it, from when it was said.
+    pub lasting: Option<fn(&Memory, Option<f32>) -> bool>,
     /// The gate puts candidates aside and decides on several together.
     pub decides_later: bool,
     /// Names the weights of the total. Two policies with the same name give every candidate the
@@ -143,6 +147,7 @@ impl Default for Traits {
             wishes: false,
             links: false,
             stores_repeats: false,
+            lasting: None,
             decides_later: false,
             totals: None,
             stability: None,

@@ -95,7 +95,10 @@ impl<'a> Assembly<'a> {
 
     pub fn compact(&self) -> Compact {
         let options = CompactOptions::new(self.config);
-        Compact::new(options, self.profiles.clone(), self.shards.clone(), self.metrics.clone())
+        let (profiles, shards) = (self.profiles.clone(), self.shards.clone());
+        let mut compact = Compact::new(options, profiles, shards, self.metrics.clone());
+        compact.chatter = self.vocabulary.and_then(Model::chatter).cloned();
+        compact
     }
 }
 

@@ -30,7 +30,7 @@ use compaction::plan::{
 };
 use contract::reply::{self, NewSummary, Proposal};
 use domain::fault::Result;
-use domain::{CosineScale, IdleSession, Memory, MemoryId, Now, SigningKey, Time, UserKey};
+use domain::{Chatter, CosineScale, IdleSession, Memory, MemoryId, Now, SigningKey, Time, UserKey};
 use kernel::Reads;
 use metrics::Metrics;
 use profiles::{Author, Profile, Profiles};
@@ -97,6 +97,8 @@ pub struct Compact {
     /// `None` without a `conflict.model`.
     contradictions: Option<Contradictions>,
     spread: CosineScale,
+    /// What the encoder's vectors show of chatter.
+    pub chatter: Option<Chatter>,
     /// `None` without an `llm.url`.
     asking: Option<Asking>,
     /// The last user of the previous round, by partition.
@@ -153,6 +155,7 @@ impl Compact {
             metrics,
             contradictions: None,
             spread: CosineScale::STANDARD,
+            chatter: None,
             asking: None,
             resume: BTreeMap::new(),
             walks: BTreeMap::new(),
@@ -332,7 +335,13 @@ impl Compact {
                     true => Plan { erasures, ..Plan::default() },
                     false => {
                         let bytes_max = self.options.message_bytes_max;
-                        plan(&snapshot, erasures, profile, bytes_max, now.events)
+                        plan(
+                            &snapshot,
+                            erasures,
+                            (profile, self.chatter.as_ref()),
+                            bytes_max,
+                            now.events,
+                        )
                     }
                 };
                 // A published policy has no links between memories.

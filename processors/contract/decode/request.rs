@@ -96,6 +96,7 @@ fn recall(message: &RequestBody<'_>) -> Result<RequestKind, Reject> {
         period: period(recall.from, recall.to)?,
         as_of_offset: recall.as_of_offset,
         include_archived: recall.include_archived.unwrap_or(false),
+        searches_archive: false,
         include_compressed: recall.include_compressed.unwrap_or(false),
         format: variant("format", recall.format)?.unwrap_or_default(),
         profile: word("profile", recall.profile)?,

@@ -158,6 +158,8 @@ impl EvalSet {
             lines.extend([
                 ResultLine::share("durable archived by half the room", kept.durable_archived),
                 ResultLine::share("chatter archived by half the room", kept.chatter_archived),
+                ResultLine::share("durable archived in a year", kept.durable_in_a_year),
+                ResultLine::share("chatter archived in a year", kept.chatter_in_a_year),
             ]);
             lines.extend(by_user(gated));
         }

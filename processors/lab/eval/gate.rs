@@ -34,6 +34,8 @@ struct TurnRow<'c> {
     judged: TurnJudgement,
     /// Compaction would archive the turn's memory if the user were limited to half as many.
     is_archived_by_half: bool,
+    /// Compaction archives the turn's memory within a year of silence.
+    is_archived_in_a_year: bool,
 }
 
 /// Memories of one user after the last turn.
@@ -49,6 +51,9 @@ struct UserResults {
     figures: Vec<Figures>,
     stored: StoredMemories,
     archived_by_half: HashSet<String>,
+    archived_in_a_year: HashSet<String>,
+    /// Figures of the same questions after that year.
+    figures_in_a_year: Vec<Figures>,
 }
 
 /// First turns of a user, for which the gate has little history.
@@ -85,9 +90,10 @@ pub fn gated<'c>(
         measured.rows.extend(user_rows(
             conversation,
             judged(&with.decisions),
-            &with.archived_by_half,
+            [&with.archived_by_half, &with.archived_in_a_year],
             labels,
         ));
+        measured.in_a_year.extend(with.figures_in_a_year);
         measured.stored.push((conversation.name.as_str(), with.stored));
         measured.gated.extend(with.figures);
         measured.ungated.extend(without);
@@ -103,16 +109,24 @@ fn user_results(
 ) -> Result<UserResults> {
     let mut user = SimulatedUser::begin(harness, profiles, encoder, &conversation.name)?;
     let decisions = user.publish_turns(&conversation.turns)?;
-    let figures = conversation
-        .headline()
-        .map(|question| Ok(Figures::of(&user.ask(&question.text)?, &question.evidence)))
-        .collect::<Result<_>>()?;
+    let asked = |user: &mut SimulatedUser<'_>| -> Result<Vec<Figures>> {
+        let questions = conversation.headline();
+        questions
+            .map(|question| Ok(Figures::of(&user.ask(&question.text)?, &question.evidence)))
+            .collect()
+    };
+    let figures = asked(&mut user)?;
     let archived_by_half = user.archived_by_half(profiles)?;
+    let stored = StoredMemories::of(&user.memories()?);
+    let archived_in_a_year = user.archived_in_a_year()?;
+    let figures_in_a_year = asked(&mut user)?;
     Ok(UserResults {
         decisions,
         figures,
-        stored: StoredMemories::of(&user.memories()?),
+        stored,
         archived_by_half,
+        archived_in_a_year,
+        figures_in_a_year,
     })
 }
 
@@ -162,7 +176,7 @@ fn worth(outcome: Outcome) -> u8 {
 fn user_rows<'c>(
     conversation: &'c Conversation,
     mut judged: HashMap<String, TurnJudgement>,
-    archived_by_half: &HashSet<String>,
+    [by_half, in_a_year]: [&HashSet<String>; 2],
     labels: &HashMap<String, bool>,
 ) -> impl Iterator<Item = TurnRow<'c>> {
     // The evidence of an adversarial question does not answer that question. Questions about an
@@ -177,7 +191,8 @@ fn user_rows<'c>(
         is_evidence: evidence.contains(&turn.id),
         is_durable: labels.get(&turn.id).copied(),
         judged: judged.remove(&turn.id).unwrap_or_default(),
-        is_archived_by_half: archived_by_half.contains(&turn.id),
+        is_archived_by_half: by_half.contains(&turn.id),
+        is_archived_in_a_year: in_a_year.contains(&turn.id),
     })
 }
 
@@ -255,6 +270,9 @@ pub struct KeptShares {
     pub durable_archived: Fraction,
     /// The same for memories of chatter.
     pub chatter_archived: Fraction,
+    /// Memories of durable turns that are archived within a year of silence.
+    pub durable_in_a_year: Fraction,
+    pub chatter_in_a_year: Fraction,
     /// Mean bytes of content in a user's memories.
     pub bytes: f64,
 }
@@ -268,8 +286,10 @@ impl KeptShares {
             rest_known: known(rows, |row| !row.is_evidence),
             durable: known(rows, |row| row.is_durable == Some(true)),
             chatter: kept(rows, |row| row.is_durable == Some(false)),
-            durable_archived: archived(rows, true),
-            chatter_archived: archived(rows, false),
+            durable_archived: archived(rows, true, |row| row.is_archived_by_half),
+            chatter_archived: archived(rows, false, |row| row.is_archived_by_half),
+            durable_in_a_year: archived(rows, true, |row| row.is_archived_in_a_year),
+            chatter_in_a_year: archived(rows, false, |row| row.is_archived_in_a_year),
             bytes,
         }
     }
@@ -281,6 +301,8 @@ impl KeptShares {
             "chatter": self.chatter.of, "chatter_kept": number(self.chatter.share()),
             "durable_archived_by_half": number(self.durable_archived.share()),
             "chatter_archived_by_half": number(self.chatter_archived.share()),
+            "durable_archived_in_a_year": number(self.durable_in_a_year.share()),
+            "chatter_archived_in_a_year": number(self.chatter_in_a_year.share()),
             "bytes_a_user": number(self.bytes),
         })
     }
@@ -294,9 +316,9 @@ fn kept(rows: &[&TurnRow<'_>], of: fn(&TurnRow<'_>) -> bool) -> Fraction {
     Fraction::count(rows.iter().filter(|row| of(row)).map(|row| row.is_kept()))
 }
 
-fn archived(rows: &[&TurnRow<'_>], is_durable: bool) -> Fraction {
+fn archived(rows: &[&TurnRow<'_>], is_durable: bool, is: fn(&TurnRow<'_>) -> bool) -> Fraction {
     let labelled = rows.iter().filter(|row| row.is_durable == Some(is_durable) && row.is_kept());
-    Fraction::count(labelled.map(|row| row.is_archived_by_half))
+    Fraction::count(labelled.map(|row| is(row)))
 }
 
 /// Results over all conversations.
@@ -308,6 +330,8 @@ pub struct GateResults<'c> {
     gated: Vec<Figures>,
     /// Figures per question with a gate that keeps everything.
     ungated: Vec<Figures>,
+    /// Figures per question after a year of silence.
+    in_a_year: Vec<Figures>,
 }
 
 impl GateResults<'_> {
@@ -370,6 +394,7 @@ fn report(measured: &GateResults<'_>) -> EvalReport {
         "auc_first_50": number(measured.auc_first()),
         "R@10": number(gated.recall_at(10)),
         "R@10_ungated": number(ungated.recall_at(10)),
+        "R@10_in_a_year": number(Figures::mean(&measured.in_a_year).recall_at(10)),
         "NDCG@10": number(gated.ndcg_10),
         "NDCG@10_ungated": number(ungated.ndcg_10),
         "memories_by_kind": measured.by_kind(),
@@ -390,6 +415,7 @@ fn report(measured: &GateResults<'_>) -> EvalReport {
         "turns": rows.iter().map(TurnRow::json).collect::<Vec<_>>(),
         "metrics": metrics,
         "by_conversation": by_conversation,
+        "durable_archived": quoted(rows, |row| row.is_durable == Some(true) && row.is_archived_in_a_year),
         "durable_dropped": quoted(rows, |row| row.is_durable == Some(true) && !row.is_known()),
         "chatter_kept": quoted(rows, |row| row.is_durable == Some(false) && row.is_kept()),
     });

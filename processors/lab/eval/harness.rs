@@ -37,6 +37,8 @@ use storage::home::{Home, MemoryHome};
 const LIMIT: usize = 100;
 /// Milliseconds after which the worker no longer waits for a proposal to be applied.
 const PROPOSED_MS: i64 = 60_000;
+/// The silence after which an evaluation looks what is left.
+const YEAR_MS: i64 = 365 * 86_400_000;
 /// `limit` of a list: more memories than any conversation makes.
 const LISTED: usize = 100_000;
 
@@ -210,7 +212,7 @@ impl<'h> SimulatedUser<'h> {
         loop {
             let proposals = compact.step(Now { wall: self.now, events: self.now })?;
             let records: Vec<Record> =
-                proposals.into_iter().filter_map(|one| self.revision(one)).collect();
+                proposals.into_iter().filter_map(|one| self.proposed(one, "revise")).collect();
             if records.is_empty() {
                 return Ok(());
             }
@@ -220,14 +222,14 @@ impl<'h> SimulatedUser<'h> {
         }
     }
 
-    /// The record of a proposal if it is a revision.
-    fn revision(&mut self, proposal: OutgoingRecord) -> Option<Record> {
+    /// The record of a proposal if it is of this type.
+    fn proposed(&mut self, proposal: OutgoingRecord, kind: &str) -> Option<Record> {
         let OutgoingRecord { topic, key, value, headers, .. } = proposal;
         let event: Value = serde_json::from_slice(value.as_deref()?).ok()?;
         let (offset, timestamp_ms) = (self.published, self.now.0);
-        self.published += i64::from(event["type"] == "revise");
+        self.published += i64::from(event["type"] == kind);
         let record = Record { topic, key, value, headers, offset, timestamp_ms, partition: 0 };
-        (event["type"] == "revise").then_some(record)
+        (event["type"] == kind).then_some(record)
     }
 
     /// Ingests one event of any kind, which names its user. The clock never goes back.
@@ -295,8 +297,9 @@ impl<'h> SimulatedUser<'h> {
     pub fn archived_by_half(&mut self, profiles: &Profiles) -> Result<HashSet<String>> {
         let memories = self.memories()?;
         let profiles = profiles.with_memories_max(memories.len() / 2);
-        let Harness { config, metrics, .. } = self.harness;
-        let mut compact = Assembly::new(config, &profiles, &self.shards, metrics).compact();
+        let Harness { config, metrics, model, .. } = self.harness;
+        let assembly = Assembly::new(config, &profiles, &self.shards, metrics);
+        let mut compact = assembly.with_model(model).compact();
         let proposals = compact.step(Now { wall: self.now, events: self.now })?;
         let pruned: HashSet<String> =
             proposals.iter().flat_map(|proposal| pruned(proposal.value.as_deref())).collect();
@@ -306,6 +309,27 @@ impl<'h> SimulatedUser<'h> {
         Ok(archived
             .filter_map(|memory| Some(memory["source"]["event_id"].as_str()?.to_owned()))
             .collect())
+    }
+
+    /// Lets a year pass without a word, and applies what compaction then archives. Returns the turns
+    /// whose memories went.
+    pub fn archived_in_a_year(&mut self) -> Result<HashSet<String>> {
+        let before = self.memories()?;
+        self.now = self.now.plus_ms(YEAR_MS);
+        let Harness { config, metrics, profiles, model, .. } = self.harness;
+        let assembly = Assembly::new(config, profiles, &self.shards, metrics);
+        let mut compact = assembly.with_model(model).compact();
+        let proposals = compact.step(Now { wall: self.now, events: self.now })?;
+        let records: Vec<Record> =
+            proposals.into_iter().filter_map(|one| self.proposed(one, "prune")).collect();
+        self.apply(records)?;
+        let left = self.memories()?;
+        let left: HashSet<&str> = left.iter().filter_map(|memory| memory["id"].as_str()).collect();
+        let gone = before
+            .iter()
+            .filter(|memory| memory["id"].as_str().is_some_and(|id| !left.contains(id)));
+        let gone = gone.filter_map(|memory| memory["source"]["event_id"].as_str());
+        Ok(gone.map(str::to_owned).collect())
     }
 
     fn request(&mut self, mut body: Value) -> Result<Value> {

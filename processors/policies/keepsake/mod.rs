@@ -4,6 +4,7 @@
 //! the steps and the origin of the numbers.
 
 mod gate;
+mod lasting;
 
 pub use gate::ECHO_COSINE;
 
@@ -56,6 +57,7 @@ impl Keepsake {
             reranking: true,
             wishes: true,
             links: true,
+            lasting: Some(lasting::is_lasting),
             totals: Some(format!("{weights:?}")),
             arrange: rank::arranged,
             repeated_cosine: merge.cosine,

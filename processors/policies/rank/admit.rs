@@ -34,7 +34,10 @@ fn is_of_period(memory: &Memory, question: &Question) -> bool {
 pub fn admitted_unfiltered(memory: &Memory, question: &Question) -> bool {
     is_in_scope(memory, question)
         && !memory.disabled
-        && (!memory.archived || question.include_archived || question.as_of.is_some())
+        && (!memory.archived
+            || question.include_archived
+            || question.searches_archive
+            || question.as_of.is_some())
         && (!is_compressed(memory, question) || question.include_compressed)
         && was_known(memory, question)
         && (!is_superseded(memory, question) || question.include_archived || question.explain)

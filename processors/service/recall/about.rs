@@ -141,6 +141,7 @@ fn standing(about: &About, queries: Vec<&str>) -> domain::Recall {
         period: domain::Period::default(),
         as_of_offset: None,
         include_archived: false,
+        searches_archive: false,
         include_compressed: false,
         format: Format::None,
         profile: None,

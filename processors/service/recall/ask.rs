@@ -93,7 +93,16 @@ impl Recall {
             && policy.traits().reranking
             && profile.steps.rerank
             && !asks_nothing(asked);
-        let found = self.search(now, shard, request, asked, (&profile, is_reranked), left_ms)?;
+        let how = (&*profile, is_reranked);
+        let mut found = self.search(now, shard, request, asked, how, left_ms)?;
+        if found.matched == Some(Match::None) && policy.traits().lasting.is_some() && left_ms() > 0
+        {
+            let asked = domain::Recall { searches_archive: true, ..asked.clone() };
+            let archive = self.search(now, shard, request, &asked, how, left_ms)?;
+            if archive.matched != Some(Match::None) {
+                found = archive;
+            }
+        }
         let Searched { orders, wishes, matched, mut levels, seen } = found;
         if is_reranked || asked.queries.len() > 1 {
             // A cross-encoder changes the scores, and each query has a floor of its own.
