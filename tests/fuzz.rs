@@ -83,7 +83,7 @@ fn judged(candidate: &Candidate, before: &str) -> String {
         linked: !conflicts.is_empty(),
         rarity: &rarity,
         spread: CosineScale::STANDARD,
-        chatter: None,
+        chatter: 0.0,
         own_words: &own_words,
     };
     let surprise = score::surprise(&reading, &ground, &SETTING.weights);
