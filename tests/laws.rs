@@ -31,6 +31,7 @@ on_both_brokers! {
 
 /// One service is killed again and again while events arrive. A second one, with a new store, then
 /// reads the same log in one go. Both must hold the same memories.
+/// Holds alma 11.
 fn law_nothing_lost_under_kill_9(broker: Broker) {
     let users = users(6);
     let events = stream(&users, 900);
@@ -207,6 +208,7 @@ fn answers(client: &Client, users: &[String]) -> Vec<Value> {
     answers
 }
 
+/// Holds memory-spec 23.
 fn law_rebuildable(broker: Broker) {
     let users = users(3);
     let running = Running::lasting(broker, &[]);

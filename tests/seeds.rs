@@ -88,6 +88,7 @@ fn lynkr_stores_new_statements_and_renders_them_with_their_kind() {
     running.stop();
 }
 
+/// Holds memory-spec 1, 44.
 #[test]
 fn memory_spec_assigns_kinds_and_renders_instructions_first() {
     let running = started("memory-spec");
@@ -126,6 +127,7 @@ fn memory_spec_assigns_kinds_and_renders_instructions_first() {
     running.stop();
 }
 
+/// Holds talome 13, 15, 24.
 #[test]
 fn talome_stores_explicit_memories_and_merges_near_duplicates() {
     let running = started("talome");
@@ -230,6 +232,7 @@ fn memory_platform_trusts_the_user_and_repetitions_more() {
     running.stop();
 }
 
+/// Holds alma 1.
 #[test]
 fn alma_extracts_after_every_fifth_answer_and_renders_the_soul_first() {
     let running = started("alma");

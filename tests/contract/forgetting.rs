@@ -149,6 +149,7 @@ fn forgetting_a_session(broker: Broker) {
     assert_eq!(ada.list().iter().map(|memory| &memory["content"]).collect::<Vec<_>>(), [kept]);
 }
 
+/// Holds lynkr 41.
 fn forgetting_by_query(broker: Broker) {
     let client = Running::shared(broker).client();
     let ada = client.user("forget-query", "ada");
@@ -188,6 +189,7 @@ fn a_query_that_means_more_than_the_limit_goes_on_until_nothing_is_left(broker: 
     assert_eq!(ada.list()[0]["id"], later);
 }
 
+/// Holds lynkr 48.
 fn forgetting_everything(broker: Broker) {
     let client = Running::shared(broker).client();
     let ada = client.user("forget-all", "ada");

@@ -65,6 +65,7 @@ fn assert_in_order(block: &str, texts: &[&str]) {
     }
 }
 
+/// Holds alma 23, 24, 26, 27, 28, 29.
 #[test]
 fn alma_fills_every_part_of_the_context_however_many_memories_there_are() {
     let running = started("alma");
@@ -132,6 +133,7 @@ fn alma_fills_every_part_of_the_context_however_many_memories_there_are() {
     running.stop();
 }
 
+/// Holds alma 10.
 #[test]
 fn alma_finds_episodes_by_topic() {
     let running = started("alma");
@@ -156,6 +158,7 @@ fn alma_finds_episodes_by_topic() {
     running.stop();
 }
 
+/// Holds alma 6.
 #[test]
 fn alma_extracts_memories_of_one_sentence() {
     let running = started("alma");
@@ -185,6 +188,7 @@ fn alma_extracts_memories_of_one_sentence() {
     running.stop();
 }
 
+/// Holds alma 2, 7.
 #[test]
 fn alma_reads_the_last_twenty_messages_again() {
     let running = started("alma");
@@ -212,6 +216,7 @@ fn alma_reads_the_last_twenty_messages_again() {
     running.stop();
 }
 
+/// Holds alma 14.
 #[test]
 fn alma_counts_a_repetition_as_an_access_to_the_memory() {
     let running = started("alma");
@@ -258,6 +263,7 @@ fn alma_forgets_a_memory_with_its_episodes_and_learns_it_when_it_is_said_again()
     running.stop();
 }
 
+/// Holds alma 20.
 #[test]
 fn alma_lets_a_stale_memory_yield_and_not_disappear() {
     let running = running_with("alma", &[("clock.from_events", "true")]);
@@ -282,6 +288,7 @@ fn alma_lets_a_stale_memory_yield_and_not_disappear() {
     running.stop();
 }
 
+/// Holds alma 32.
 #[test]
 fn alma_takes_the_weights_of_a_user_from_the_profile() {
     let mine = "base = \"alma\"\n[rank.rule.alma.users.\"alma/eva\"]\n\

@@ -7,6 +7,7 @@ use crate::support::client::{contents, memory_id, outcome};
 use crate::support::eventually;
 use serde_json::{Value, json};
 
+/// Holds lynkr 28, 29, 49.
 #[test]
 fn lynkr_deletes_by_age_and_by_count_and_says_why() {
     let profile = own_profile("base = \"lynkr\"\n[prune]\nage_days = 60.0\ncount_max = 2\n");
@@ -46,6 +47,7 @@ fn lynkr_deletes_by_age_and_by_count_and_says_why() {
     running.stop();
 }
 
+/// Holds lynkr 53.
 #[test]
 fn no_session_summary_is_among_the_memories_of_lynkr_talome_and_alma() {
     for profile in ["lynkr", "talome", "alma"] {
@@ -67,6 +69,7 @@ fn no_session_summary_is_among_the_memories_of_lynkr_talome_and_alma() {
     }
 }
 
+/// Holds lynkr 4.
 #[test]
 fn lynkr_keeps_a_changed_value_without_a_word_of_change() {
     let running = running_with("lynkr", &[]);
@@ -89,6 +92,7 @@ fn lynkr_keeps_a_changed_value_without_a_word_of_change() {
     running.stop();
 }
 
+/// Holds lynkr 1.
 #[test]
 fn lynkr_parses_an_answer_into_statements() {
     let running = running_with("lynkr", &[]);
@@ -127,6 +131,7 @@ fn lynkr_parses_an_answer_into_statements() {
     running.stop();
 }
 
+/// Holds lynkr 10, 46, 47.
 #[test]
 fn lynkr_keeps_memories_of_a_session_private_if_its_profile_says_so() {
     let profile = own_profile("base = \"lynkr\"\n[gate.rule.lynkr]\nsession_memories = true\n");
@@ -163,6 +168,7 @@ fn lynkr_keeps_memories_of_a_session_private_if_its_profile_says_so() {
     running.stop();
 }
 
+/// Holds lynkr 22, 25, 32, 33, 34.
 #[test]
 fn lynkr_follows_the_switches_of_its_guide_by_their_names() {
     let options = "MEMORY_INCLUDE_GLOBAL = false\nMEMORY_EXTRACTION_ENABLED = false\n\
@@ -203,6 +209,7 @@ fn lynkr_follows_the_switches_of_its_guide_by_their_names() {
     running.stop();
 }
 
+/// Holds lynkr 36, 40.
 #[test]
 fn lynkr_stores_what_is_added_twice_once() {
     let text = "We're using PostgreSQL for this project";
@@ -222,6 +229,7 @@ fn lynkr_stores_what_is_added_twice_once() {
 }
 
 /// The three conversations of the guide, and the search for "authentication".
+/// Holds lynkr 12, 15, 39, 50, 51, 52.
 #[test]
 fn lynkr_answers_the_worked_examples_of_its_guide() {
     let running = running_with("lynkr", &[]);
@@ -264,6 +272,7 @@ fn lynkr_answers_the_worked_examples_of_its_guide() {
     running.stop();
 }
 
+/// Holds lynkr 14.
 #[test]
 fn lynkr_counts_what_is_returned_as_accessed() {
     let running = running_with("lynkr", &[("clock.from_events", "true")]);

@@ -20,6 +20,7 @@ fn hundredths(memory: &Value, score: &str) -> f64 {
     (score * 100.0).round()
 }
 
+/// Holds memory-platform 9.
 #[test]
 fn memory_platform_stores_shows_and_takes_stability() {
     let running = started("memory-platform");
@@ -46,6 +47,7 @@ fn memory_platform_stores_shows_and_takes_stability() {
 }
 
 /// λ is the kind's rate times 2 · (1 − stability): 0.01 for a fact of middling stability.
+/// Holds memory-platform 12.
 #[test]
 fn memory_platform_decays_by_the_stored_stability() {
     let running = started("memory-platform");
@@ -77,6 +79,7 @@ fn memory_platform_decays_by_the_stored_stability() {
     running.stop();
 }
 
+/// Holds memory-platform 2.
 #[test]
 fn memory_platform_raises_salience_with_each_retrieval_by_the_tool() {
     let running = started("memory-platform");
@@ -97,6 +100,7 @@ fn memory_platform_raises_salience_with_each_retrieval_by_the_tool() {
     running.stop();
 }
 
+/// Holds memory-platform 5, 6, 7.
 #[test]
 fn memory_platform_raises_confidence_by_verification_and_by_the_users_own_word() {
     let running = started("memory-platform");

@@ -33,6 +33,7 @@ fn summaries(user: &User<'_>) -> Vec<Value> {
     all.filter(|memory| memory["metadata"]["compression_source"] == "true").collect()
 }
 
+/// Holds memory-spec 27, 36, 37, 39, 42.
 #[test]
 fn memory_spec_compresses_the_oldest_half_of_too_many_sessions_and_undoes_it() {
     let profile = own_profile("base = \"memory-spec\"\n[summary]\nsessions_max = 4\n");
@@ -102,6 +103,7 @@ fn memory_spec_compresses_the_oldest_half_of_too_many_sessions_and_undoes_it() {
     running.stop();
 }
 
+/// Holds memory-spec 43.
 #[test]
 fn memory_spec_archives_and_deletes_nothing() {
     let running = running_with("memory-spec", &[("clock.from_events", "true")]);
@@ -120,6 +122,7 @@ fn paragraph(name: &str, words: usize) -> String {
     (0..words).map(|n| format!("{name}{n}")).collect::<Vec<_>>().join(" ")
 }
 
+/// Holds memory-spec 6, 11, 12.
 #[test]
 fn memory_spec_splits_at_50_and_300_tokens_and_finds_all_of_a_first_text_new() {
     let running = running_with("memory-spec", &[]);
@@ -145,6 +148,7 @@ fn memory_spec_splits_at_50_and_300_tokens_and_finds_all_of_a_first_text_new() {
     running.stop();
 }
 
+/// Holds memory-spec 32, 34, 35.
 #[test]
 fn memory_spec_fills_its_budget_from_all_candidates_and_leaves_places_beside_preferences() {
     let running = running_with("memory-spec", &[]);
@@ -179,6 +183,7 @@ fn memory_spec_fills_its_budget_from_all_candidates_and_leaves_places_beside_pre
     running.stop();
 }
 
+/// Holds memory-spec 13, 14.
 #[test]
 fn memory_spec_recognises_names_numbers_and_code() {
     let running = running_with("memory-spec", &[]);
@@ -202,6 +207,7 @@ fn memory_spec_recognises_names_numbers_and_code() {
     running.stop();
 }
 
+/// Holds memory-spec 16.
 #[test]
 fn memory_spec_finds_technical_terms_by_the_real_vocabulary() {
     let test = "seeds::memory_spec::memory_spec_finds_technical_terms_by_the_real_vocabulary";

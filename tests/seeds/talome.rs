@@ -47,6 +47,7 @@ const TEN: [&str; 10] = [
     "Jellyfin: port 8096",
 ];
 
+/// Holds talome 3, 5, 6.
 #[test]
 fn talome_lets_a_new_memory_into_the_ten_however_often_they_are_injected() {
     let running = started("talome");
@@ -77,6 +78,7 @@ fn talome_lets_a_new_memory_into_the_ten_however_often_they_are_injected() {
     running.stop();
 }
 
+/// Holds talome 23.
 #[test]
 fn talome_has_nothing_but_what_was_remembered_among_the_ten() {
     let running = running_with("talome", &[("clock.from_events", "true")]);
@@ -99,6 +101,7 @@ fn talome_has_nothing_but_what_was_remembered_among_the_ten() {
     running.stop();
 }
 
+/// Holds talome 4.
 #[test]
 fn talome_counts_recency_from_creation_or_update() {
     let running = started("talome");
@@ -127,6 +130,7 @@ fn talome_counts_recency_from_creation_or_update() {
     running.stop();
 }
 
+/// Holds talome 10, 14.
 #[test]
 fn talome_updates_content_time_and_confidence_of_a_duplicate() {
     let running = started("talome");
@@ -153,6 +157,7 @@ fn talome_updates_content_time_and_confidence_of_a_duplicate() {
     running.stop();
 }
 
+/// Holds talome 16.
 #[test]
 fn talome_keeps_a_disabled_memory_out_of_every_answer() {
     let running = started("talome");

@@ -218,6 +218,7 @@ mod tests {
         );
     }
 
+    /// Holds memory-spec 26.
     #[test]
     fn importance_below_0_2_is_left_out() {
         fn with(importance: f32) -> usize {
@@ -228,6 +229,7 @@ mod tests {
         assert_eq!((with(0.19), with(0.2), rank().importance_min), (0, 1, 0.2));
     }
 
+    /// Holds memory-spec 24.
     #[test]
     fn four_times_top_k_candidates_make_up_for_those_that_are_filtered_out() {
         let hits: Vec<Hit> = (0..10)
@@ -247,6 +249,7 @@ mod tests {
         assert_eq!(contents(rank(), &hits, 3), ["8", "9"]);
     }
 
+    /// Holds memory-spec 31.
     #[test]
     fn without_a_cross_encoder_the_blend_stands_in_for_it() {
         let mut important = of(1, "semantic", "important", 0.6);
@@ -260,6 +263,7 @@ mod tests {
         assert!(!rank().reranker_enabled, "off by default");
     }
 
+    /// Holds memory-spec 22.
     #[test]
     fn five_within_2000_tokens_are_the_defaults() {
         let recall = Recall {
@@ -270,6 +274,7 @@ mod tests {
         assert_eq!((policy(rank()).complete(&recall).limit, recall.token_budget), (5, 2000));
     }
 
+    /// Holds memory-spec 44.
     #[test]
     fn the_block_is_that_of_the_document() {
         let hits = [

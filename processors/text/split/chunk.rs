@@ -238,6 +238,7 @@ mod tests {
         );
     }
 
+    /// Holds memory-spec 3.
     #[test]
     fn text_is_cut_at_empty_lines() {
         check(
@@ -247,6 +248,7 @@ mod tests {
         );
     }
 
+    /// Holds memory-spec 5.
     #[test]
     fn short_pieces_join_a_neighbour() {
         check(
