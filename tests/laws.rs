@@ -31,7 +31,6 @@ on_both_brokers! {
 
 /// One service is killed again and again while events arrive. A second one, with a new store, then
 /// reads the same log in one go. Both must hold the same memories.
-/// Holds alma 11.
 fn law_nothing_lost_under_kill_9(broker: Broker) {
     let users = users(6);
     let events = stream(&users, 900);
@@ -208,7 +207,6 @@ fn answers(client: &Client, users: &[String]) -> Vec<Value> {
     answers
 }
 
-/// Holds memory-spec 23.
 fn law_rebuildable(broker: Broker) {
     let users = users(3);
     let running = Running::lasting(broker, &[]);
@@ -574,6 +572,7 @@ fn law_explained() {
 }
 
 /// The program stops with the fault `model-changed` instead of mixing vectors of two encoders.
+/// Holds memory-spec 23.
 fn a_store_made_with_another_encoder_is_not_opened(broker: Broker) {
     let first = Place::lasting(broker, &[("topics.partitions", "1")]);
     let mut child = Child::start(&first);

@@ -49,6 +49,7 @@ fn outcome_and_kind(reply: &Value) -> (String, String) {
     (outcome(reply).to_owned(), decision["kind"].as_str().unwrap_or_default().to_owned())
 }
 
+/// Holds lynkr 9.
 #[test]
 fn lynkr_stores_new_statements_and_renders_them_with_their_kind() {
     let running = started("lynkr");
@@ -127,7 +128,7 @@ fn memory_spec_assigns_kinds_and_renders_instructions_first() {
     running.stop();
 }
 
-/// Holds talome 13, 15, 24.
+/// Holds talome 13, 15.
 #[test]
 fn talome_stores_explicit_memories_and_merges_near_duplicates() {
     let running = started("talome");
@@ -190,6 +191,7 @@ fn talome_stores_explicit_memories_and_merges_near_duplicates() {
     running.stop();
 }
 
+/// Holds memory-platform 5, 6.
 #[test]
 fn memory_platform_trusts_the_user_and_repetitions_more() {
     let running = started("memory-platform");

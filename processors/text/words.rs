@@ -304,6 +304,7 @@ mod tests {
             .expect("a long sentence")
     }
 
+    /// Holds lynkr 16.
     #[test]
     fn terms_are_stems_of_content_words() {
         check("I'm moving to Lisbon; the flats were cheaper!", "move lisbon flat cheaper");
@@ -311,7 +312,6 @@ mod tests {
         check("Tokyo café", "tokyo café");
     }
 
-    /// Holds lynkr 16.
     #[test]
     fn forms_of_a_word_are_one_term_in_the_language_of_their_text() {
         check(

@@ -149,7 +149,6 @@ fn forgetting_a_session(broker: Broker) {
     assert_eq!(ada.list().iter().map(|memory| &memory["content"]).collect::<Vec<_>>(), [kept]);
 }
 
-/// Holds lynkr 41.
 fn forgetting_by_query(broker: Broker) {
     let client = Running::shared(broker).client();
     let ada = client.user("forget-query", "ada");

@@ -296,3 +296,98 @@ fn lynkr_counts_what_is_returned_as_accessed() {
     );
     running.stop();
 }
+
+/// A turn that repeats a memory is not novel, and dropped whatever its age. What a user asks to
+/// remember is kept, so only there the number of compared memories shows.
+/// Holds lynkr 37.
+#[test]
+fn lynkr_compares_what_is_added_with_the_newest_memories_only() {
+    let added = ["Tea is in tin 4", "Mia sings", "The boat is red", "Port 1 is open", "Rex barks"];
+    for (options, lookback) in [("", 5), ("[options]\nMEMORY_DEDUP_LOOKBACK = 2\n", 2)] {
+        let running = running_with(&own_profile(&format!("base = \"lynkr\"\n{options}")), &[]);
+        let client = running.client();
+        for (between, outcome_of_second) in [(lookback - 1, "merged"), (lookback, "kept")] {
+            let ada = client.user("lynkr-lookback", &between.to_string());
+            let remember = |content: &str| {
+                let event = json!({"type": "remember", "content": content});
+                outcome(&ada.event(event)).to_owned()
+            };
+            let text = "We're using PostgreSQL for this project";
+            remember(text);
+            added[..between].iter().for_each(|other| assert_eq!(remember(other), "kept"));
+            assert_eq!(remember(text), outcome_of_second, "{between} of {lookback}");
+        }
+        running.stop();
+    }
+}
+
+/// Holds lynkr 41.
+#[test]
+fn lynkr_forgets_the_memory_about_using_mongodb() {
+    let running = running_with("lynkr", &[]);
+    let client = running.client();
+    let ada = client.user("lynkr-forget", "ada");
+    let (mongodb, postgres) =
+        ("We are using MongoDB for logs", "We are using PostgreSQL for this project");
+    for content in [mongodb, postgres] {
+        let turn = json!({"type": "turn", "content": content, "session": "s"});
+        assert_eq!(outcome(&ada.event(turn)), "kept", "{content}");
+    }
+    assert!(contents(&ada.recall("MongoDB")).contains(&mongodb));
+    let reply = ada.event(json!({"type": "forget", "query": "using MongoDB"}));
+    assert_eq!(outcome(&reply), "forgotten", "{reply}");
+    assert_eq!(ada.list().len(), 1, "{:#?}", ada.list());
+    assert_eq!(contents(&ada.recall("using MongoDB, using PostgreSQL")), [postgres]);
+    running.stop();
+}
+
+/// The guide's search finds three memories, of which one has the word.
+/// Holds lynkr 58.
+#[test]
+fn lynkr_finds_by_the_words_of_the_two_turns_before() {
+    let running = running_with("lynkr", &[]);
+    let client = running.client();
+    let ada = client.user("lynkr-search", "ada");
+    let said = [
+        "auth.js handles user authentication",
+        "I prefer JWT over sessions",
+        "File: utils/jwt.js creates tokens",
+        "This API uses port 3000",
+    ];
+    for content in said {
+        let turn = json!({"type": "turn", "content": content, "session": "s"});
+        assert_eq!(outcome(&ada.event(turn)), "kept", "{content}");
+    }
+    let reply = ada.recall("Search memories for authentication");
+    let mut found: Vec<(&str, &str)> = reply["memories"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|memory| (memory["content"].as_str(), memory["kind"].as_str()))
+        .map(|(content, kind)| (content.expect("a text"), kind.expect("a kind")))
+        .collect();
+    found.sort_unstable();
+    let expected = [(said[2], "entity"), (said[1], "preference"), (said[0], "entity")];
+    assert_eq!(found, expected, "{reply}");
+    running.stop();
+}
+
+/// Holds lynkr 55.
+#[test]
+fn lynkr_shows_the_number_of_memories_and_the_size_of_their_store() {
+    let running = running_with("lynkr", &[]);
+    let client = running.client();
+    let ada = client.user("lynkr-size", "ada");
+    let stats = || ada.ask(json!({"type": "stats"}));
+    assert_eq!(stats()["memories"]["total"], 0);
+    for number in 0..3 {
+        ada.remember(&format!("Service {number} uses port 300{number}"));
+    }
+    let stats = stats();
+    assert_eq!(stats["memories"]["total"], 3, "{stats}");
+    assert_eq!(stats["bytes"], 3 * "Service 0 uses port 3000".len(), "of the texts: {stats}");
+    let place = running.stop();
+    let files = crate::support::files_below(&place.dir);
+    let size = |path: &std::path::PathBuf| path.metadata().map_or(0, |file| file.len());
+    assert!(files.iter().map(size).sum::<u64>() > 0, "the database is in {}", place.dir.display());
+}

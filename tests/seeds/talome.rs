@@ -5,6 +5,7 @@ use super::{rounds_at, running_with, started};
 use crate::support::client::{contents, memory_id, outcome};
 use crate::support::{User, eventually};
 use serde_json::{Value, json};
+use uuid::Uuid;
 
 /// The memories of each prompt.
 fn injected(user: &User<'_>) -> Value {
@@ -206,4 +207,44 @@ fn a_disabled_memory_is_in_no_answer_under_any_policy() {
         assert_eq!(ada.list().len(), 1, "{profile}");
         running.stop();
     }
+}
+
+/// Holds talome 29.
+#[test]
+fn talome_works_from_no_memory_to_hundreds() {
+    let running = started("talome");
+    let client = running.client();
+    let ada = client.user("talome", "growing");
+    let none = injected(&ada);
+    assert_eq!((contents(&none).len(), &none["prompt"]), (0, &json!("")), "{none}");
+    let mut count = 0;
+    for (wanted, shown) in [(1, 1), (10, 10), (200, 10)] {
+        while count < wanted {
+            count += 1;
+            // Random texts have few pairs of characters in common.
+            remember(&ada, &format!("The key of rack {count} is {}", Uuid::new_v4()));
+        }
+        assert_eq!(contents(&injected(&ada)).len(), shown, "of {wanted}");
+    }
+    assert_eq!(ada.list().len(), 200);
+    running.stop();
+}
+
+/// Holds talome 30.
+#[test]
+fn talome_finds_a_duplicate_in_any_language() {
+    let running = started("talome");
+    let client = running.client();
+    let ada = client.user("talome", "languages");
+    for (first, second) in [
+        ("Moje časové pásmo je Bratislava", "Moje časové pásmo je v Bratislave"),
+        ("私のタイムゾーンは東京です", "私のタイムゾーンは東京ですよ"),
+        ("Мой часовой пояс Москва", "Мой часовой пояс — Москва"),
+    ] {
+        let id = remember(&ada, first);
+        let again = ada.event(json!({"type": "remember", "content": second}));
+        assert_eq!((outcome(&again), memory_id(&again)), ("merged", id), "{again}");
+    }
+    assert_eq!(ada.list().len(), 3, "{:#?}", ada.list());
+    running.stop();
 }

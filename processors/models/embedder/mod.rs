@@ -199,7 +199,6 @@ mod tests {
         conforms(&stand_in());
     }
 
-    /// Holds memory-spec 7.
     #[test]
     fn the_real_model_conforms_to_the_trait() {
         real_model(256).iter().for_each(conforms);

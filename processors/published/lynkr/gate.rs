@@ -331,7 +331,7 @@ mod tests {
         check("Let's use PostgreSQL", &[], 0.90, "decision");
     }
 
-    /// Holds lynkr 9, 11, 23, 43.
+    /// Holds lynkr 11, 23, 43.
     #[test]
     fn statements_listed_as_remembered_are_stored_with_their_kind() {
         for (text, kind) in [
@@ -411,7 +411,7 @@ mod tests {
         }
     }
 
-    /// Holds lynkr 44.
+    /// Holds lynkr 9, 44.
     #[test]
     fn statements_listed_as_discarded_are_dropped_also_from_an_empty_store() {
         for text in [
@@ -456,7 +456,7 @@ mod tests {
         assert!((points("specificity") - 0.20 * judged.surprise.specificity).abs() < 1e-6);
     }
 
-    /// Holds lynkr 27.
+    /// Holds lynkr 9, 27.
     #[test]
     fn a_lower_threshold_stores_more_and_a_higher_one_only_novel_information() {
         fn kept(threshold: f32, known: &[&str]) -> bool {
@@ -472,7 +472,6 @@ mod tests {
         assert!(kept(0.5, &[]));
     }
 
-    /// Holds lynkr 37.
     #[test]
     fn only_the_newest_five_memories_are_checked_for_a_duplicate() {
         let text = "Actually I never deploy the billing service to Lisbon on Friday";

@@ -206,6 +206,7 @@ mod tests {
         assert_eq!(found, ["tea 4", "tea 5", "tea 6", "tea 7", "tea 8"], "the nearest do not fit");
     }
 
+    /// Holds memory-spec 50.
     #[test]
     fn code_keeps_its_lines_and_forges_no_memory() {
         let code =
@@ -263,18 +264,17 @@ mod tests {
         assert!(!rank().reranker_enabled, "off by default");
     }
 
-    /// Holds memory-spec 22.
     #[test]
-    fn five_within_2000_tokens_are_the_defaults() {
+    fn five_memories_are_the_default() {
         let recall = Recall {
             limit: 99,
             unsaid: UnsetFields { limit: true, format: true, ..UnsetFields::default() },
             ..recall("q")
         };
-        assert_eq!((policy(rank()).complete(&recall).limit, recall.token_budget), (5, 2000));
+        assert_eq!(policy(rank()).complete(&recall).limit, 5);
     }
 
-    /// Holds memory-spec 44.
+    /// Holds memory-spec 44, 50.
     #[test]
     fn the_block_is_that_of_the_document() {
         let hits = [

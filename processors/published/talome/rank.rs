@@ -120,6 +120,30 @@ mod tests {
         );
     }
 
+    /// Holds talome 24.
+    #[test]
+    fn vectors_change_neither_what_is_found_nor_its_order() {
+        let found = |purpose, cosines: [f32; 3]| -> Vec<(String, f32)> {
+            let mut hits = vec![
+                of(1, "used", |memory| memory.uses = 20),
+                of(2, "plain", |_| ()),
+                of(3, "unsure", |memory| memory.confidence = 0.8),
+            ];
+            for (hit, cosine) in hits.iter_mut().zip(cosines) {
+                (hit.own.cosine, hit.own.words) = (cosine, 1.0);
+            }
+            let none = nothing();
+            let question = Question { purpose, ..ask("fans", &none) };
+            let ranked = policy(rank()).rank(hits, &question, NOW).ranked;
+            ranked.into_iter().map(|one| (one.memory.content.clone(), one.score)).collect()
+        };
+        for purpose in [Purpose::Prompt, Purpose::Tool] {
+            let without = found(purpose, [0.0; 3]);
+            assert_eq!(without.len(), 3);
+            assert_eq!(found(purpose, [-0.9, 0.1, 0.9]), without);
+        }
+    }
+
     #[test]
     fn newer_more_used_and_more_confident_memories_come_first() {
         let old = of(1, "old", |memory| memory.fresh_at = Time(NOW.0 - 90 * DAY));
@@ -133,7 +157,7 @@ mod tests {
         assert_eq!(contents, ["used", "fresh", "unsure", "old"]);
     }
 
-    /// Holds talome 22.
+    /// Holds talome 9, 22.
     #[test]
     fn a_new_correction_comes_before_a_fact_that_was_used_four_times() {
         let used = of(1, "used", |memory| memory.uses = 4);
