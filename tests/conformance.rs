@@ -160,7 +160,7 @@ fn made(policies: &[(String, Vec<Statement>)], held: &Held) -> String {
             let tests = held.get(&(name.clone(), *number)).map_or(String::new(), |tests| {
                 tests.iter().map(|test| format!("`{test}`")).collect::<Vec<_>>().join(", ")
             });
-            let between = if remark.is_empty() || tests.is_empty() { "" } else { " " };
+            let between = if remark.is_empty() || tests.is_empty() { "" } else { ". " };
             let (text, remark) = (cell(text), cell(remark));
             let _ = writeln!(page, "| {number} | {text} | {word} | {remark}{between}{tests} |");
         }

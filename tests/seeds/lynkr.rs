@@ -35,6 +35,11 @@ fn lynkr_deletes_by_age_and_by_count_and_says_why() {
     kept.iter().for_each(|content| {
         at("03-16", content);
     });
+    let bob = client.user("lynkr-prune", "bob");
+    for content in &kept[..2] {
+        bob.event(json!({"type": "turn", "content": content, "session": "s",
+            "at": "2026-03-16T10:00:00Z"}));
+    }
     ada.tick(Some("2026-03-17T10:00:00Z"));
     let reason = eventually("the weakest beyond two", || {
         let found = ada.decisions().into_iter().find(|decision| {
@@ -43,7 +48,9 @@ fn lynkr_deletes_by_age_and_by_count_and_says_why() {
         found.map(|decision| decision["reason"].clone())
     });
     assert_eq!(reason, "the weakest beyond 2 memories: 1 of 1 erased");
-    assert_eq!(ada.ask(json!({"type": "stats"}))["memories"]["total"], 2);
+    for user in [&ada, &bob] {
+        assert_eq!(user.ask(json!({"type": "stats"}))["memories"]["total"], 2, "for each user");
+    }
     running.stop();
 }
 

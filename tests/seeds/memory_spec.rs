@@ -37,7 +37,7 @@ fn summaries(user: &User<'_>) -> Vec<Value> {
     all.filter(|memory| memory["metadata"]["compression_source"] == "true").collect()
 }
 
-/// Holds memory-spec 27, 36, 37, 39, 42.
+/// Holds memory-spec 27, 36, 37, 39, 42, 47.
 #[test]
 fn memory_spec_compresses_the_oldest_half_of_too_many_sessions_and_undoes_it() {
     let profile = own_profile("base = \"memory-spec\"\n[summary]\nsessions_max = 4\n");
