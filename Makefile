@@ -190,7 +190,7 @@ kafka: check-kafka ## fetch Apache Kafka for the tests into .keepsake
 
 clean: ## remove builds and downloads; a store in .keepsake stays
 	cargo clean
-	rm -rf .keepsake/cache .keepsake/clients .keepsake/embedded .keepsake/explorer .keepsake/tools .keepsake/model .keepsake/model-multilingual .keepsake/kafka-*
+	rm -rf .keepsake/cache .keepsake/clients .keepsake/embedded .keepsake/explorer .keepsake/ran .keepsake/tools .keepsake/model .keepsake/model-multilingual .keepsake/kafka-*
 
 # Prints a line for every twentieth crate in place of one for each. What else cargo prints comes through.
 build-for-run:
