@@ -33,6 +33,11 @@ LONG := backup:: broker:: faults:: full_disk:: fuzz:: gateway::attacks gateway::
 OFTEN := law_nothing_lost_under_kill_9 sim::the_laws_hold torture::
 MANY := KEEPSAKE_KILLS=20 KEEPSAKE_TORTURE_KILLS=20 KEEPSAKE_TORTURE_EMBEDDED=5 KEEPSAKE_SIM_SEEDS=2000
 
+# What the steps with named tests print, and a check that each test of CONFORMANCE.md is among the passed ones.
+RAN := .keepsake/ran
+noted = mkdir -p $(RAN); $(1) 2>&1 | tee $(RAN)/$(2)
+conformance = $(tests) --test integration -- --list $(LONG) >$(RAN)/list; python3 tests/conformance.py $(1) $(RAN)/list $(2:%=$(RAN)/%)
+
 # $(call step,heading,command); no comma inside the command, make would cut it there.
 define step
 @printf '\n── %s\n' '$(1)'; SECONDS=0; \
@@ -78,8 +83,9 @@ test: check-build check-kafka check-deny ## lints, unit tests, and scenarios of 
 ifneq ($(KEEPSAKE_TEST_KAFKA),skip)
 	$(call step,Apache Kafka,deploy/kafka/kafka.sh jars)
 endif
-	$(call step,unit tests,$(many_at_a_time) --lib)
-	$(call step,integration tests,$(many_at_a_time) --test integration -- $(LONG:%=--skip %))
+	$(call step,unit tests,$(call noted,$(many_at_a_time) --lib,unit))
+	$(call step,integration tests,$(call noted,$(many_at_a_time) --test integration -- $(LONG:%=--skip %),integration))
+	$(call step,conformance,$(call conformance,short,unit integration))
 ifeq ($(KEEPSAKE_TEST_KAFKA),skip)
 	@$(skipped)
 endif
@@ -100,7 +106,8 @@ test-long: check-build check-kafka ## the scenarios that take minutes; more kill
 ifneq ($(KEEPSAKE_TEST_KAFKA),skip)
 	$(call step,Apache Kafka,deploy/kafka/kafka.sh jars)
 endif
-	$(call step,long scenarios,$(MANY) $(tests) --test integration -- $(LONG) $(OFTEN))
+	$(call step,long scenarios,$(call noted,$(MANY) $(tests) --test integration -- $(LONG) $(OFTEN),long))
+	$(call step,conformance,$(call conformance,long,long))
 	$(call step,power loss of the embedded log,KEEPSAKE_POWER_SEEDS=10000 $(tests) --lib power_loss)
 	$(call step,benches of developers,$(benches))
 ifeq ($(KEEPSAKE_TEST_KAFKA),skip)
@@ -183,7 +190,7 @@ kafka: check-kafka ## fetch Apache Kafka for the tests into .keepsake
 
 clean: ## remove builds and downloads; a store in .keepsake stays
 	cargo clean
-	rm -rf .keepsake/cache .keepsake/clients .keepsake/embedded .keepsake/explorer .keepsake/tools .keepsake/model .keepsake/model-multilingual .keepsake/kafka-*
+	rm -rf .keepsake/cache .keepsake/clients .keepsake/embedded .keepsake/explorer .keepsake/ran .keepsake/tools .keepsake/model .keepsake/model-multilingual .keepsake/kafka-*
 
 # Prints a line for every twentieth crate in place of one for each. What else cargo prints comes through.
 build-for-run:

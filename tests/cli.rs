@@ -138,6 +138,7 @@ fn a_configuration_is_checked_and_shown() {
 }
 
 /// Variables that Lynkr's guide names count while Lynkr is the chosen policy, and only then.
+/// Holds lynkr 26.
 #[test]
 fn variables_of_a_policys_document_are_read_shown_and_checked() {
     let shown = |profile: &str| {
@@ -170,6 +171,7 @@ fn variables_of_a_policys_document_are_read_shown_and_checked() {
     assert!(code == Some(2) && stderr.contains("must be 1 to 20, not 45"), "{stderr}");
 }
 
+/// Holds lynkr 38, 42.
 #[test]
 fn searches_and_statistics_print_as_the_tools_of_lynkrs_guide() {
     let place = Place::new(Broker::Embedded, &[("profile", "lynkr")]);

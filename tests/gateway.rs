@@ -169,6 +169,7 @@ fn name_of(answer: &(u16, Value)) -> (u16, &str) {
     (answer.0, answer.1["error"]["code"].as_str().unwrap_or_default())
 }
 
+/// Holds alma 34.
 fn the_paths_of_mem0_write_read_change_and_erase(broker: Broker) {
     let running = Running::start(broker, &[]);
     let gateway = Gateway::start(&running.place, &[]);
@@ -223,6 +224,7 @@ fn the_paths_of_mem0_write_read_change_and_erase(broker: Broker) {
     assert_eq!(reply["type"], "recalled", "{reply}");
 }
 
+/// Holds alma 34; lynkr 57.
 fn every_tool_answers_over_mcp(broker: Broker) {
     let running = Running::start(broker, &[]);
     let gateway = Gateway::start(&running.place, &[]);

@@ -50,6 +50,7 @@ fn outcome_and_kind(reply: &Value) -> (String, String) {
     (outcome(reply).to_owned(), decision["kind"].as_str().unwrap_or_default().to_owned())
 }
 
+/// Holds lynkr 9.
 #[test]
 fn what_is_remembered_twice_is_one_memory_under_every_policy() {
     let policies = ["keepsake", "alma", "lynkr", "memory-spec", "memory-platform", "talome"];
@@ -116,6 +117,7 @@ fn lynkr_stores_new_statements_and_renders_them_with_their_kind() {
     running.stop();
 }
 
+/// Holds memory-spec 1, 44.
 #[test]
 fn memory_spec_assigns_kinds_and_renders_instructions_first() {
     let running = started("memory-spec");
@@ -154,6 +156,7 @@ fn memory_spec_assigns_kinds_and_renders_instructions_first() {
     running.stop();
 }
 
+/// Holds talome 13, 15.
 #[test]
 fn talome_stores_explicit_memories_and_merges_near_duplicates() {
     let running = started("talome");
@@ -218,6 +221,7 @@ fn talome_stores_explicit_memories_and_merges_near_duplicates() {
     running.stop();
 }
 
+/// Holds memory-platform 5, 6.
 #[test]
 fn memory_platform_trusts_the_user_and_repetitions_more() {
     let running = started("memory-platform");
@@ -260,6 +264,7 @@ fn memory_platform_trusts_the_user_and_repetitions_more() {
     running.stop();
 }
 
+/// Holds alma 1.
 #[test]
 fn alma_extracts_after_every_fifth_answer_and_renders_the_soul_first() {
     let running = started("alma");

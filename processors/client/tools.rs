@@ -46,6 +46,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    /// Holds lynkr 38.
     #[test]
     fn a_search_is_a_numbered_list_as_the_guide_shows_it() {
         let reply = json!({"memories": [
@@ -63,6 +64,7 @@ mod tests {
         assert_eq!(memory_search(&json!({"memories": []})), "Found 0 relevant memories\n");
     }
 
+    /// Holds lynkr 42.
     #[test]
     fn statistics_are_the_five_lines_of_the_guide() {
         let reply = json!({"memories": {"total": 127, "in_sessions": 45},

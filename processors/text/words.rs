@@ -304,6 +304,7 @@ mod tests {
             .expect("a long sentence")
     }
 
+    /// Holds lynkr 16.
     #[test]
     fn terms_are_stems_of_content_words() {
         check("I'm moving to Lisbon; the flats were cheaper!", "move lisbon flat cheaper");

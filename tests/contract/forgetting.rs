@@ -188,6 +188,7 @@ fn a_query_that_means_more_than_the_limit_goes_on_until_nothing_is_left(broker: 
     assert_eq!(ada.list()[0]["id"], later);
 }
 
+/// Holds lynkr 48.
 fn forgetting_everything(broker: Broker) {
     let client = Running::shared(broker).client();
     let ada = client.user("forget-all", "ada");

@@ -70,6 +70,7 @@ fn recalled(user: &User<'_>, query: &str, session: Option<&str>) -> Vec<String> 
     found
 }
 
+/// Holds lynkr 46.
 fn session_memories_are_visible_only_to_requests_that_name_the_session(broker: Broker) {
     let client = Running::shared(broker).client();
     let ada = client.user("sessions", "ada");

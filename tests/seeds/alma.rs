@@ -2,8 +2,11 @@
 //! numbers of the statements are those of `processors/published/alma/conformance.tsv`.
 
 use super::{own_profile, rounds_at, running_with, started};
-use crate::support::User;
-use crate::support::client::{contents, memory_id, outcome};
+use crate::support::client::{acknowledged, contents, memory_id, outcome};
+use crate::support::program::command;
+use crate::support::service::{Child, Place};
+use crate::support::stdio::Mcp;
+use crate::support::{Broker, User, eventually};
 use serde_json::{Value, json};
 
 /// Says each text and has the assistant answer "ok". The fifth answer is followed by an extraction.
@@ -65,6 +68,7 @@ fn assert_in_order(block: &str, texts: &[&str]) {
     }
 }
 
+/// Holds alma 23, 24, 26, 27, 28, 29.
 #[test]
 fn alma_fills_every_part_of_the_context_however_many_memories_there_are() {
     let running = started("alma");
@@ -132,6 +136,7 @@ fn alma_fills_every_part_of_the_context_however_many_memories_there_are() {
     running.stop();
 }
 
+/// Holds alma 10.
 #[test]
 fn alma_finds_episodes_by_topic() {
     let running = started("alma");
@@ -156,6 +161,7 @@ fn alma_finds_episodes_by_topic() {
     running.stop();
 }
 
+/// Holds alma 6.
 #[test]
 fn alma_extracts_memories_of_one_sentence() {
     let running = started("alma");
@@ -185,6 +191,7 @@ fn alma_extracts_memories_of_one_sentence() {
     running.stop();
 }
 
+/// Holds alma 2, 7.
 #[test]
 fn alma_reads_the_last_twenty_messages_again() {
     let running = started("alma");
@@ -212,6 +219,7 @@ fn alma_reads_the_last_twenty_messages_again() {
     running.stop();
 }
 
+/// Holds alma 14.
 #[test]
 fn alma_counts_a_repetition_as_an_access_to_the_memory() {
     let running = started("alma");
@@ -258,6 +266,7 @@ fn alma_forgets_a_memory_with_its_episodes_and_learns_it_when_it_is_said_again()
     running.stop();
 }
 
+/// Holds alma 20.
 #[test]
 fn alma_lets_a_stale_memory_yield_and_not_disappear() {
     let running = running_with("alma", &[("clock.from_events", "true")]);
@@ -282,6 +291,7 @@ fn alma_lets_a_stale_memory_yield_and_not_disappear() {
     running.stop();
 }
 
+/// Holds alma 32.
 #[test]
 fn alma_takes_the_weights_of_a_user_from_the_profile() {
     let mine = "base = \"alma\"\n[rank.rule.alma.users.\"alma/eva\"]\n\
@@ -300,5 +310,91 @@ fn alma_takes_the_weights_of_a_user_from_the_profile() {
         (first("ada"), first("eva")),
         ("The chess board is here".into(), "Tea is in tin 4".into())
     );
+    running.stop();
+}
+
+/// Holds alma 9.
+#[test]
+fn alma_stores_an_episode_with_its_summary_topics_and_outcome() {
+    let running = started("alma");
+    let client = running.client();
+    let episode_after = |name: &str, answer: &str| {
+        let ada = client.user("alma-outcome", name);
+        let talk = [
+            ("user", "The auth middleware rejects every token"),
+            ("assistant", "Let me look at the middleware"),
+            ("user", "auth was fine yesterday"),
+            ("assistant", answer),
+        ];
+        let rest = ["ok"; 3].map(|ok| ("assistant", ok));
+        for (role, content) in talk.into_iter().chain(rest) {
+            ada.event(json!({"type": "turn", "role": role, "content": content, "session": "s"}));
+        }
+        let memories = ada.list();
+        let episode = memories.iter().find(|memory| memory["kind"] == "episode");
+        let id = episode.unwrap_or_else(|| panic!("no episode: {memories:#?}"))["id"].clone();
+        let stored = ada.ask(json!({"type": "get", "memory": id}))["memory"].take();
+        (stored, prompt(&recalled(&ada, "auth")).to_owned())
+    };
+    let (stored, block) = episode_after("solved", "Root cause was a missing await");
+    assert_eq!(stored["content"], "The auth middleware rejects every token", "{stored}");
+    let metadata =
+        json!({"topics": "auth,middleware", "outcome": "Root cause was a missing await"});
+    assert_eq!(stored["metadata"], metadata, "{stored}");
+    let line = "<episode topics=\"auth,middleware\" outcome=\"Root cause was a missing await\">\
+                The auth middleware rejects every token</episode>";
+    assert!(block.contains(line), "{block}");
+    let (stored, block) = episode_after("open", "Let me see");
+    assert_eq!(stored["metadata"], json!({"topics": "auth,middleware"}), "no outcome: {stored}");
+    assert!(!block.contains("outcome"), "{block}");
+    running.stop();
+}
+
+/// The log takes a message before anybody extracts, and a process that dies in between delays the
+/// extraction and nothing else.
+/// Holds alma 11, 35.
+#[test]
+fn alma_lets_nobody_wait_and_extracts_after_a_failure() {
+    let place = Place::lasting(Broker::Embedded, &[("profile", "alma")]);
+    let mut child = Child::start(&place);
+    child.wait_until_ready();
+    let client = place.client();
+    let ada = client.user("alma", "unanswered");
+    let post = |role: &str, content: &str| {
+        let turn = json!({"type": "turn", "role": role, "content": content, "session": "s"});
+        client.post(&ada.message("events", turn))
+    };
+    let exchange = |content: &str| [post("user", content), post("assistant", "ok")];
+    exchange("My dog is called Rex.");
+    (0..3).for_each(|n| drop(exchange(DULL[n])));
+    client.flush();
+    child.kill();
+    let [_, last] = exchange(DULL[4]);
+    client.flush();
+    acknowledged(&last);
+    let mut child = Child::start(&place);
+    child.wait_until_ready();
+    eventually("the fifth answer is followed by an extraction", || {
+        is_stored(&ada, "My dog is called Rex.").then_some(())
+    });
+    child.kill();
+}
+
+/// Holds alma 34.
+#[test]
+fn alma_answers_a_model_over_mcp_with_its_block() {
+    let running = started("alma");
+    let client = running.client();
+    let ada = client.user("default", "ada");
+    remember(&ada, "identity", "A patient engineer");
+    remember(&ada, "fact", "The chess board is oak");
+    let mut mcp = Mcp::start(command(&running.place).args(["mcp", "--user", "ada"]));
+    let tools = mcp.ask("tools/list", json!({}))["tools"].take();
+    assert!(tools.as_array().is_some_and(|tools| tools.len() >= 10), "{tools}");
+    let (text, _, is_error) = mcp.tool("search_memories", json!({"query": "Which chess board?"}));
+    let soul = "<alma_soul>\n<identity>A patient engineer</identity>\n</alma_soul>\n";
+    assert!(!is_error && text.contains(soul), "{text}");
+    assert!(text.contains("The chess board is oak</memory>"), "{text}");
+    assert_eq!(mcp.end(), Some(0));
     running.stop();
 }

@@ -8,6 +8,7 @@ use crate::support::eventually;
 use crate::support::skips::model_or_skip;
 use serde_json::{Value, json};
 
+/// Holds lynkr 28, 29, 49.
 #[test]
 fn lynkr_deletes_by_age_and_by_count_and_says_why() {
     let profile = own_profile("base = \"lynkr\"\n[prune]\nage_days = 60.0\ncount_max = 2\n");
@@ -35,6 +36,11 @@ fn lynkr_deletes_by_age_and_by_count_and_says_why() {
     kept.iter().for_each(|content| {
         at("03-16", content);
     });
+    let bob = client.user("lynkr-prune", "bob");
+    for content in &kept[..2] {
+        bob.event(json!({"type": "turn", "content": content, "session": "s",
+            "at": "2026-03-16T10:00:00Z"}));
+    }
     ada.tick(Some("2026-03-17T10:00:00Z"));
     let reason = eventually("the weakest beyond two", || {
         let found = ada.decisions().into_iter().find(|decision| {
@@ -43,10 +49,13 @@ fn lynkr_deletes_by_age_and_by_count_and_says_why() {
         found.map(|decision| decision["reason"].clone())
     });
     assert_eq!(reason, "the weakest beyond 2 memories: 1 of 1 erased");
-    assert_eq!(ada.ask(json!({"type": "stats"}))["memories"]["total"], 2);
+    for user in [&ada, &bob] {
+        assert_eq!(user.ask(json!({"type": "stats"}))["memories"]["total"], 2, "for each user");
+    }
     running.stop();
 }
 
+/// Holds lynkr 53.
 #[test]
 fn no_session_summary_is_among_the_memories_of_lynkr_talome_and_alma() {
     for profile in ["lynkr", "talome", "alma"] {
@@ -68,6 +77,7 @@ fn no_session_summary_is_among_the_memories_of_lynkr_talome_and_alma() {
     }
 }
 
+/// Holds lynkr 4.
 #[test]
 fn lynkr_keeps_a_changed_value_without_a_word_of_change() {
     let running = running_with("lynkr", &[]);
@@ -90,6 +100,7 @@ fn lynkr_keeps_a_changed_value_without_a_word_of_change() {
     running.stop();
 }
 
+/// Holds lynkr 1.
 #[test]
 fn lynkr_parses_an_answer_into_statements() {
     let running = running_with("lynkr", &[]);
@@ -128,6 +139,7 @@ fn lynkr_parses_an_answer_into_statements() {
     running.stop();
 }
 
+/// Holds lynkr 10, 46, 47.
 #[test]
 fn lynkr_keeps_memories_of_a_session_private_if_its_profile_says_so() {
     let profile = own_profile("base = \"lynkr\"\n[gate.rule.lynkr]\nsession_memories = true\n");
@@ -164,6 +176,7 @@ fn lynkr_keeps_memories_of_a_session_private_if_its_profile_says_so() {
     running.stop();
 }
 
+/// Holds lynkr 22, 25, 32, 33, 34.
 #[test]
 fn lynkr_follows_the_switches_of_its_guide_by_their_names() {
     let options = "MEMORY_INCLUDE_GLOBAL = false\nMEMORY_EXTRACTION_ENABLED = false\n\
@@ -204,6 +217,7 @@ fn lynkr_follows_the_switches_of_its_guide_by_their_names() {
     running.stop();
 }
 
+/// Holds lynkr 36, 40.
 #[test]
 fn lynkr_stores_what_is_added_twice_once() {
     let text = "We're using PostgreSQL for this project";
@@ -223,6 +237,7 @@ fn lynkr_stores_what_is_added_twice_once() {
 }
 
 /// The three conversations of the guide, and the search for "authentication".
+/// Holds lynkr 12, 15, 39, 50, 51, 52, 58.
 #[test]
 fn lynkr_answers_the_worked_examples_of_its_guide() {
     let untested = "the guide's examples whose question has no word of the memory are not tested";
@@ -294,6 +309,7 @@ fn lynkr_answers_the_worked_examples_of_its_guide() {
     running.stop();
 }
 
+/// Holds lynkr 14.
 #[test]
 fn lynkr_counts_what_is_returned_as_accessed() {
     let running = running_with("lynkr", &[("clock.from_events", "true")]);
@@ -316,4 +332,99 @@ fn lynkr_counts_what_is_returned_as_accessed() {
         "{stats}"
     );
     running.stop();
+}
+
+/// A turn that repeats a memory is not novel, and dropped whatever its age. What a user asks to
+/// remember is kept, so only there the number of compared memories shows.
+/// Holds lynkr 37.
+#[test]
+fn lynkr_compares_what_is_added_with_the_newest_memories_only() {
+    let added = ["Tea is in tin 4", "Mia sings", "The boat is red", "Port 1 is open", "Rex barks"];
+    for (options, lookback) in [("", 5), ("[options]\nMEMORY_DEDUP_LOOKBACK = 2\n", 2)] {
+        let running = running_with(&own_profile(&format!("base = \"lynkr\"\n{options}")), &[]);
+        let client = running.client();
+        for (between, outcome_of_second) in [(lookback - 1, "merged"), (lookback, "kept")] {
+            let ada = client.user("lynkr-lookback", &between.to_string());
+            let remember = |content: &str| {
+                let event = json!({"type": "remember", "content": content});
+                outcome(&ada.event(event)).to_owned()
+            };
+            let text = "We're using PostgreSQL for this project";
+            remember(text);
+            added[..between].iter().for_each(|other| assert_eq!(remember(other), "kept"));
+            assert_eq!(remember(text), outcome_of_second, "{between} of {lookback}");
+        }
+        running.stop();
+    }
+}
+
+/// Holds lynkr 41.
+#[test]
+fn lynkr_forgets_the_memory_about_using_mongodb() {
+    let running = running_with("lynkr", &[]);
+    let client = running.client();
+    let ada = client.user("lynkr-forget", "ada");
+    let (mongodb, postgres) =
+        ("We are using MongoDB for logs", "We are using PostgreSQL for this project");
+    for content in [mongodb, postgres] {
+        let turn = json!({"type": "turn", "content": content, "session": "s"});
+        assert_eq!(outcome(&ada.event(turn)), "kept", "{content}");
+    }
+    assert!(contents(&ada.recall("MongoDB")).contains(&mongodb));
+    let reply = ada.event(json!({"type": "forget", "query": "using MongoDB"}));
+    assert_eq!(outcome(&reply), "forgotten", "{reply}");
+    assert_eq!(ada.list().len(), 1, "{:#?}", ada.list());
+    assert_eq!(contents(&ada.recall("using MongoDB, using PostgreSQL")), [postgres]);
+    running.stop();
+}
+
+/// The guide's search finds three memories, of which one has the word.
+/// Holds lynkr 58.
+#[test]
+fn lynkr_finds_by_the_words_of_the_two_turns_before() {
+    let running = running_with("lynkr", &[]);
+    let client = running.client();
+    let ada = client.user("lynkr-search", "ada");
+    let said = [
+        "auth.js handles user authentication",
+        "I prefer JWT over sessions",
+        "File: utils/jwt.js creates tokens",
+        "This API uses port 3000",
+    ];
+    for content in said {
+        let turn = json!({"type": "turn", "content": content, "session": "s"});
+        assert_eq!(outcome(&ada.event(turn)), "kept", "{content}");
+    }
+    let reply = ada.recall("Search memories for authentication");
+    let mut found: Vec<(&str, &str)> = reply["memories"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|memory| (memory["content"].as_str(), memory["kind"].as_str()))
+        .map(|(content, kind)| (content.expect("a text"), kind.expect("a kind")))
+        .collect();
+    found.sort_unstable();
+    let expected = [(said[2], "entity"), (said[1], "preference"), (said[0], "entity")];
+    assert_eq!(found, expected, "{reply}");
+    running.stop();
+}
+
+/// Holds lynkr 55.
+#[test]
+fn lynkr_shows_the_number_of_memories_and_the_size_of_their_store() {
+    let running = running_with("lynkr", &[]);
+    let client = running.client();
+    let ada = client.user("lynkr-size", "ada");
+    let stats = || ada.ask(json!({"type": "stats"}));
+    assert_eq!(stats()["memories"]["total"], 0);
+    for number in 0..3 {
+        ada.remember(&format!("Service {number} uses port 300{number}"));
+    }
+    let stats = stats();
+    assert_eq!(stats["memories"]["total"], 3, "{stats}");
+    assert_eq!(stats["bytes"], 3 * "Service 0 uses port 3000".len(), "of the texts: {stats}");
+    let place = running.stop();
+    let files = crate::support::files_below(&place.dir);
+    let size = |path: &std::path::PathBuf| path.metadata().map_or(0, |file| file.len());
+    assert!(files.iter().map(size).sum::<u64>() > 0, "the database is in {}", place.dir.display());
 }

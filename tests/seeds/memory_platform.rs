@@ -1,7 +1,7 @@
 //! The Memory Platform's scores, statement by statement. The numbers are those of
 //! `processors/published/memory_platform/conformance.tsv`.
 
-use super::{own_profile, started};
+use super::{own_profile, rounds_at, running_with, started};
 use crate::support::client::{contents, memory_id, outcome};
 use crate::support::{Broker, Running, User, eventually};
 use serde_json::{Value, json};
@@ -20,6 +20,37 @@ fn hundredths(memory: &Value, score: &str) -> f64 {
     (score * 100.0).round()
 }
 
+/// Holds memory-platform 9, 16.
+#[test]
+fn memory_platform_has_four_kinds_of_which_a_summary_has_no_stability_of_its_own() {
+    let running = running_with("memory-platform", &[("clock.from_events", "true")]);
+    let client = running.client();
+    let ada = client.user("platform", "kinds");
+    for content in [
+        "My birthday is on 3 May",
+        "I prefer tea to coffee",
+        "I realized that mornings are best for writing",
+        "My sister lives in Porto",
+    ] {
+        ada.event(json!({"type": "turn", "content": content, "session": "s",
+            "at": "2026-01-01T10:00:00Z"}));
+    }
+    rounds_at(&running, &ada, "2026-01-03T10:00:00Z");
+    let memories = eventually("a summary", || {
+        Some(ada.list()).filter(|all| all.iter().any(|memory| memory["kind"] == "summary"))
+    });
+    let mut kinds: Vec<&str> =
+        memories.iter().map(|memory| memory["kind"].as_str().expect("a kind")).collect();
+    kinds.sort_unstable();
+    assert_eq!(kinds, ["fact", "fact", "insight", "preference", "summary"], "{memories:#?}");
+    for memory in &memories {
+        let is_summary = memory["kind"] == "summary";
+        assert_eq!(memory["stability"].is_number(), !is_summary, "{memory}");
+    }
+    running.stop();
+}
+
+/// Holds memory-platform 9.
 #[test]
 fn memory_platform_stores_shows_and_takes_stability() {
     let running = started("memory-platform");
@@ -46,6 +77,7 @@ fn memory_platform_stores_shows_and_takes_stability() {
 }
 
 /// λ is the kind's rate times 2 · (1 − stability): 0.01 for a fact of middling stability.
+/// Holds memory-platform 12.
 #[test]
 fn memory_platform_decays_by_the_stored_stability() {
     let running = started("memory-platform");
@@ -77,6 +109,7 @@ fn memory_platform_decays_by_the_stored_stability() {
     running.stop();
 }
 
+/// Holds memory-platform 2.
 #[test]
 fn memory_platform_raises_salience_with_each_retrieval_by_the_tool() {
     let running = started("memory-platform");
@@ -85,8 +118,15 @@ fn memory_platform_raises_salience_with_each_retrieval_by_the_tool() {
     let boat = memory_id(&said(&ada, "user", "I own a boat in Porto"));
     let before = memory(&ada, &boat);
     assert_eq!(hundredths(&before, "importance"), 70.0);
-    for _ in 0..3 {
-        assert_eq!(contents(&ada.recall("Where is my boat?")), ["I own a boat in Porto"]);
+    let car = memory_id(&said(&ada, "user", "My car is parked in Lisbon"));
+    let prompt = json!({"type": "recall", "query": "Where is my car?", "purpose": "prompt",
+        "limit": 1});
+    assert_eq!(contents(&ada.ask(prompt)), ["My car is parked in Lisbon"]);
+    let asked = json!({"type": "recall", "query": "Where is my boat?", "limit": 1});
+    let mut of_a_time = asked.clone();
+    of_a_time["as_of"] = json!(jiff::Timestamp::now().to_string());
+    for request in [&asked, &asked, &of_a_time] {
+        assert_eq!(contents(&ada.ask(request.clone())), ["I own a boat in Porto"]);
     }
     let after = eventually("three retrievals count", || {
         let memory = memory(&ada, &boat);
@@ -94,9 +134,11 @@ fn memory_platform_raises_salience_with_each_retrieval_by_the_tool() {
     });
     assert_eq!(hundredths(&after, "importance"), 85.0, "0.05 for each retrieval");
     assert!(after["fresh_at"].as_str() > before["fresh_at"].as_str(), "{before} {after}");
+    assert_eq!(memory(&ada, &car)["uses"], 0, "what stands in every prompt is no access");
     running.stop();
 }
 
+/// Holds memory-platform 5, 6, 7.
 #[test]
 fn memory_platform_raises_confidence_by_verification_and_by_the_users_own_word() {
     let running = started("memory-platform");

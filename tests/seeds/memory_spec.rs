@@ -4,9 +4,13 @@
 use super::{own_profile, rounds_at, running_with};
 use crate::support::client::{contents, memory_id};
 use crate::support::skips::model_or_skip;
+use crate::support::talk::Talk;
 use crate::support::{User, eventually};
+use compaction::language::LanguageLimits;
+use llm::Scripted;
+use models::embedder::{EncoderOptions, Model, ModelChoice};
 use serde_json::{Value, json};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// One episodic statement in each of five sessions, a day after another.
 const SESSIONS: [&str; 5] = [
@@ -33,6 +37,7 @@ fn summaries(user: &User<'_>) -> Vec<Value> {
     all.filter(|memory| memory["metadata"]["compression_source"] == "true").collect()
 }
 
+/// Holds memory-spec 27, 36, 37, 39, 42, 47.
 #[test]
 fn memory_spec_compresses_the_oldest_half_of_too_many_sessions_and_undoes_it() {
     let profile = own_profile("base = \"memory-spec\"\n[summary]\nsessions_max = 4\n");
@@ -102,6 +107,7 @@ fn memory_spec_compresses_the_oldest_half_of_too_many_sessions_and_undoes_it() {
     running.stop();
 }
 
+/// Holds memory-spec 43.
 #[test]
 fn memory_spec_archives_and_deletes_nothing() {
     let running = running_with("memory-spec", &[("clock.from_events", "true")]);
@@ -120,6 +126,7 @@ fn paragraph(name: &str, words: usize) -> String {
     (0..words).map(|n| format!("{name}{n}")).collect::<Vec<_>>().join(" ")
 }
 
+/// Holds memory-spec 6, 11, 12.
 #[test]
 fn memory_spec_splits_at_50_and_300_tokens_and_finds_all_of_a_first_text_new() {
     let running = running_with("memory-spec", &[]);
@@ -145,6 +152,7 @@ fn memory_spec_splits_at_50_and_300_tokens_and_finds_all_of_a_first_text_new() {
     running.stop();
 }
 
+/// Holds memory-spec 32, 34, 35.
 #[test]
 fn memory_spec_fills_its_budget_from_all_candidates_and_leaves_places_beside_preferences() {
     let running = running_with("memory-spec", &[]);
@@ -179,6 +187,7 @@ fn memory_spec_fills_its_budget_from_all_candidates_and_leaves_places_beside_pre
     running.stop();
 }
 
+/// Holds memory-spec 13, 14.
 #[test]
 fn memory_spec_recognises_names_numbers_and_code() {
     let running = running_with("memory-spec", &[]);
@@ -202,6 +211,7 @@ fn memory_spec_recognises_names_numbers_and_code() {
     running.stop();
 }
 
+/// Holds memory-spec 16.
 #[test]
 fn memory_spec_finds_technical_terms_by_the_real_vocabulary() {
     let test = "seeds::memory_spec::memory_spec_finds_technical_terms_by_the_real_vocabulary";
@@ -222,4 +232,115 @@ fn memory_spec_finds_technical_terms_by_the_real_vocabulary() {
         assert!((found.expect("a number") - expected).abs() < 1e-6, "{content}: {found:?}");
     }
     running.stop();
+}
+
+/// A text is encoded with its speaker, so two users who say the same share a vector.
+/// Holds memory-spec 7, 9.
+#[test]
+fn memory_spec_encodes_by_minilm_and_no_text_twice() {
+    let test = "seeds::memory_spec::memory_spec_encodes_by_minilm_and_no_text_twice";
+    let Some(model) = model_or_skip(test, "the encoder of the set-up is not tested") else {
+        return;
+    };
+    let source = crate::support::read(&Path::new(&model).join("SOURCE"));
+    assert!(source.contains("sentence-transformers/all-MiniLM-L6-v2"), "{source}");
+    let library = Path::new(&model).join("libonnxruntime.so");
+    let opened = Model::open(&EncoderOptions {
+        model: ModelChoice::Directory(PathBuf::from(&model)),
+        library: Some(library.clone()),
+        tokens_max: 256,
+        threads: 1,
+    });
+    let vector = opened
+        .and_then(|model| model.session()?.encode("We leave for Norway in spring."))
+        .expect("the model of the set-up");
+    assert_eq!(vector.len(), 384);
+
+    let library = library.display().to_string();
+    let options = [("embedder.model", model.as_str()), ("embedder.library", &library)];
+    let running = running_with("memory-spec", &options);
+    let client = running.client();
+    // A batch whose vectors are all cached is encoded in no time.
+    let seconds = || {
+        let page = running.service.metrics.page();
+        let sum = page.lines().find_map(|line| line.strip_prefix("keepsake_encode_seconds_sum "));
+        sum.expect("a histogram").parse::<f64>().expect("a number")
+    };
+    let seconds_of = |name: &str, content: &str| {
+        let before = seconds();
+        client.user("memory-spec-cache", name).turn(content);
+        seconds() - before
+    };
+    let text = "My sister Anna lives in Porto";
+    assert!(seconds_of("ada", text) > 0.0);
+    assert_eq!(seconds_of("bob", text), 0.0, "its vector is cached");
+    assert!(seconds_of("bob", "My brother Tom lives in Bergen") > 0.0);
+    running.stop();
+}
+
+/// Holds memory-spec 22.
+#[test]
+fn memory_spec_answers_with_five_memories_of_any_type_in_2000_tokens_unless_asked() {
+    let running = running_with("memory-spec", &[]);
+    let client = running.client();
+    let ada = client.user("memory-spec-defaults", "ada");
+    let kinds = ["episodic", "procedural", "semantic", "working"];
+    for kind in kinds {
+        let content = format!("The boat harbour is {kind}");
+        ada.event(json!({"type": "remember", "kind": kind, "content": content}));
+    }
+    let reply = ada.recall("boat harbour");
+    let mut found: Vec<&str> = reply["memories"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter_map(|memory| memory["kind"].as_str())
+        .collect();
+    found.sort_unstable();
+    assert_eq!(found, kinds, "{reply}");
+    let share = |name: &str| reply[name].as_f64().expect("a number");
+    assert!((share("tokens") / share("budget_used") - 2000.0).abs() < 0.5, "{reply}");
+    for number in 0..4 {
+        let content = format!("The boat harbour has pier {number}");
+        ada.event(json!({"type": "remember", "kind": "semantic", "content": content}));
+    }
+    assert_eq!(contents(&ada.recall("boat harbour")).len(), 5);
+    running.stop();
+}
+
+/// A model writes only if the profile and `llm.url` ask for one, by a prompt of Keepsake's own.
+/// Holds memory-spec 38, 47.
+#[test]
+fn memory_spec_lets_a_model_summarise_a_session_in_the_order_of_its_texts() {
+    let profile =
+        own_profile("base = \"memory-spec\"\n[summary]\nby = \"model\"\nsessions_max = 4\n");
+    let mut talk = Talk::new(&profile);
+    let second = "Later Bob lost 5 keys in Naples.";
+    for (session, content) in (0..).zip(SESSIONS).chain([(0, second)]) {
+        talk.event(json!({"type": "turn", "user": "ada", "session": format!("s{session}"),
+            "content": content, "kind": "episodic"}));
+        talk.hours += 1;
+    }
+    let written = |data: &str| match data.contains("Bob") {
+        true => "The user met Bob 17 in Rome on Monday. Later Bob lost 5 keys in Naples.",
+        false => "On Tuesday the printer of Carla burned at 4 o'clock.",
+    };
+    let model = Scripted::by(move |data| Ok(json!({"summary": written(data)}).to_string()));
+    let sent = model.sent();
+    let limits = LanguageLimits {
+        calls_per_day: 0,
+        question_bytes_max: 4_000,
+        breaker_failures: 5,
+        breaker_ms: 60_000,
+    };
+    let mut worker = talk.service.compaction_asking(model, limits, 32);
+    let proposals = talk.round(&mut worker);
+    let of_bob = proposals.iter().find(|(body, _)| body.to_string().contains("Naples"));
+    let (body, _) = of_bob.unwrap_or_else(|| panic!("no summary of s0: {proposals:#?}"));
+    assert_eq!((&body["by"], &body["content"]), (&json!("model"), &json!(written("Bob"))));
+    let sent = sent.lock();
+    let question = sent.iter().find(|question| question.contains("Bob")).expect("was asked");
+    let at = |text: &str| question.find(text).unwrap_or_else(|| panic!("{text}: {question}"));
+    assert!(at(SESSIONS[0]) < at(second), "{question}");
+    assert!(question.contains("two or three plain sentences"), "{question}");
 }

@@ -5,6 +5,7 @@ use super::{rounds_at, running_with, started};
 use crate::support::client::{contents, memory_id, outcome};
 use crate::support::{User, eventually};
 use serde_json::{Value, json};
+use uuid::Uuid;
 
 /// The memories of each prompt.
 fn injected(user: &User<'_>) -> Value {
@@ -47,6 +48,7 @@ const TEN: [&str; 10] = [
     "Jellyfin: port 8096",
 ];
 
+/// Holds talome 3, 5, 6.
 #[test]
 fn talome_lets_a_new_memory_into_the_ten_however_often_they_are_injected() {
     let running = started("talome");
@@ -76,6 +78,7 @@ fn talome_lets_a_new_memory_into_the_ten_however_often_they_are_injected() {
     running.stop();
 }
 
+/// Holds talome 23.
 #[test]
 fn talome_has_nothing_but_what_was_remembered_among_the_ten() {
     let running = running_with("talome", &[("clock.from_events", "true")]);
@@ -98,6 +101,7 @@ fn talome_has_nothing_but_what_was_remembered_among_the_ten() {
     running.stop();
 }
 
+/// Holds talome 4.
 #[test]
 fn talome_counts_recency_from_creation_or_update() {
     let running = started("talome");
@@ -126,6 +130,7 @@ fn talome_counts_recency_from_creation_or_update() {
     running.stop();
 }
 
+/// Holds talome 10, 14.
 #[test]
 fn talome_updates_content_time_and_confidence_of_a_duplicate() {
     let running = started("talome");
@@ -152,6 +157,7 @@ fn talome_updates_content_time_and_confidence_of_a_duplicate() {
     running.stop();
 }
 
+/// Holds talome 16.
 #[test]
 fn talome_keeps_a_disabled_memory_out_of_every_answer() {
     let running = started("talome");
@@ -200,4 +206,44 @@ fn a_disabled_memory_is_in_no_answer_under_any_policy() {
         assert_eq!(ada.list().len(), 1, "{profile}");
         running.stop();
     }
+}
+
+/// Holds talome 29.
+#[test]
+fn talome_works_from_no_memory_to_hundreds() {
+    let running = started("talome");
+    let client = running.client();
+    let ada = client.user("talome", "growing");
+    let none = injected(&ada);
+    assert_eq!((contents(&none).len(), &none["prompt"]), (0, &json!("")), "{none}");
+    let mut count = 0;
+    for (wanted, shown) in [(1, 1), (10, 10), (200, 10)] {
+        while count < wanted {
+            count += 1;
+            // Random texts have few pairs of characters in common.
+            remember(&ada, &format!("The key of rack {count} is {}", Uuid::new_v4()));
+        }
+        assert_eq!(contents(&injected(&ada)).len(), shown, "of {wanted}");
+    }
+    assert_eq!(ada.list().len(), 200);
+    running.stop();
+}
+
+/// Holds talome 30.
+#[test]
+fn talome_finds_a_duplicate_in_any_language() {
+    let running = started("talome");
+    let client = running.client();
+    let ada = client.user("talome", "languages");
+    for (first, second) in [
+        ("Moje časové pásmo je Bratislava", "Moje časové pásmo je v Bratislave"),
+        ("私のタイムゾーンは東京です", "私のタイムゾーンは東京ですよ"),
+        ("Мой часовой пояс Москва", "Мой часовой пояс — Москва"),
+    ] {
+        let id = remember(&ada, first);
+        let again = ada.event(json!({"type": "remember", "content": second}));
+        assert_eq!((outcome(&again), memory_id(&again)), ("merged", id), "{again}");
+    }
+    assert_eq!(ada.list().len(), 3, "{:#?}", ada.list());
+    running.stop();
 }

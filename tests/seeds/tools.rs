@@ -16,6 +16,7 @@ fn contents(found: &Value) -> Vec<&str> {
     memories.iter().filter_map(|memory| memory["content"].as_str()).collect()
 }
 
+/// Holds lynkr 38, 41, 42, 57.
 #[test]
 fn lynkrs_four_tools_answer_in_the_forms_of_its_guide() {
     let untested = "a search by meaning through MCP is not tested";
@@ -51,6 +52,7 @@ fn lynkrs_four_tools_answer_in_the_forms_of_its_guide() {
     running.stop();
 }
 
+/// Holds talome 6, 7, 10.
 #[test]
 fn talomes_recall_tool_searches_counts_and_obeys_its_switch() {
     let running = running_with("talome", &[]);

@@ -302,6 +302,7 @@ mod tests {
     use super::*;
     use std::thread;
 
+    /// Holds memory-spec 9.
     #[test]
     fn a_cached_text_is_not_encoded_again() {
         let pool = in_place(Box::new(Length)).remembering(2);

@@ -115,6 +115,7 @@ mod tests {
         check(|memory| memory.scope = Scope::Tenant, &ask("q", &none), true);
     }
 
+    /// Holds memory-spec 28.
     #[test]
     fn kinds_and_metadata_are_conditions() {
         let none = nothing();
@@ -185,6 +186,7 @@ mod tests {
         );
     }
 
+    /// Holds memory-spec 41.
     #[test]
     fn compressed_memories_are_admitted_only_on_request_or_as_of_an_earlier_time() {
         let none = nothing();

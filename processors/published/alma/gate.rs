@@ -325,6 +325,7 @@ mod tests {
         );
     }
 
+    /// Holds alma 4, 5.
     #[test]
     fn critical_is_0_9_or_more_useful_0_5_to_0_8_and_minor_below_0_5() {
         for (content, category, importance) in [
@@ -343,6 +344,7 @@ mod tests {
         assert_eq!(extracted("We decided on tea"), Some(("decision".to_owned(), gate.decision)));
     }
 
+    /// Holds alma 8.
     #[test]
     fn a_mere_mention_is_below_the_threshold() {
         assert!(gate().noise < gate().importance_min && gate().importance_min <= gate().minor);
@@ -389,6 +391,7 @@ mod tests {
         assert_eq!((found.len(), found[0].message), (10, 10));
     }
 
+    /// Holds alma 21.
     #[test]
     fn confidence_is_1_0_for_stated_and_0_7_for_inferred_memories() {
         fn of(role: Role) -> f32 {
@@ -397,6 +400,7 @@ mod tests {
         assert_eq!((of(Role::User), of(Role::Assistant)), (1.0, 0.7));
     }
 
+    /// Holds alma 12, 13.
     #[test]
     fn duplicates_have_60_percent_of_their_keywords_in_common_and_at_least_3() {
         fn same_at(overlap: f32, known: &str, new: &str) -> bool {
@@ -419,6 +423,7 @@ mod tests {
         );
     }
 
+    /// Holds alma 9.
     #[test]
     fn an_episode_has_a_summary_topics_and_an_outcome() {
         let messages = [

@@ -386,6 +386,7 @@ mod tests {
         ordered(rank(), hits).into_iter().map(|one| one.memory.content.clone()).collect()
     }
 
+    /// Holds alma 15, 16.
     #[test]
     fn the_weights_are_0_40_0_30_0_20_and_0_10() {
         let mut subject = of(1, "fact", "tea", 0.9);
@@ -396,6 +397,7 @@ mod tests {
         assert!((ordered(rank(), &[subject])[0].score - expected).abs() < 1e-6);
     }
 
+    /// Holds alma 17.
     #[test]
     fn recency_is_1_today_0_5_after_a_week_and_0_25_after_two() {
         for (days, expected) in [(0, 1.0), (7, 0.5), (14, 0.25)] {
@@ -405,6 +407,7 @@ mod tests {
         }
     }
 
+    /// Holds alma 18.
     #[test]
     fn frequency_is_half_the_logarithm_of_ten_and_ends_at_1() {
         for (uses, expected) in [(0, 0.0), (9, 0.5), (99, 1.0), (100_000, 1.0)] {
@@ -412,6 +415,7 @@ mod tests {
         }
     }
 
+    /// Holds alma 19.
     #[test]
     fn a_migration_outranks_coffee_even_if_the_coffee_is_more_recent() {
         let mut migration = of(1, "project", "User is migrating to PostgreSQL this quarter", 0.9);
@@ -423,6 +427,7 @@ mod tests {
         );
     }
 
+    /// Holds alma 22.
     #[test]
     fn a_stated_preference_surfaces_over_a_more_important_inference() {
         let stated = of(1, "preference", "User always uses TypeScript", 0.7);
@@ -461,6 +466,7 @@ mod tests {
         ]
     }
 
+    /// Holds alma 30.
     #[test]
     fn the_context_block_is_that_of_the_document() {
         let ranked = ordered(rank(), &example());
@@ -487,6 +493,7 @@ mod tests {
         assert_eq!(block.taken, [0, 1, 2, 3, 4, 5]);
     }
 
+    /// Holds alma 25.
     #[test]
     fn memories_fill_half_of_what_the_soul_leaves_and_one_too_long_is_skipped() {
         let soul = of(1, "identity", &"i".repeat(979), 0.5);
@@ -512,6 +519,7 @@ mod tests {
     }
 
     proptest! {
+        /// Holds alma 31.
         #[test]
         fn never_over_the_budget_and_never_cut(
             rows in prop::collection::vec(

@@ -317,6 +317,7 @@ mod tests {
         );
     }
 
+    /// Holds lynkr 3, 8.
     #[test]
     fn i_prefer_python_scores_0_9_at_first_0_1_again_and_i_prefer_go_0_95() {
         check("I prefer Python", &[], 0.9, "preference");
@@ -324,6 +325,7 @@ mod tests {
         check("Actually, I prefer Go", &["I prefer Python"], 0.95, "preference");
     }
 
+    /// Holds lynkr 5, 13.
     #[test]
     fn the_examples_have_their_importance_0_85_0_75_and_0_90() {
         check("I prefer Python for scripting", &[], 0.85, "preference");
@@ -331,6 +333,7 @@ mod tests {
         check("Let's use PostgreSQL", &[], 0.90, "decision");
     }
 
+    /// Holds lynkr 11, 23, 43.
     #[test]
     fn statements_listed_as_remembered_are_stored_with_their_kind() {
         for (text, kind) in [
@@ -359,6 +362,7 @@ mod tests {
         );
     }
 
+    /// Holds lynkr 24.
     #[test]
     fn a_file_or_function_is_an_entity_at_its_first_mention() {
         const FILE: &str = "File: src/api/auth.js handles authentication";
@@ -411,6 +415,7 @@ mod tests {
         }
     }
 
+    /// Holds lynkr 9, 44.
     #[test]
     fn statements_listed_as_discarded_are_dropped_also_from_an_empty_store() {
         for text in [
@@ -433,6 +438,7 @@ mod tests {
         }
     }
 
+    /// Holds lynkr 2, 6, 7.
     #[test]
     fn the_weights_are_40_25_20_10_and_5_percent_and_the_threshold_0_3() {
         let gate = gate();
@@ -454,6 +460,7 @@ mod tests {
         assert!((points("specificity") - 0.20 * judged.surprise.specificity).abs() < 1e-6);
     }
 
+    /// Holds lynkr 9, 27.
     #[test]
     fn a_lower_threshold_stores_more_and_a_higher_one_only_novel_information() {
         fn kept(threshold: f32, known: &[&str]) -> bool {

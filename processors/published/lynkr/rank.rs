@@ -176,6 +176,7 @@ mod tests {
         ranked.into_iter().map(|one| (one.memory.content.clone(), one.score)).collect()
     }
 
+    /// Holds lynkr 17, 18.
     #[test]
     fn the_score_is_0_30_recency_0_40_importance_and_0_30_relevance() {
         let hits = [
@@ -199,6 +200,7 @@ mod tests {
         }
     }
 
+    /// Holds lynkr 19, 30, 31.
     #[test]
     fn importance_is_halved_every_30_days_unless_decay_is_off() {
         fn part(days: i64, is_on: bool) -> f32 {
@@ -218,6 +220,7 @@ mod tests {
         }
     }
 
+    /// Holds lynkr 32.
     #[test]
     fn without_global_memories_a_session_finds_only_its_own() {
         let hits = [
@@ -235,6 +238,7 @@ mod tests {
         assert_eq!([found(true, None), found(false, None)], [3, 3]);
     }
 
+    /// Holds lynkr 26.
     #[test]
     fn a_switched_off_memory_answers_nothing_and_the_limit_is_1_to_20() {
         let hit = edited(1, "tea", 1.0, |_| ());
@@ -257,6 +261,7 @@ mod tests {
         );
     }
 
+    /// Holds lynkr 21, 35.
     #[test]
     fn the_section_is_that_of_the_document() {
         fn of(number: u32, kind: &str, content: &str, importance: f32) -> Hit {
@@ -299,6 +304,7 @@ mod tests {
         assert!(other.contains("data processing (1970-01-01, importance 0.90)\n"), "{other}");
     }
 
+    /// Holds lynkr 20.
     #[test]
     fn five_are_returned_unless_asked_for_and_never_more_than_twenty() {
         fn asked(limit: usize, unsaid: bool) -> usize {

@@ -130,6 +130,7 @@ mod tests {
         judge(&gate(), text, &Ground { role, ..ground(&RARITY) })
     }
 
+    /// Holds memory-platform 1, 16.
     #[test]
     fn facts_preferences_and_insights_are_kept_with_a_salience_from_0_to_1() {
         for (text, kind) in [

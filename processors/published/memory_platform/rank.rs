@@ -108,6 +108,7 @@ mod tests {
         hit
     }
 
+    /// Holds memory-platform 3, 13, 15.
     #[test]
     fn salience_decays_by_0_01_0_05_0_10_and_0_15_a_day() {
         for (kind, rate) in
@@ -125,6 +126,7 @@ mod tests {
         }
     }
 
+    /// Holds memory-platform 14.
     #[test]
     fn days_count_from_the_last_access() {
         let mut accessed = of("insight", "tea", 0.0);
@@ -132,6 +134,7 @@ mod tests {
         assert_eq!(salience(&rank(), &accessed.memory, Time(10 * DAY)), 1.0);
     }
 
+    /// Holds memory-platform 10, 11.
     #[test]
     fn stable_memories_decay_much_slower() {
         fn after(content: &str) -> f32 {
@@ -152,6 +155,7 @@ mod tests {
         }
     }
 
+    /// Holds memory-platform 17.
     #[test]
     fn relevance_is_similarity_salience_and_confidence_by_their_weights() {
         let mut subject = of("preference", "tea", 0.6);
@@ -163,6 +167,7 @@ mod tests {
         assert!((ranked[0].score - expected).abs() < 1e-6);
     }
 
+    /// Holds memory-platform 8.
     #[test]
     fn uncertain_information_is_filtered_out() {
         let mut unsure = of("fact", "tea", 0.9);

@@ -152,6 +152,7 @@ mod tests {
         (actual - expected).abs() < 1e-6
     }
 
+    /// Holds memory-spec 10.
     #[test]
     fn importance_is_0_6_novelty_and_0_4_salience() {
         let judged = judged("I prefer tea", Some(0.5));
@@ -159,6 +160,7 @@ mod tests {
         assert_eq!((gate().novelty, gate().salience), (0.6, 0.4));
     }
 
+    /// Holds memory-spec 11.
     #[test]
     fn novelty_is_the_distance_to_the_centroid_and_1_without_memories() {
         for (nearness, expected) in [
@@ -175,6 +177,7 @@ mod tests {
         }
     }
 
+    /// Holds memory-spec 13, 14, 15, 17.
     #[test]
     fn signals_add_0_3_0_2_0_4_and_0_1_and_end_at_1() {
         for (text, expected) in [
@@ -203,6 +206,7 @@ mod tests {
         }
     }
 
+    /// Holds memory-spec 18.
     #[test]
     fn below_0_3_a_chunk_is_discarded() {
         assert!(!judged("so it goes", Some(0.51)).keep);
@@ -212,6 +216,7 @@ mod tests {
         assert_eq!(gate().threshold, 0.3);
     }
 
+    /// Holds memory-spec 20.
     #[test]
     fn a_preference_is_procedural_now_is_working_a_statement_is_semantic_and_the_rest_episodic() {
         for (text, expected) in [
@@ -228,6 +233,7 @@ mod tests {
         }
     }
 
+    /// Holds memory-spec 19.
     #[test]
     fn a_kind_from_the_sender_overrides_the_rules() {
         let hint = Kind::new("working");

@@ -206,6 +206,7 @@ mod tests {
         assert_eq!(found, ["tea 4", "tea 5", "tea 6", "tea 7", "tea 8"], "the nearest do not fit");
     }
 
+    /// Holds memory-spec 50.
     #[test]
     fn code_keeps_its_lines_and_forges_no_memory() {
         let code =
@@ -218,6 +219,7 @@ mod tests {
         );
     }
 
+    /// Holds memory-spec 26.
     #[test]
     fn importance_below_0_2_is_left_out() {
         fn with(importance: f32) -> usize {
@@ -228,6 +230,7 @@ mod tests {
         assert_eq!((with(0.19), with(0.2), rank().importance_min), (0, 1, 0.2));
     }
 
+    /// Holds memory-spec 24.
     #[test]
     fn four_times_top_k_candidates_make_up_for_those_that_are_filtered_out() {
         let hits: Vec<Hit> = (0..10)
@@ -247,6 +250,7 @@ mod tests {
         assert_eq!(contents(rank(), &hits, 3), ["8", "9"]);
     }
 
+    /// Holds memory-spec 31.
     #[test]
     fn without_a_cross_encoder_the_blend_stands_in_for_it() {
         let mut important = of(1, "semantic", "important", 0.6);
@@ -261,15 +265,16 @@ mod tests {
     }
 
     #[test]
-    fn five_within_2000_tokens_are_the_defaults() {
+    fn five_memories_are_the_default() {
         let recall = Recall {
             limit: 99,
             unsaid: UnsetFields { limit: true, format: true, ..UnsetFields::default() },
             ..recall("q")
         };
-        assert_eq!((policy(rank()).complete(&recall).limit, recall.token_budget), (5, 2000));
+        assert_eq!(policy(rank()).complete(&recall).limit, 5);
     }
 
+    /// Holds memory-spec 44, 50.
     #[test]
     fn the_block_is_that_of_the_document() {
         let hits = [

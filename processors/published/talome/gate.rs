@@ -96,12 +96,14 @@ mod tests {
         super::same(&gate(), content, &Kind::new(kind), &[memory(1, "fact", known)]).is_some()
     }
 
+    /// Holds talome 12.
     #[test]
     fn hello_has_the_pairs_he_el_ll_and_lo() {
         assert_eq!(pairs("hello"), HashSet::from([('h', 'e'), ('e', 'l'), ('l', 'l'), ('l', 'o')]));
         assert_eq!(dice(&pairs("hello"), &pairs("hell")), 2.0 * 3.0 / 7.0);
     }
 
+    /// Holds talome 11, 27.
     #[test]
     fn over_80_percent_of_common_pairs_within_a_kind_is_the_same_memory() {
         assert_eq!(gate().dice, 0.80);
@@ -123,6 +125,7 @@ mod tests {
         assert!(at(0.85) && !at(6.0 / 7.0), "a coefficient equal to the limit is no duplicate");
     }
 
+    /// Holds talome 1, 9, 20.
     #[test]
     fn confidence_is_1_0_for_preference_fact_and_correction_and_0_8_for_context() {
         for (content, expected_kind, expected) in [
@@ -141,6 +144,7 @@ mod tests {
         }
     }
 
+    /// Holds talome 2.
     #[test]
     fn a_turn_is_never_remembered_by_itself() {
         assert!(!judge("I prefer Jellyfin over Plex", &ground(&RARITY)).keep);

@@ -96,6 +96,7 @@ mod tests {
         policy(rank()).rank(hits.to_vec(), &question, NOW).ranked
     }
 
+    /// Holds talome 8, 17.
     #[test]
     fn the_score_is_recency_and_the_logarithm_of_uses_and_confidence() {
         let hits = [of(1, "a", |memory| {
@@ -106,6 +107,7 @@ mod tests {
         assert!((order_of(&hits)[0].score - expected).abs() < 1e-6);
     }
 
+    /// Holds talome 19.
     #[test]
     fn used_100_times_scores_only_marginally_higher_than_used_50_times() {
         fn score(uses: u32) -> f32 {
@@ -116,6 +118,30 @@ mod tests {
             hundred > fifty && hundred - fifty < 0.2 * (fifty - none),
             "{none} {fifty} {hundred}"
         );
+    }
+
+    /// Holds talome 24.
+    #[test]
+    fn vectors_change_neither_what_is_found_nor_its_order() {
+        let found = |purpose, cosines: [f32; 3]| -> Vec<(String, f32)> {
+            let mut hits = vec![
+                of(1, "used", |memory| memory.uses = 20),
+                of(2, "plain", |_| ()),
+                of(3, "unsure", |memory| memory.confidence = 0.8),
+            ];
+            for (hit, cosine) in hits.iter_mut().zip(cosines) {
+                (hit.own.cosine, hit.own.words) = (cosine, 1.0);
+            }
+            let none = nothing();
+            let question = Question { purpose, ..ask("fans", &none) };
+            let ranked = policy(rank()).rank(hits, &question, NOW).ranked;
+            ranked.into_iter().map(|one| (one.memory.content.clone(), one.score)).collect()
+        };
+        for purpose in [Purpose::Prompt, Purpose::Tool] {
+            let without = found(purpose, [0.0; 3]);
+            assert_eq!(without.len(), 3);
+            assert_eq!(found(purpose, [-0.9, 0.1, 0.9]), without);
+        }
     }
 
     #[test]
@@ -131,6 +157,7 @@ mod tests {
         assert_eq!(contents, ["used", "fresh", "unsure", "old"]);
     }
 
+    /// Holds talome 9, 22.
     #[test]
     fn a_new_correction_comes_before_a_fact_that_was_used_four_times() {
         let used = of(1, "used", |memory| memory.uses = 4);
@@ -138,6 +165,7 @@ mod tests {
         assert_eq!(order_of(&[used, correction])[0].memory.content, "correction");
     }
 
+    /// Holds talome 7, 26.
     #[test]
     fn the_tool_finds_memories_by_their_words_and_an_injection_takes_all() {
         fn found_by_words(number: u32, content: &str, words: f32, uses: u32) -> Hit {
@@ -161,6 +189,7 @@ mod tests {
         assert_eq!(found(Purpose::Tool, ""), ["other", "best", "half"], "nothing is asked");
     }
 
+    /// Holds talome 18, 21.
     #[test]
     fn the_top_ten_are_returned_in_the_section_of_the_document() {
         let unsaid = UnsetFields { limit: true, format: true, ..UnsetFields::default() };

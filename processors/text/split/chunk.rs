@@ -238,6 +238,7 @@ mod tests {
         );
     }
 
+    /// Holds memory-spec 3.
     #[test]
     fn text_is_cut_at_empty_lines() {
         check(
@@ -247,6 +248,7 @@ mod tests {
         );
     }
 
+    /// Holds memory-spec 5, 45.
     #[test]
     fn short_pieces_join_a_neighbour() {
         check(
@@ -258,6 +260,7 @@ mod tests {
         check("one two three four\n\nend", (3, 4), &["one two three four", "end"]);
     }
 
+    /// Holds memory-spec 46.
     #[test]
     fn a_long_block_is_cut_at_sentence_ends_into_pieces_of_like_size() {
         check(
@@ -266,6 +269,22 @@ mod tests {
             &["One two. Three four!", "Five six? Seven eight."],
         );
         check("one two three four five six", (1, 3), &["one two three", "four five six"]);
+    }
+
+    /// Holds memory-spec 45.
+    #[test]
+    fn paragraphs_of_any_length_become_chunks_of_50_to_300_words() {
+        let lengths = [3, 700, 20, 49, 301, 50, 120, 8, 8, 260, 40, 90];
+        let sentence = "We moved the red boats to Porto in May. ";
+        let paragraphs = lengths.map(|length| {
+            let taken = sentence.split_whitespace().cycle().take(length);
+            taken.collect::<Vec<_>>().join(" ")
+        });
+        let text = paragraphs.join("\n\n");
+        let options = Options { tokens_min: 50, tokens_max: 300, ..Options::default() };
+        let found: Vec<usize> = chunks(&text, &options, &words).into_iter().map(words).collect();
+        assert_eq!(found.iter().sum::<usize>(), lengths.iter().sum::<usize>());
+        assert!(found.iter().all(|length| (50..=300).contains(length)), "{found:?}");
     }
 
     #[test]

@@ -68,18 +68,21 @@ mod tests {
         assert_eq!(clean(content), expected, "{content:?}");
     }
 
+    /// Holds memory-spec 2.
     #[test]
     fn letters_and_accents_are_composed() {
         check("cafe\u{301}", "café");
         check("東京", "東京");
     }
 
+    /// Holds memory-spec 2.
     #[test]
     fn empty_lines_do_not_stack() {
         check("\n\n one\n\n\n\ntwo\n \n\t\nthree\nfour \n\n", "one\n\ntwo\n\nthree\nfour");
         check("one\r\n\r\n\r\ntwo", "one\n\ntwo");
     }
 
+    /// Holds memory-spec 2.
     #[test]
     fn lists_and_code_keep_their_form() {
         check("- a\n  - b\n\n1. c", "- a\n  - b\n\n1. c");

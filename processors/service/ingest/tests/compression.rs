@@ -30,6 +30,7 @@ fn one(bench: &Bench, id: MemoryId) -> Option<Memory> {
     bench.memories("ada").into_iter().find(|memory| memory.id == id)
 }
 
+/// Holds memory-spec 40.
 #[test]
 fn a_compressing_summary_marks_its_originals_until_it_or_one_of_them_goes() {
     fn forget(id: MemoryId) -> Value {
