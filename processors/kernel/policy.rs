@@ -105,7 +105,8 @@ pub struct Traits {
     pub wishes: bool,
     /// The compaction worker may propose links between contradicting memories.
     pub links: bool,
-    /// What is asked to be remembered a second time is stored a second time.
+    /// What is asked to be remembered a second time is stored a second time, unless the policy finds
+    /// that it is the same.
     pub stores_repeats: bool,
     /// True for a memory that is never archived for having faded, given the probability that it is
     /// chatter, if the encoder says anything of it. With it the fade is counted from when a memory was

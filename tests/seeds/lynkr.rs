@@ -404,7 +404,7 @@ fn lynkr_finds_by_the_words_of_the_two_turns_before() {
         .map(|(content, kind)| (content.expect("a text"), kind.expect("a kind")))
         .collect();
     found.sort_unstable();
-    let expected = [(said[2], "entity"), (said[1], "preference"), (said[0], "entity")];
+    let expected = [(said[2], "entity"), (said[1], "preference"), (said[0], "fact")];
     assert_eq!(found, expected, "{reply}");
     running.stop();
 }

@@ -49,11 +49,20 @@ pub fn remember(
     let mut judged =
         cx.rules.policy.remember(cx, staged, RememberInput { asked, candidate: &candidate })?;
     let is_lasting = asked.expires_at.is_none();
-    if is_lasting && let Some(same) = asked_before(cx, staged, asked, &judged.kind)? {
-        return Ok(Handled::decided(asked_again(cx, staged, asked, same)));
-    }
-    if let Some(same) = judged.same.take().filter(|_| is_lasting) {
-        return Ok(Handled::decided(merge(cx, staged, asked, same)?));
+    if is_lasting {
+        let same = judged.same.take();
+        let again = same.as_ref().filter(|same| is_again(cx, asked, &judged.kind, same)).cloned();
+        let again = match again {
+            None => asked_before(cx, staged, asked, &judged.kind)?,
+            again => again,
+        };
+        match (again, same) {
+            (Some(again), _) => {
+                return Ok(Handled::decided(asked_again(cx, staged, asked, again)));
+            }
+            (None, Some(same)) => return Ok(Handled::decided(merge(cx, staged, asked, same)?)),
+            (None, None) => {}
+        }
     }
     let mut memory = Memory {
         scope: asked.scope,
@@ -97,8 +106,17 @@ pub fn remember(
     Ok(handled)
 }
 
-/// Finds what the user asked to remember before in the same words, with the same kind, scope and
-/// session, if it still holds. Words that a newer memory replaced are news again.
+/// True for the same words with the same kind, scope and session, if they still hold. Words that a
+/// newer memory replaced are news again.
+fn is_again(cx: &Context<'_>, asked: &Remember<Vector>, kind: &Kind, old: &Memory) -> bool {
+    let holds = old.valid_to.is_none() && old.revised_by.is_none() && !old.stands_alone();
+    holds
+        && old.content == asked.content.text
+        && (&old.kind, old.scope) == (kind, asked.scope)
+        && old.session.as_deref() == cx.session()
+}
+
+/// Finds what the user asked to remember before.
 fn asked_before(
     cx: &Context<'_>,
     staged: &Staged<'_>,
@@ -110,14 +128,8 @@ fn asked_before(
         return Ok(None);
     }
     for (id, _) in cx.nearest(staged, &asked.content.vector, REPEATED_AMONG)? {
-        let memory = staged.memory(cx.key(), id)?.filter(|old| {
-            let holds = old.valid_to.is_none() && old.revised_by.is_none();
-            holds
-                && old.content == asked.content.text
-                && (&old.kind, old.scope) == (kind, asked.scope)
-                && old.session.as_deref() == cx.session()
-                && !old.stands_alone()
-        });
+        let memory = staged.memory(cx.key(), id)?;
+        let memory = memory.filter(|old| is_again(cx, asked, kind, old));
         if memory.is_some() {
             return Ok(memory);
         }

@@ -213,10 +213,13 @@ impl<'h> SimulatedUser<'h> {
             let proposals = compact.step(Now { wall: self.now, events: self.now })?;
             let records: Vec<Record> =
                 proposals.into_iter().filter_map(|one| self.proposed(one, "revise")).collect();
-            if records.is_empty() {
+            let is_done = records.is_empty();
+            self.apply(records)?;
+            // What is judged is not judged again before the next question.
+            compact.delivered()?;
+            if is_done {
                 return Ok(());
             }
-            self.apply(records)?;
             // A proposal that could not be applied holds nobody up.
             self.clock.advance(PROPOSED_MS);
         }

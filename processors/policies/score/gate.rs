@@ -55,9 +55,12 @@ pub fn threshold(gate: &GateOptions, recent_totals: &[f32]) -> f32 {
 
 pub fn verdict(surprise: &Surprise, threshold: f32) -> GateVerdict {
     if let Some((name, keep, words)) = always(surprise) {
-        let reason = match keep {
-            true => words.to_owned(),
-            false => format!("only {}", sort_of_small_talk(surprise).unwrap_or(words)),
+        let reason = match (keep, sort_of_small_talk(surprise), explanation(surprise)) {
+            (true, _, _) => words.to_owned(),
+            (false, Some(sort), _) => format!("only {sort}"),
+            // "Only a question" says more than "only chatter".
+            (false, None, Some((_, why))) => why.to_owned(),
+            (false, None, None) => format!("only {words}"),
         };
         return GateVerdict { keep, reason, class: class(name) };
     }

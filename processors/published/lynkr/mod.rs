@@ -37,7 +37,8 @@ impl Lynkr {
         let traits = Traits {
             scope_in_session: if gate.session_memories { Scope::Session } else { Scope::User },
             placement: Some(rank.injection.placement()),
-            stores_repeats: !gate.dedup_enabled,
+            // The guide compares with the newest memories only.
+            stores_repeats: true,
             ..Traits::default()
         };
         Lynkr { gate, rank, fade, known: known::Known::default(), traits }
