@@ -384,6 +384,11 @@ mod tests {
             &["answer", "own"],
         );
         let asked = Question { explain: true, ..ask("which bike is good?", &none) };
+        let plan = edited(hit(3, &"step ".repeat(80), 9.0, 0.6), |memory| {
+            memory.role = Role::Assistant;
+        });
+        let both = ranked(vec![plan, hit(4, "own", 1.0, 0.1)], &asked);
+        assert!(both[0].terms.contains(&("role", 0.8)), "a plan: {:?}", both[0].terms);
         let alone = ranked(vec![answer], &asked);
         assert!(alone[0].terms.contains(&("role", 1.0)), "{:?}", alone[0].terms);
     }
