@@ -384,11 +384,16 @@ mod tests {
             &["answer", "own"],
         );
         let asked = Question { explain: true, ..ask("which bike is good?", &none) };
-        let plan = edited(hit(3, &"step ".repeat(80), 9.0, 0.6), |memory| {
+        let plan = edited(hit(3, &"step ".repeat(40), 9.0, 0.6), |memory| {
             memory.role = Role::Assistant;
         });
-        let both = ranked(vec![plan, hit(4, "own", 1.0, 0.1)], &asked);
-        assert!(both[0].terms.contains(&("role", 0.8)), "a plan: {:?}", both[0].terms);
+        let said = "I finished the first week of training. What's the plan for the next one?";
+        for (question, role) in [(said, 0.8), ("which bike is good?", 0.3)] {
+            let asked = Question { text: question, ..asked.clone() };
+            let both = ranked(vec![plan.clone(), hit(4, "own", 1.0, 0.1)], &asked);
+            let plan = both.iter().find(|one| one.memory.role == Role::Assistant).expect("found");
+            assert!(plan.terms.contains(&("role", role)), "{question}: {:?}", plan.terms);
+        }
         let alone = ranked(vec![answer], &asked);
         assert!(alone[0].terms.contains(&("role", 1.0)), "{:?}", alone[0].terms);
     }

@@ -75,6 +75,19 @@ pub(super) fn asks_about_assistant(question: &str) -> bool {
     ASKS_ABOUT_ASSISTANT.is_match(question)
 }
 
+/// True for a turn of a conversation that somebody sends as the question: it says something and goes
+/// on. "I finished the first week. What's the plan for the next one?"
+pub(super) fn is_message(question: &str) -> bool {
+    let sentences = question.split_inclusive(['.', '!', '?', '\n']);
+    let says = |sentence: &str| {
+        !sentence.trim_end().ends_with('?') && text::count_words(sentence) >= MESSAGE_WORDS
+    };
+    sentences.filter(|sentence| says(sentence)).count() > 0 && text::count_words(question) >= 12
+}
+
+/// Words of a sentence that says something.
+const MESSAGE_WORDS: usize = 3;
+
 pub(super) fn has_time_word(content: &str) -> bool {
     TIME_WORD.is_match(content)
 }
@@ -181,6 +194,25 @@ mod tests {
     use super::super::samples::memory;
     use super::*;
     use std::convert::Infallible;
+
+    #[test]
+    fn a_turn_that_says_something_is_a_message() {
+        for (text, expected) in [
+            ("I finished the first week of training. What's the plan for the next one?", true),
+            (
+                "My guy, that breakdown makes sense. Let's focus on the agent network, it is strong.",
+                true,
+            ),
+            (
+                "What dates did I mention for the scholarship deadline and the visa application?",
+                false,
+            ),
+            ("Where do I live?", false),
+            ("my sister", false),
+        ] {
+            assert_eq!(is_message(text), expected, "{text:?}");
+        }
+    }
 
     #[test]
     fn a_question_about_the_assistants_words_is_recognised() {
