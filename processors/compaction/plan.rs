@@ -211,19 +211,19 @@ fn prunes(
     let subject = snapshot.memories.iter().filter(|memory| erases || !memory.archived);
     for memory in subject.filter(|memory| !going.contains(&memory.id)) {
         let strength = rank::strength(memory, &profile.fade, now);
-        let (from, is_lasting) = match profile.rules.policy.traits().lasting {
-            Some(lasting) => {
+        let (from, share) = match profile.rules.policy.traits().prune_share {
+            Some(share_of) => {
                 let vector = snapshot.vectors.get(&memory.id);
                 let probability = chatter.zip(vector).and_then(|(chatter, vector)| {
                     let reads = !chatter.english_only || text::is_english(&memory.content);
                     reads.then(|| chatter.probability(vector))
                 });
-                (memory.created_at.max(memory.fresh_at), lasting(memory, probability))
+                (memory.created_at.max(memory.fresh_at), share_of(memory, probability))
             }
-            None => (memory.created_at, false),
+            None => (memory.created_at, 1.0),
         };
         let is_old = now.days_since(from) >= limits.age_days;
-        if is_old && strength < limits.strength && !is_lasting {
+        if is_old && strength < limits.strength * share {
             faded.push(seen(memory));
         } else {
             kept.push((strength, memory));

@@ -231,7 +231,7 @@ impl<'a> Context<'a> {
             changed: self.offset,
             uses: 0,
             confirmed: 0,
-            fresh_at: match self.rules.policy.traits().lasting {
+            fresh_at: match self.rules.policy.traits().prune_share {
                 Some(_) => event.at.max(self.sent.at),
                 None => event.at,
             },

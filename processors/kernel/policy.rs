@@ -108,10 +108,10 @@ pub struct Traits {
     /// What is asked to be remembered a second time is stored a second time, unless the policy finds
     /// that it is the same.
     pub stores_repeats: bool,
-    /// True for a memory that is never archived for having faded, given the probability that it is
-    /// chatter, if the encoder says anything of it. With it the fade is counted from when a memory was
-    /// stored, if that is later than when it was said; without it, from when it was said.
-    pub lasting: Option<fn(&Memory, Option<f32>) -> bool>,
+    /// The share of the bound of strength below which a memory is archived, given the probability that
+    /// it is chatter, if the encoder says anything of it. With it the fade is counted from when a memory
+    /// was stored, if that is later than when it was said; without it all have the same bound.
+    pub prune_share: Option<fn(&Memory, Option<f32>) -> f32>,
     /// The gate puts candidates aside and decides on several together.
     pub decides_later: bool,
     /// Names the weights of the total. Two policies with the same name give every candidate the
@@ -148,7 +148,7 @@ impl Default for Traits {
             wishes: false,
             links: false,
             stores_repeats: false,
-            lasting: None,
+            prune_share: None,
             decides_later: false,
             totals: None,
             stability: None,

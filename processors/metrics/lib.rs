@@ -24,7 +24,7 @@ use language::LanguageMetrics;
 use memory::MemoryMetrics;
 pub use memory::{Changes, Recalled};
 use prometheus::TextEncoder;
-use registered::{COUNTS, POINTS, Registered, SECONDS, TOKENS, families, from_zero};
+use registered::{COUNTS, POINTS, RATIOS, Registered, SECONDS, TOKENS, families, from_zero};
 use trace::SpanMetrics;
 
 /// The distance of a shard from the end of its events partition.
@@ -160,6 +160,18 @@ families! {
             "keepsake_surprise_points",
             "Total surprise of the candidates of turns",
             POINTS,
+        );
+        factors: histograms(
+            "keepsake_surprise_factor",
+            "The five factors of surprise of the candidates of turns, each from 0 to 1, by factor",
+            &["factor"],
+            RATIOS,
+        );
+        strength: histogram(
+            "keepsake_memory_strength",
+            "Strength of the memories that a compaction round has looked at, 0 to 1: what fades below \
+             the profile's bound is archived",
+            RATIOS,
         );
         dead_letters: counters(
             "keepsake_dead_letters_total",

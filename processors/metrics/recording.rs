@@ -113,7 +113,20 @@ impl Metrics {
         self.memory.decided(decision.key.tenant(), decision.outcome);
         if let Some(surprise) = &decision.surprise {
             self.families.surprise.observe(f64::from(surprise.total));
+            for (factor, share) in [
+                ("novelty", surprise.novelty),
+                ("contradiction", surprise.contradiction),
+                ("specificity", surprise.specificity),
+                ("emphasis", surprise.emphasis),
+                ("context_switch", surprise.context_switch),
+            ] {
+                self.families.factors.with_label_values(&[factor]).observe(f64::from(share));
+            }
         }
+    }
+
+    pub fn faded_to(&self, strength: f32) {
+        self.families.strength.observe(f64::from(strength));
     }
 
     /// Counts a candidate of a turn. `class` is the class of the reason, not its text.

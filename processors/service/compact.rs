@@ -33,6 +33,7 @@ use domain::fault::Result;
 use domain::{Chatter, CosineScale, IdleSession, Memory, MemoryId, Now, SigningKey, Time, UserKey};
 use kernel::Reads;
 use metrics::Metrics;
+use policies::rank;
 use profiles::{Author, Profile, Profiles};
 use settings::{Config, retain};
 use std::collections::{BTreeMap, BTreeSet};
@@ -330,6 +331,9 @@ impl Compact {
                 let rules = &self.options.retain;
                 erasures.extend(idle_sessions(&snapshot, rules, key.tenant(), now.events));
                 let profile = self.profiles.of(&key);
+                for memory in snapshot.memories.iter().filter(|memory| !memory.archived) {
+                    self.metrics.faded_to(rank::strength(memory, &profile.fade, now.events));
+                }
                 // A tenant memory was asked for explicitly and does not fade.
                 let mut plan = match key.is_tenant() {
                     true => Plan { erasures, ..Plan::default() },

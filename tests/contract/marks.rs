@@ -29,8 +29,8 @@ fn law_nobody_suffers_from_a_forged_hop(broker: Broker) {
     let (home, count) = (home(&ada), client.partitions("events"));
     // Claims on Ada's partition that all records of the other partitions have been forwarded.
     for source in (0..count).filter(|source| *source != home) {
-        let event = mallory
-            .message("events", json!({"type": "remember", "content": "Nothing to see here."}));
+        let content = format!("Nothing to see in {source}.");
+        let event = mallory.message("events", json!({"type": "remember", "content": content}));
         let via = format!("{source}:9223372036854775807");
         let forged = forged(event)
             .with("keepsake-origin", format!("{}:{source}:1", client.topic("events")))
@@ -85,10 +85,11 @@ fn law_nobody_suffers_from_a_forged_copy_for_every_partition(broker: Broker) {
     let client = Running::shared(broker).client();
     let ada = client.user("copies", "ada");
     let (home, count) = (home(&ada), client.partitions("events"));
-    let event = json!({"type": "remember", "content": "A copy that forget would not reach."});
     for way in ["order", "copy"] {
         let away = (home + 1) % count;
-        let forged = forged(ada.message("events", event.clone()))
+        let content = format!("A copy by {way} that forget would not reach.");
+        let event = json!({"type": "remember", "content": content});
+        let forged = forged(ada.message("events", event))
             .with("keepsake-origin", format!("{}:{away}:7", client.topic("events")))
             .with("keepsake-via", format!("{home}:7"))
             .with("keepsake-tenant", way)

@@ -515,7 +515,9 @@ fn duplicates_are_pairs_of_valid_memories_of_one_user(broker: Broker) {
 
     // The pairs of other users do not appear, even with the same words.
     for user in [client.user("doubles", "eve"), client.user("doubles elsewhere", "ada")] {
-        let own = [1, 2].map(|day| remember(&user, day, boat, json!({"kind": "fact"})));
+        let texts = [boat, "The boat in the harbour is called Maria!"];
+        let own =
+            [0, 1].map(|n| remember(&user, n + 1, texts[n as usize], json!({"kind": "fact"})));
         assert_eq!(pairs_of(&user, json!({})), [[own[1].clone(), own[0].clone()]]);
     }
     assert_eq!(pairs_of(&ada, json!({})), std::slice::from_ref(&pair));

@@ -57,7 +57,7 @@ impl Keepsake {
             reranking: true,
             wishes: true,
             links: true,
-            lasting: Some(lasting::is_lasting),
+            prune_share: Some(lasting::prune_share),
             totals: Some(format!("{weights:?}")),
             arrange: rank::arranged,
             repeated_cosine: merge.cosine,

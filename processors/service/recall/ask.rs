@@ -95,7 +95,9 @@ impl Recall {
             && !asks_nothing(asked);
         let how = (&*profile, is_reranked);
         let mut found = self.search(now, shard, request, asked, how, left_ms)?;
-        if found.matched == Some(Match::None) && policy.traits().lasting.is_some() && left_ms() > 0
+        if found.matched == Some(Match::None)
+            && policy.traits().prune_share.is_some()
+            && left_ms() > 0
         {
             let asked = domain::Recall { searches_archive: true, ..asked.clone() };
             let archive = self.search(now, shard, request, &asked, how, left_ms)?;
