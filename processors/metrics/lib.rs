@@ -162,13 +162,13 @@ families! {
             POINTS,
         );
         factors: histograms(
-            "keepsake_surprise_factor",
+            "keepsake_surprise_factor_ratio",
             "The five factors of surprise of the candidates of turns, each from 0 to 1, by factor",
             &["factor"],
             RATIOS,
         );
         strength: histogram(
-            "keepsake_memory_strength",
+            "keepsake_memory_strength_ratio",
             "Strength of the memories that a compaction round has looked at, 0 to 1: what fades below \
              the profile's bound is archived",
             RATIOS,
