@@ -4,7 +4,8 @@
 use client::tools;
 use serde_json::Value;
 
-/// Returns the text of a result, in the form of Lynkr's guide where it has one, and takes out of the result the fields that the text covers.
+/// Returns the text of a result, in the form of Lynkr's guide where the guide has one, and takes out of
+/// the result the fields that the text covers.
 pub fn take(result: &mut Value) -> String {
     if let Some(fields) = result.as_object_mut()
         && let Some(Value::String(block)) = fields.remove("prompt")

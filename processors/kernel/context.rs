@@ -53,7 +53,7 @@ pub struct Settings<'a> {
     pub rarity: &'a Rarity,
     /// Puts the encoder's cosines on the standard scale.
     pub spread: CosineScale,
-    /// What the encoder's vectors show of chatter.
+    /// Tells chatter by the encoder's vectors; `None` if no weights were learned for this encoder.
     pub chatter: Option<&'a Chatter>,
     pub partitions: i32,
     pub limits: Limits,

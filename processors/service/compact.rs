@@ -98,7 +98,7 @@ pub struct Compact {
     /// `None` without a `conflict.model`.
     contradictions: Option<Contradictions>,
     spread: CosineScale,
-    /// What the encoder's vectors show of chatter.
+    /// Tells chatter by the encoder's vectors; `None` if no weights were learned for this encoder.
     pub chatter: Option<Chatter>,
     /// `None` without an `llm.url`.
     asking: Option<Asking>,

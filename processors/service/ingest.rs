@@ -105,7 +105,7 @@ pub struct Ingest {
     pub rarity: Rarity,
     /// Puts the encoder's cosines on the standard scale.
     pub spread: CosineScale,
-    /// What the encoder's vectors show of chatter.
+    /// Tells chatter by the encoder's vectors; `None` if no weights were learned for this encoder.
     pub chatter: Option<Chatter>,
     pub breaker: DeadLetterBreaker,
     pub rate: EventRate,

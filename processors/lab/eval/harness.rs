@@ -215,7 +215,7 @@ impl<'h> SimulatedUser<'h> {
                 proposals.into_iter().filter_map(|one| self.proposed(one, "revise")).collect();
             let is_done = records.is_empty();
             self.apply(records)?;
-            // What is judged is not judged again before the next question.
+            // The next question judges only what comes after this.
             compact.delivered()?;
             if is_done {
                 return Ok(());

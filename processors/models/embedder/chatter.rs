@@ -1,5 +1,5 @@
-//! Reads `chatter.json` beside an encoder: what its vectors show of chatter. An encoder without the
-//! file says nothing of it.
+//! Reads `chatter.json` beside an encoder: the weights that tell chatter from its vectors. An encoder
+//! without the file is not asked.
 
 use crate::onnx;
 use domain::Chatter;

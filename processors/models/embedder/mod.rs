@@ -3,8 +3,9 @@
 //!
 //! `onnx.rs` runs a model, `languages.rs` a second one for other languages than English, and
 //! `hash.rs` is the stand-in without a model. `pool.rs` runs several sessions, `cache.rs` keeps
-//! recent vectors, `spread.rs` reads how the cosines of an encoder are spread, `chatter.rs` what its
-//! vectors show of chatter, and `tokens.rs` counts tokens. No module here knows memories; the caller decides which texts to encode.
+//! recent vectors, `spread.rs` reads how the cosines of an encoder are spread, `chatter.rs` reads the
+//! weights that tell chatter from its vectors, and `tokens.rs` counts tokens. No module here knows
+//! memories; the caller decides which texts to encode.
 
 mod cache;
 mod chatter;
@@ -95,7 +96,7 @@ impl Model {
         }
     }
 
-    /// Returns what this encoder's vectors show of chatter, if that was learned for it.
+    /// Returns the weights that tell chatter from this encoder's vectors, if some were learned for it.
     pub fn chatter(&self) -> Option<&Chatter> {
         self.chatter.as_ref()
     }

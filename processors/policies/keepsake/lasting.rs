@@ -2,8 +2,8 @@
 //!
 //! 1. Never: wishes, health and diet, what was confirmed or changes an earlier memory, and a fact or a
 //!    preference of the user's that still holds.
-//! 2. Down to less than a fifth of the profile's bound: what else the user stated and nothing replaced, such as
-//!    an event or a decision, and a text that is probably no chatter.
+//! 2. Down to less than a fifth of the profile's bound: the rest of what the user stated and nothing
+//!    replaced, such as an event or a decision, and a text that is probably no chatter.
 //! 3. Down to the bound: what an assistant said, probable chatter, and a replaced value.
 
 use domain::{Category, Memory, Role};

@@ -74,7 +74,7 @@ static KINDS: LazyLock<Vec<(&str, Regex)>> = LazyLock::new(|| {
                 r"|i (really |also )?(like|love|hate|dislike|enjoy)|(i|we) (always|never))\b",
             ),
         ),
-        // What a file does; the mention of a file alone is about an entity.
+        // "auth.js handles …" is a fact; the mention of a file alone is about an entity.
         ("fact", r"^[\w/-]+\.\w+ (handles|serves|checks|manages|controls|validates|starts) "),
         (
             "fact",

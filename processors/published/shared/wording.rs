@@ -7,7 +7,7 @@ use regex::Regex;
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
-/// What a statement before the question of the same sentence begins with.
+/// Beginnings of a statement that stands before the question of the same sentence.
 static BEGINS_A_STATEMENT: LazyLock<Regex> = LazyLock::new(|| {
     pattern(concat!(
         r"^(?i:i|i['’]m|i['’]ve|we|we['’]re|we['’]ve|my|our|the|this|he|she|they)\b.*\w\s+\w+\s+\w",
