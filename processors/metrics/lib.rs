@@ -228,6 +228,18 @@ families! {
             "Duration of one compaction round",
             SECONDS,
         );
+        compaction_rounds: counters(
+            "keepsake_compaction_rounds_total",
+            "Compaction rounds, by end: whole, all users of the open shards were looked at; users, \
+             proposals or time, the limit after which the next round goes on",
+            &["end"],
+        );
+        walked: gauges(
+            "keepsake_compaction_walked_timestamp_seconds",
+            "Unix time at which compaction last had looked at all users of a shard, or began to, by \
+             partition",
+            &["partition"],
+        );
         // Requests
         requests: counters(
             "keepsake_requests_total",

@@ -95,6 +95,7 @@ impl Metrics {
             &self.families.unflushed,
             &self.families.store_bytes,
             &self.families.erased_pending,
+            &self.families.walked,
         ] {
             let _ = gauge.remove_label_values(&[&partition]);
         }
@@ -194,8 +195,19 @@ impl Metrics {
         self.families.conflict_seconds.observe(took_ms as f64 / 1_000.0);
     }
 
-    pub fn compacted(&self, took: Duration) {
+    /// Counts a round of compaction by what ended it.
+    pub fn compacted(&self, end: &str, took: Duration) {
+        self.families.compaction_rounds.with_label_values(&[end]).inc();
         self.families.compaction_seconds.observe(took.as_secs_f64());
+    }
+
+    /// Notes that compaction has looked at all users of a shard; if not, at least since when it
+    /// has been at it.
+    pub fn walked(&self, partition: i32, all: bool, wall_seconds: i64) {
+        let walked = self.families.walked.with_label_values(&[&partition.to_string()]);
+        if all || walked.get() == 0 {
+            walked.set(wall_seconds);
+        }
     }
 
     pub fn answered(&self, kind: &str, status: &str, took: Duration) {

@@ -86,6 +86,8 @@ pub struct Summary {
     /// A profile from before this key has the rules.
     #[serde(default)]
     pub by: Author,
+    /// What the language model is told in the place of Keepsake's own words.
+    pub prompt: Option<String>,
 }
 
 /// Facts that the language model extracts beside the rules. A profile from before this table has

@@ -138,7 +138,15 @@ struct Round {
 
 impl Round {
     fn is_over(&self) -> bool {
-        self.events.len() >= self.proposals_max || Instant::now() >= self.until
+        self.limit().is_some()
+    }
+
+    /// The limit at which the round ends.
+    fn limit(&self) -> Option<&'static str> {
+        match self.events.len() >= self.proposals_max {
+            true => Some("proposals"),
+            false => (Instant::now() >= self.until).then_some("time"),
+        }
     }
 }
 
@@ -197,20 +205,26 @@ impl Compact {
         let mut partitions = self.shards.all_partitions();
         partitions.sort_by_key(|partition| (*partition < self.first, *partition));
         self.first = 0;
+        let mut end = "whole";
         for partition in partitions {
             let open = self.shards.get(partition).filter(|shard| shard.closed().is_none());
             let Some(shard) = open else { continue };
             let is_done = self.shard(&shard, &mut round)?;
-            if round.is_over() {
+            self.metrics.walked(partition, is_done, now.wall.0 / 1_000);
+            if let Some(limit) = round.limit() {
                 self.first = partition + i32::from(is_done);
+                end = limit;
                 break;
+            }
+            if !is_done {
+                end = "users";
             }
         }
         if let Some((outcome, took_ms)) = self.contradictions.as_ref().map(Contradictions::ended) {
             self.metrics.compared(outcome.as_str(), took_ms);
         }
         round.events.extend(self.answered(now));
-        self.metrics.compacted(began.elapsed());
+        self.metrics.compacted(end, began.elapsed());
         Ok(round.events)
     }
 

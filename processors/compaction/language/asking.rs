@@ -5,7 +5,7 @@
 use super::asker::Asker;
 use super::extracting::{self, PlannedExtraction};
 use super::model::{Language, Question, Task};
-use super::writing::{self, SummaryDraft};
+use super::writing::SummaryDraft;
 use crate::plan::{Answered, PlannedSummary, Snapshot, id_of, quoting};
 use domain::{Extracted, Memory, Time, UserKey, fault};
 use kernel::reads::ContextWindow;
@@ -26,7 +26,6 @@ enum Draft {
 /// The connection of the compaction worker to the language model.
 pub struct Asking {
     asker: Asker<(i32, UserKey, Draft)>,
-    summary: Arc<Task>,
     facts: Arc<Task>,
     asked: HashSet<String>,
     /// Questions were left for the next round.
@@ -50,7 +49,6 @@ impl Asking {
     fn new(asker: Asker<(i32, UserKey, Draft)>) -> Asking {
         Asking {
             asker,
-            summary: Arc::new(writing::task()),
             facts: Arc::new(extracting::task()),
             asked: HashSet::new(),
             has_left: false,
@@ -93,8 +91,7 @@ impl Asking {
                 self.has_left = true;
                 break;
             }
-            let (draft, question) =
-                SummaryDraft::new((key, profile), &self.summary, memories, summary);
+            let (draft, question) = SummaryDraft::new((key, profile), memories, summary);
             if !self.asker.language.fits(&question) {
                 by_rules
                     .push(draft.quoting("the session has more text than one question may have"));

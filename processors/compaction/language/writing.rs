@@ -23,7 +23,6 @@ impl SummaryDraft {
     /// Makes the question, and the draft by which the answer is judged.
     pub fn new(
         (key, profile): (&UserKey, &Profile),
-        task: &Arc<Task>,
         memories: &[Memory],
         summary: PlannedSummary,
     ) -> (SummaryDraft, Question) {
@@ -35,8 +34,8 @@ impl SummaryDraft {
         // Order matters: names and numbers to keep are read from redacted texts, because parts of a
         // secret look like numbers that no rule of redaction finds.
         let keep = Kept::of(&cleaned(&summary.content, profile));
-        let question =
-            Question::about(key, profile, task, &covered).with("keep", keep.all().collect());
+        let question = Question::about(key, profile, &task(profile), &covered)
+            .with("keep", keep.all().collect());
         let texts = covered.iter().flat_map(|memory| {
             [memory.content.as_str()].into_iter().chain(memory.speaker.as_deref())
         });
@@ -86,12 +85,16 @@ struct Answer {
     summary: String,
 }
 
-pub fn task() -> Task {
+const PROMPT: &str =
+    "Summarise the conversation in two or three plain sentences, in the third person.";
+
+fn task(profile: &Profile) -> Arc<Task> {
     let instruction = format!(
-        "The field `texts` holds what was said in one session of a user, in order. Summarise it in \
-         two or three plain sentences, in the language of the texts and in the third person. Keep \
-         every name and number listed in `keep` exactly as written there. State nothing that the \
-         texts do not state. Write one line of at most {} characters, without markup.",
+        "{}\n\nThe conversation is the field `texts`: what was said in one session of a user, in \
+         order. Write in the language of the texts. Keep every name and number listed in `keep` \
+         exactly as written there. State nothing that the texts do not state. Write one line of at \
+         most {} characters, without markup.",
+        profile.summary.prompt.as_deref().unwrap_or(PROMPT).trim(),
         chars_max()
     );
     let schema = json!({
@@ -100,5 +103,6 @@ pub fn task() -> Task {
         "required": ["summary"],
         "properties": {"summary": {"type": "string"}}
     });
-    Task { instruction, shape: Shape { name: "summary", schema, check: has_form::<Answer> } }
+    let shape = Shape { name: "summary", schema, check: has_form::<Answer> };
+    Arc::new(Task { instruction, shape })
 }

@@ -47,6 +47,30 @@ fn a_round_ends_when_its_time_is_over() {
     assert_eq!(round(&mut compact), (0..PARTITIONS).collect());
 }
 
+#[test]
+fn the_metrics_tell_why_a_round_ended_and_since_when_a_shard_waits_for_one() {
+    let mut bench = Bench::new();
+    let mut compact =
+        worker(&mut bench, |options| CompactOptions { budget: Duration::ZERO, ..options });
+    let hour = 3_600_000;
+    let walked_after = |compact: &mut Compact, hours: i64| {
+        let now = Time(NOON + hours * hour);
+        compact.step(Now { wall: now, events: now }).expect("a disk");
+        let page = compact.metrics.page();
+        let walked = page.lines().find(|line| line.starts_with("keepsake_compaction_walked"));
+        let walked = walked.and_then(|line| line.split(' ').nth(1)).expect("a shard was begun");
+        let at: i64 = walked.parse().expect("whole seconds");
+        let whole = page.contains("keepsake_compaction_rounds_total{end=\"whole\"}");
+        ((at - NOON / 1_000) / 3_600, whole)
+    };
+    assert_eq!(walked_after(&mut compact, 1), (1, false));
+    assert_eq!(walked_after(&mut compact, 30), (1, false), "no round has got through the shard");
+    compact.options.budget = Duration::from_secs(60);
+    assert_eq!(walked_after(&mut compact, 31), (31, true));
+    let page = compact.metrics.page();
+    assert!(page.contains("keepsake_compaction_rounds_total{end=\"time\"} 2"), "{page}");
+}
+
 /// The store's records of a user that hold this word.
 fn holding(bench: &Bench, user: &str, word: &str) -> usize {
     let key = domain::UserKey::new("default", user).expect("valid names");
