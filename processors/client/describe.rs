@@ -102,9 +102,25 @@ pub fn stats(reply: &Value) -> Vec<(&'static str, String)> {
         ("scopes", counted(&memories["by_scope"])),
         ("importance", format!("{:.2} of 1 on average", number(reply, "importance_average"))),
         ("oldest", text(reply, "oldest").get(..10).unwrap_or_default().to_owned()),
+        ("sessions", sessions(&reply["sessions"])),
         ("size", size(number(reply, "bytes"))),
         ("decisions", counted(&reply["decisions"])),
     ]
+}
+
+/// Sessions by number, and the latest by name.
+fn sessions(of: &Value) -> String {
+    let latest = of["latest"].as_array().into_iter().flatten().take(3);
+    let latest: Vec<String> = latest
+        .map(|one| {
+            let day = text(one, "last_at").get(..10).unwrap_or_default();
+            format!("{} ({} turns, {day})", text(one, "session"), one["turns"])
+        })
+        .collect();
+    match latest.is_empty() {
+        true => "none".to_owned(),
+        false => format!("{}: {}", of["total"], latest.join(", ")),
+    }
 }
 
 fn size(bytes: f64) -> String {

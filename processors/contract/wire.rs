@@ -798,6 +798,20 @@ pub struct Stats<'a> {
     pub oldest: Option<Moment>,
     pub bytes: u64,
     pub decisions: &'a BTreeMap<String, u64>,
+    pub sessions: Sessions<'a>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Sessions<'a> {
+    pub total: usize,
+    pub latest: Vec<SessionTurns<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct SessionTurns<'a> {
+    pub session: &'a str,
+    pub turns: u32,
+    pub last_at: Moment,
 }
 
 #[derive(Debug, Serialize)]

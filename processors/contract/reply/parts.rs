@@ -92,4 +92,7 @@ pub struct Stats {
     pub oldest: Option<Time>,
     pub bytes: u64,
     pub decisions: BTreeMap<String, u64>,
+    /// The latest sessions with their turns and the last one's time, and the number of all.
+    pub latest_sessions: Vec<(String, u32, Time)>,
+    pub sessions: usize,
 }

@@ -271,7 +271,7 @@ fn list_get_and_stats_are_answered() {
         "ok",
         json!({
             "type": "stats", "memories": counts, "bytes": 0, "importance_average": null,
-            "oldest": null
+            "oldest": null, "sessions": {"total": 0, "latest": []}
         }),
     );
 }

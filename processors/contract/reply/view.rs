@@ -252,7 +252,15 @@ pub fn stats(stats: &Stats) -> wire::Stats<'_> {
         oldest: stats.oldest.map(moment),
         bytes: stats.bytes,
         decisions: &stats.decisions,
+        sessions: wire::Sessions {
+            total: stats.sessions,
+            latest: stats.latest_sessions.iter().map(session_turns).collect(),
+        },
     }
+}
+
+fn session_turns((session, turns, last_at): &(String, u32, Time)) -> wire::SessionTurns<'_> {
+    wire::SessionTurns { session, turns: *turns, last_at: moment(*last_at) }
 }
 
 pub fn freshness(freshness: &Freshness) -> wire::Freshness<'_> {

@@ -31,6 +31,10 @@ pub struct Frame<'t> {
 /// must not fill the block; summaries repeat other memories less precisely.
 pub const SHARES: &[f32] = &[0.5, 0.35, 0.15];
 
+/// Words of a memory up to which the turn before it is shown, and words of that turn.
+const SHORT_WORDS: usize = 6;
+const BEFORE_WORDS: usize = 15;
+
 impl Frame<'_> {
     /// Returns `None` for [`Format::None`], and for [`Format::Template`], which a profile defines.
     pub fn of(format: Format) -> Option<Frame<'static>> {
@@ -148,7 +152,7 @@ fn markdown(one: &Ranked) -> String {
     let label: Vec<String> = facts(one)
         .into_iter()
         .map(|(name, value)| match name {
-            "until" => format!("until {value}"),
+            "until" | "after" => format!("{name} {}", label(&value)),
             "note" => bare(&value),
             _ => label(&value),
         })
@@ -187,8 +191,18 @@ fn facts(one: &Ranked) -> Vec<(&'static str, Cow<'_, str>)> {
     if one.superseded {
         facts.extend(memory.valid_to.map(|end| ("until", date(end).into())));
     }
+    facts.extend(turn_before(memory).map(|turn| ("after", turn.into())));
     facts.extend(one.note.as_deref().map(|note| ("note", note.into())));
     facts
+}
+
+/// Returns the turn that a short memory goes on from: "Sunday at five" alone says nothing.
+fn turn_before(memory: &Memory) -> Option<String> {
+    let is_short = text::count_words(&memory.content) <= SHORT_WORDS;
+    // A turn without a vector may not be remembered.
+    let before =
+        memory.around.before.as_ref().filter(|turn| is_short && !turn.vector.is_empty())?;
+    Some(format!("{}: {}", before.speaker, text::first_words(&before.words, BEFORE_WORDS)))
 }
 
 pub fn speaker(memory: &Memory) -> Option<&str> {
@@ -217,7 +231,7 @@ pub fn label(word: &str) -> String {
 
 /// Quotes a speaker's name that reads like another label of the frame.
 fn named(speaker: &str) -> Cow<'_, str> {
-    const OTHERS: [&str; 4] = ["until", "revised", "system", "tool"];
+    const OTHERS: [&str; 5] = ["until", "after", "revised", "system", "tool"];
     let name = label(speaker).to_lowercase();
     let reads_like = OTHERS.iter().any(|other| name.split(' ').next() == Some(other))
         || name.starts_with(|c: char| c.is_numeric());
@@ -257,7 +271,7 @@ pub fn date(time: Time) -> String {
 pub mod tests {
     use super::super::samples::{MemoryMut as _, memory};
     use super::*;
-    use domain::Kind;
+    use domain::{Kind, NeighbourTurn, Vector};
     use regex::Regex;
 
     /// Counts the memories as a strict parser of the format. Panics on a block that is not well
@@ -411,6 +425,40 @@ pub mod tests {
         check(&kind, Format::Compact, "[fact 2024-01-01 system] I like tea\n");
     }
 
+    fn said_before(words: &str) -> NeighbourTurn {
+        NeighbourTurn {
+            source: ranked("x", |_| ()).memory.source.clone(),
+            speaker: "ben".into(),
+            words: words.into(),
+            vector: Vector { scale: 1.0, values: vec![1].into() },
+            question: 1.0,
+        }
+    }
+
+    #[test]
+    fn a_short_memory_stands_with_the_turn_that_it_goes_on_from() {
+        let after = |content: &str, turn: NeighbourTurn| {
+            ranked(content, |one| one.memory_mut().around.before = Some(turn))
+        };
+        let question = "When, and where, do we meet? (until 2020-01-01)";
+        let short = after("Sunday 5pm at the quay", said_before(question));
+        let label = "after ben: When and where do we meet? until 2020-01-01";
+        let line = format!("- (fact, 2024-05-01, {label}) Sunday 5pm at the quay\n");
+        check(&short, Format::Markdown, &line);
+        let long = after("We meet on Sunday at five at the quay", said_before(question));
+        check(
+            &long,
+            Format::Markdown,
+            "- (fact, 2024-05-01) We meet on Sunday at five at the quay\n",
+        );
+        let withheld = NeighbourTurn { vector: Vector::default(), ..said_before("My PIN is 4711") };
+        check(
+            &after("It is blue", withheld),
+            Format::Markdown,
+            "- (fact, 2024-05-01) It is blue\n",
+        );
+    }
+
     #[test]
     fn what_no_reader_sees_reaches_no_prompt() {
         let hidden = "I like\u{e0053}\u{e0065} tea\u{202e}";
@@ -443,6 +491,7 @@ pub mod tests {
                 let one = ranked(attack, |one| {
                     one.memory_mut().kind = Kind::new(attack);
                     one.memory_mut().speaker = Some(attack.into());
+                    one.memory_mut().around.before = Some(said_before(attack));
                     one.note = Some(attack.into());
                 });
                 let frame = Frame::of(format).expect("a format with a block");

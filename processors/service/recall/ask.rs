@@ -14,7 +14,7 @@ use domain::fault::{Fault, Reject, RejectCode};
 use domain::{
     Decision, Explain, Format, List, Match, Memory, MemoryId, Now, Outcome, Request, Scope, UserKey,
 };
-use kernel::Reads;
+use kernel::{Reads, Session};
 use kernel::policy::Room;
 use kernel::ranking::{PromptBlock, Ranked};
 use policies::rank;
@@ -326,6 +326,12 @@ impl Recall {
         stats.average_importance =
             if stats.memories == 0 { 0.0 } else { importance / stats.memories as f32 };
         stats.decisions = shard.outcomes_of(key);
+        let mut sessions = shard.store.sessions(key).map_err(broken)?;
+        sessions.sort_by_key(|(_, session)| std::cmp::Reverse(session.last_at));
+        stats.sessions = sessions.len();
+        sessions.truncate(SESSIONS_MAX);
+        let turns = |(name, session): (String, Session)| (name, session.turns, session.last_at);
+        stats.latest_sessions = sessions.into_iter().map(turns).collect();
         Ok((Answer::Stats(stats), ShardState::of(shard)))
     }
 }
@@ -336,6 +342,9 @@ struct Rendered {
     wishes: Vec<RecalledMemory>,
     prompt: PromptBlock,
 }
+
+/// Sessions that a reply to `stats` names.
+const SESSIONS_MAX: usize = 50;
 
 /// The share of the budget for wishes beside the memories.
 const WISHES_SHARE: f32 = 0.15;
