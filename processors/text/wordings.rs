@@ -235,7 +235,7 @@ impl PicturePart {
 }
 
 /// The questions whose answers make the picture of a user who speaks this language, the one about
-/// wishes first.
+/// wishes first. A `|` divides the wordings of one question: of a move nobody says where they live.
 pub fn standing_questions(
     language: CoveredLanguage,
 ) -> impl Iterator<Item = (PicturePart, &'static str)> {

@@ -18,9 +18,9 @@ use text::wordings::PicturePart;
 pub type Found = (PicturePart, Vec<Ranked>);
 
 /// The least relevance of a line: that of a weak match is mostly below.
-const LEAST: f32 = 0.25;
-/// The least cosine of a wish to the question how to answer.
-const WISH_COSINE: f32 = 0.15;
+const LEAST: f32 = 0.3;
+/// The most wishes of a picture.
+pub const WISHES_MAX: usize = 10;
 /// Words of the shortest line.
 const WORDS_MIN: usize = 4;
 /// Of the memories that answer a question nearly as well as the best one, with this share of its
@@ -44,7 +44,7 @@ pub fn picture(found: Vec<Found>, wishes: Vec<Ranked>, at: Time) -> Vec<Ranked> 
             line.1 += relevance;
         }
     }
-    for one in wishes.into_iter().filter(|one| one.signals.cosine >= WISH_COSINE) {
+    for one in wishes {
         let weight = one.signals.cosine;
         lines.insert(one.memory.id, (PicturePart::Wishes, weight, one));
     }
@@ -131,7 +131,7 @@ pub fn part_of(line: &Ranked) -> PicturePart {
 }
 
 /// Shares of the budget for wishes and for the rest, where not all lines fit.
-const SHARES: &[f32] = &[0.25, 0.75];
+const SHARES: &[f32] = &[0.5, 0.5];
 
 /// The part by which a line was found says too little for a heading of its own.
 static HEADINGS: LazyLock<[String; 2]> = LazyLock::new(|| {

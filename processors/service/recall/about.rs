@@ -40,17 +40,18 @@ impl Recall {
         let profile = self.profiles.of(&request.key).clone();
         let languages = languages(shard, &request.key).map_err(broken)?;
         let mut ask = |language: CoveredLanguage| {
-            let (parts, queries): (Vec<PicturePart>, Vec<&str>) =
-                standing_questions(language).unzip();
-            let asked = standing(about, queries);
+            let questions: Vec<(PicturePart, &str)> = standing_questions(language).collect();
+            let wordings = questions.iter().flat_map(|(_, question)| question.split('|'));
+            let asked = standing(about, wordings.collect());
             let found = self.search(now, shard, request, &asked, (&profile, false), left_ms)?;
             // Of the tenant's memories those of others say nothing of this user.
             let is_own = |one: &Ranked| !is_others(&one.memory, &request.key);
-            let orders = found
-                .orders
-                .into_iter()
-                .map(|order| -> Vec<Ranked> { order.ranked.into_iter().filter(is_own).collect() });
-            let answers: Vec<Found> = parts.into_iter().zip(orders).collect();
+            let mut orders = found.orders.into_iter().map(|order| order.ranked);
+            let of_question = |(part, question): (PicturePart, &str)| -> Found {
+                let wordings = question.split('|').count();
+                (part, orders.by_ref().take(wordings).flatten().filter(is_own).collect())
+            };
+            let answers: Vec<Found> = questions.into_iter().map(of_question).collect();
             Ok::<_, Reject>((answers, found.wishes, found.seen))
         };
         let (mut found, mut wishes, mut seen) = ask(ENGLISH)?;
@@ -61,7 +62,7 @@ impl Recall {
             seen = ShardState { partial: seen.partial || now_seen.partial, ..now_seen };
         }
         // The first question of a language is the one about wishes: the nearest to it come first.
-        wishes.truncate(rank::WISHES_MAX);
+        wishes.truncate(picture::WISHES_MAX);
         found.retain(|(part, _)| *part != PicturePart::Wishes);
         found.extend(self.holders(now, shard, &request.key, about).map_err(broken)?);
         let lines = picture::picture(found, wishes, now.events);

@@ -14,9 +14,9 @@ use domain::fault::{Fault, Reject, RejectCode};
 use domain::{
     Decision, Explain, Format, List, Match, Memory, MemoryId, Now, Outcome, Request, Scope, UserKey,
 };
-use kernel::{Reads, Session};
 use kernel::policy::Room;
 use kernel::ranking::{PromptBlock, Ranked};
+use kernel::{Reads, Session};
 use policies::rank;
 use profiles::{Profile, PruneAction};
 use std::cmp::Reverse;
