@@ -14,8 +14,8 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::LazyLock;
 use text::wordings::PicturePart;
 
-/// The memories found for a question of this part, best first.
-pub type Found = (PicturePart, Vec<Ranked>);
+/// The memories found for each wording of a question of this part, best first.
+pub type Found = (PicturePart, Vec<Vec<Ranked>>);
 
 /// The least relevance of a line: that of a weak match is mostly below.
 const LEAST: f32 = 0.3;
@@ -35,8 +35,8 @@ const REPEATED: f32 = 0.6;
 /// stands where it answers best, and weighs more.
 pub fn picture(found: Vec<Found>, wishes: Vec<Ranked>, at: Time) -> Vec<Ranked> {
     let mut lines: BTreeMap<MemoryId, (PicturePart, f32, Ranked)> = BTreeMap::new();
-    for (part, ranked) in found {
-        if let Some((relevance, one)) = answer(ranked, at) {
+    for (part, wordings) in found {
+        if let Some((relevance, one)) = newest(wordings, at) {
             let line = lines.entry(one.memory.id).or_insert((part, 0.0, one));
             if line.1 == 0.0 || line.2.relevance < Some(relevance) {
                 (line.0, line.2.relevance) = (part, Some(relevance));
@@ -97,6 +97,13 @@ fn is_standing(one: &Ranked, at: Time) -> bool {
         && !is_short
         && !is_over(memory, at)
         && only_asks(&memory.content) == 0.0
+}
+
+/// Returns the newest of the answers that the wordings of a question find: each has a best of its
+/// own, because of a move nobody says where they live.
+fn newest(wordings: Vec<Vec<Ranked>>, at: Time) -> Option<(f32, Ranked)> {
+    let found = wordings.into_iter().filter_map(|ranked| answer(ranked, at));
+    found.max_by_key(|(_, one)| (one.memory.created_at, one.memory.id))
 }
 
 /// Returns the newest of the best answers to a question, with its relevance.
@@ -179,7 +186,13 @@ mod tests {
         Ranked { relevance: Some(relevance), ..one }
     }
 
-    fn check(found: Vec<Found>, expected: &[(PicturePart, &str)]) {
+    /// Of questions with one wording each.
+    fn check(found: Vec<(PicturePart, Vec<Ranked>)>, expected: &[(PicturePart, &str)]) {
+        let found = found.into_iter().map(|(part, ranked)| (part, vec![ranked]));
+        check_wordings(found.collect(), expected);
+    }
+
+    fn check_wordings(found: Vec<Found>, expected: &[(PicturePart, &str)]) {
         let lines = picture(found, Vec::new(), AT);
         let lines: Vec<_> =
             lines.iter().map(|line| (part_of(line), line.memory.content.as_str())).collect();
@@ -197,6 +210,16 @@ mod tests {
         check(vec![home(0.26)], &[(User, "I live in a flat in Berlin")]);
         let weak = (User, vec![answer(1, "I live in a flat in Berlin", 300, 0.1)]);
         check(vec![weak], &[]);
+    }
+
+    #[test]
+    fn the_wording_of_a_change_finds_what_the_question_does_not() {
+        use PicturePart::User;
+        let lives = vec![answer(1, "I live in a flat in Berlin", 300, 0.9)];
+        let moved = |days_ago| vec![answer(2, "We moved to a house in Porto", days_ago, 0.35)];
+        let home = |days_ago| vec![(User, vec![lives.clone(), moved(days_ago)])];
+        check_wordings(home(3), &[(User, "We moved to a house in Porto")]);
+        check_wordings(home(400), &[(User, "I live in a flat in Berlin")]);
     }
 
     #[test]

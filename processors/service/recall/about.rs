@@ -49,7 +49,8 @@ impl Recall {
             let mut orders = found.orders.into_iter().map(|order| order.ranked);
             let of_question = |(part, question): (PicturePart, &str)| -> Found {
                 let wordings = question.split('|').count();
-                (part, orders.by_ref().take(wordings).flatten().filter(is_own).collect())
+                let own = |ranked: Vec<Ranked>| ranked.into_iter().filter(is_own).collect();
+                (part, orders.by_ref().take(wordings).map(own).collect())
             };
             let answers: Vec<Found> = questions.into_iter().map(of_question).collect();
             Ok::<_, Reject>((answers, found.wishes, found.seen))
@@ -103,7 +104,7 @@ impl Recall {
         };
         let found = parts.into_iter().zip(memories).filter_map(|(part, memory)| {
             let one = Ranked::new(memory.filter(holds)?, 0.0, false, Vec::new());
-            Some((part, vec![Ranked { relevance: Some(OF_SLOT), ..one }]))
+            Some((part, vec![vec![Ranked { relevance: Some(OF_SLOT), ..one }]]))
         });
         Ok(found.collect())
     }
@@ -123,7 +124,12 @@ fn languages(shard: &Shard, key: &UserKey) -> Result<Vec<CoveredLanguage>, Fault
 
 /// The language of memories in a script without spaces, of which the index does not tell.
 fn unspaced(found: &[Found]) -> Option<CoveredLanguage> {
-    let texts = || found.iter().flat_map(|(_, ranked)| ranked).map(|one| &*one.memory.content);
+    let texts = || {
+        found
+            .iter()
+            .flat_map(|(_, wordings)| wordings.iter().flatten())
+            .map(|one| &*one.memory.content)
+    };
     let has =
         |first: char, last: char| texts().flat_map(str::chars).any(|c| (first..=last).contains(&c));
     let (kana, han) = (has('\u{3040}', '\u{30ff}'), has('\u{4e00}', '\u{9fff}'));
