@@ -332,6 +332,9 @@ fn every_tool_answers_over_mcp(broker: Broker) {
     assert_eq!(forgotten["decisions"][0]["outcome"], "forgotten", "{forgotten}");
     let (_, stats) = gateway.tool("eve", "memory_stats", json!({}));
     assert_eq!(stats["memories"]["total"], 1, "{stats}");
+    assert!(stats["sessions"].is_null(), "{stats}");
+    let (_, stats) = gateway.tool("eve", "memory_stats", json!({"sessions": true}));
+    assert!(stats["sessions"]["latest"].is_array(), "{stats}");
 
     let (_, gone) = gateway.tool("eve", "delete_memory", by_id.clone());
     assert_eq!(gone["decisions"][0]["outcome"], "forgotten", "{gone}");

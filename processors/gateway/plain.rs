@@ -29,7 +29,18 @@ pub fn take(result: &mut Value) -> String {
         };
     }
     if result["memories"]["total"].is_u64() {
-        return tools::memory_stats(result, jiff::Timestamp::now()).trim_end().to_owned();
+        let sessions = result["sessions"]["latest"].as_array().into_iter().flatten();
+        let sessions = sessions.map(|one| {
+            let text = |name: &str| one[name].as_str().unwrap_or_default();
+            format!(
+                "\nSession {}: {} turns, last {}",
+                text("session"),
+                one["turns"],
+                text("last_at")
+            )
+        });
+        let figures = tools::memory_stats(result, jiff::Timestamp::now());
+        return figures.trim_end().to_owned() + &sessions.collect::<String>();
     }
     let lines = if let Some(memories) = result["memories"].as_array() {
         let next =

@@ -85,11 +85,12 @@ pub static TOOLS: [Tool; 12] = [
     },
     Tool {
         name: "memory_stats",
-        description: "Count the user's memories, and show their mean importance and the oldest.",
+        description: "Count the user's memories, and show their mean importance and the oldest; on request \
+            also list the latest sessions.",
         right: Permission::Read,
         destructive: false,
         idempotent: true,
-        properties: "{}",
+        properties: r#"{"sessions":{"type":"boolean"}}"#,
         required: &[],
     },
     Tool {
@@ -218,7 +219,13 @@ impl Tool {
                 let event = of_arguments("forget", it, &[("query", "query")]);
                 Ok(decided(by.publish(event).await?))
             }
-            "memory_stats" => Ok(shown(calls.ask(user, of("stats", &[])).await?)),
+            "memory_stats" => {
+                let mut reply = shown(calls.ask(user, of("stats", &[])).await?);
+                if it["sessions"] != true {
+                    reply.as_object_mut().and_then(|fields| fields.remove("sessions"));
+                }
+                Ok(reply)
+            }
             "get_memory" => {
                 let request = of("get", &[("memory", memory)]);
                 Ok(shown(calls.ask(user, request).await?))

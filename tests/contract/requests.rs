@@ -410,6 +410,16 @@ fn stats_count_memories_and_decisions(broker: Broker) {
         "{stats}"
     );
     assert_eq!(stats["decisions"], json!({"kept": 3, "dropped": 1}));
+    for (session, day) in [("monday", 5), ("tuesday", 6), ("monday", 7)] {
+        let at = format!("2026-03-0{day}T10:00:00Z");
+        ada.event(json!({"type": "turn", "content": "ok", "session": session, "at": at}));
+    }
+    let latest = json!([
+        {"session": "monday", "turns": 2, "last_at": "2026-03-07T10:00:00Z"},
+        {"session": "tuesday", "turns": 1, "last_at": "2026-03-06T10:00:00Z"},
+    ]);
+    let sessions = &ada.ask(json!({"type": "stats"}))["sessions"];
+    assert_eq!(*sessions, json!({"total": 2, "latest": latest}));
 }
 
 #[test]

@@ -327,6 +327,8 @@ impl Recall {
             if stats.memories == 0 { 0.0 } else { importance / stats.memories as f32 };
         stats.decisions = shard.outcomes_of(key);
         let mut sessions = shard.store.sessions(key).map_err(broken)?;
+        // Turns without a session are counted under an empty name.
+        sessions.retain(|(name, _)| !name.is_empty());
         sessions.sort_by_key(|(_, session)| std::cmp::Reverse(session.last_at));
         stats.sessions = sessions.len();
         sessions.truncate(SESSIONS_MAX);
