@@ -1,17 +1,14 @@
 //! Reads `chatter.json` beside an encoder: the weights that tell chatter from its vectors. An encoder
 //! without the file is not asked.
 
+use super::spread::beside;
 use crate::onnx;
 use domain::Chatter;
 use domain::fault::{Fault, Result, StopName};
 use serde::Deserialize;
-use std::io::{ErrorKind, Read};
 use std::path::Path;
 
 const FILE: &str = "chatter.json";
-
-/// Limit: 8,192 weights take about 90 kB.
-const BYTES_MAX: u64 = 1 << 20;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -34,14 +31,7 @@ pub fn read(directory: &Path, dimensions: usize, english_only: bool) -> Result<O
 }
 
 fn parse(path: &Path, dimensions: usize) -> onnx::Result<Option<Learned>> {
-    let file = match std::fs::File::open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error.into()),
-    };
-    let mut text = String::new();
-    file.take(BYTES_MAX).read_to_string(&mut text)?;
-    let learned: Learned = serde_json::from_str(&text)?;
+    let Some(learned) = beside::<Learned>(path)? else { return Ok(None) };
     if learned.weights.len() != dimensions {
         let count = learned.weights.len();
         return Err(format!("it has {count} weights, the model's vectors {dimensions}").into());

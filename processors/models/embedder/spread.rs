@@ -7,14 +7,27 @@
 use crate::onnx;
 use domain::CosineScale;
 use domain::fault::{Fault, Result, StopName};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::{ErrorKind, Read, Write};
 use std::path::Path;
 
 pub const FILE: &str = "spread.json";
 
-/// Limit: a centre of 8,192 dimensions takes about 90 kB.
+/// Limit of a file: one with 8,192 numbers takes about 90 kB.
 const BYTES_MAX: u64 = 1 << 20;
+
+/// Reads a JSON file that stands beside an encoder; `None` if there is none.
+pub(super) fn beside<T: DeserializeOwned>(path: &Path) -> onnx::Result<Option<T>> {
+    let file = match std::fs::File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let mut text = String::new();
+    file.take(BYTES_MAX).read_to_string(&mut text)?;
+    Ok(Some(serde_json::from_str(&text)?))
+}
 
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
@@ -43,14 +56,7 @@ impl Measured {
     }
 
     fn parse(path: &Path, model: &str, dimensions: usize) -> onnx::Result<Option<Measured>> {
-        let file = match std::fs::File::open(path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error.into()),
-        };
-        let mut text = String::new();
-        file.take(BYTES_MAX).read_to_string(&mut text)?;
-        let measured: Measured = serde_json::from_str(&text)?;
+        let Some(measured) = beside::<Measured>(path)? else { return Ok(None) };
         measured.check(model, dimensions)?;
         Ok(Some(measured))
     }
