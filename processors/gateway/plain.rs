@@ -13,7 +13,7 @@ pub fn take(result: &mut Value) -> String {
         for of_the_block in ["tokens", "budget_used"] {
             fields.remove(of_the_block);
         }
-        // Only under Lynkr's policy a reply says where its block belongs.
+        // Only under Lynkr's policy the reply to a search gives its block a place.
         let block = match fields.get("placement").is_some() {
             true => tools::memory_search(&Value::Object(fields.clone())),
             false => block,

@@ -12,8 +12,8 @@ use super::staged::Staged;
 use crate::ranking::{Hit, PromptBlock, Question, Ranked, RankedHits};
 use domain::fault::Result;
 use domain::{
-    Decision, Kind, Memory, MemoryId, Outcome, Recall, Remember, Scope, Surprise, Time, Turn,
-    Vector,
+    Decision, Kind, Memory, MemoryId, Outcome, Purpose, Recall, Remember, Scope, Surprise, Time,
+    Turn, Vector,
 };
 use std::any::Any;
 use std::sync::Arc;
@@ -121,8 +121,8 @@ pub struct Traits {
     pub stability: Option<Arc<Rating>>,
     /// Orders the memories of several questions, each with its best score.
     pub arrange: fn(Vec<Ranked>) -> Vec<Ranked>,
-    /// Place of the block in the prompt, if the policy's document gives one.
-    pub placement: Option<&'static str>,
+    /// Place of the block in the prompt, if the policy's document gives one for this purpose.
+    pub placement: fn(Purpose) -> Option<&'static str>,
     /// The readers of a memory that is made from a turn of a session.
     pub scope_in_session: Scope,
     /// The least cosine, on the scale of the standard encoder, at which two statements of one
@@ -158,7 +158,7 @@ impl Default for Traits {
                 });
                 ranked
             },
-            placement: None,
+            placement: |_| None,
             scope_in_session: Scope::User,
             repeated_cosine: 0.95, // as in the default profile
             ruling_kinds: &["instruction", "preference"],

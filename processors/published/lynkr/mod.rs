@@ -36,7 +36,7 @@ impl Lynkr {
     fn new(gate: gate::Gate, rank: rank::Rank, fade: Fade) -> Lynkr {
         let traits = Traits {
             scope_in_session: if gate.session_memories { Scope::Session } else { Scope::User },
-            placement: Some(rank.injection.placement()),
+            placement: rank.injection.placement(),
             // The guide compares with the newest memories only.
             stores_repeats: true,
             ..Traits::default()

@@ -2,7 +2,7 @@
 //! the document's section for the system prompt.
 
 use crate::shared::{self, best_first, days_since_access, summed};
-use domain::{Memory, Time};
+use domain::{Memory, Purpose, Time};
 use kernel::ranking::{Hit, Question, Ranked};
 use policies::rank::frame::{self, Frame, date, one_line};
 use policies::rank::{Fade, recency as recency_of};
@@ -45,10 +45,11 @@ pub enum Injection {
 }
 
 impl Injection {
-    pub fn placement(self) -> &'static str {
+    /// The place of the block, whatever the purpose of a recall.
+    pub fn placement(self) -> fn(Purpose) -> Option<&'static str> {
         match self {
-            Injection::System => "system",
-            Injection::AssistantPreamble => "assistant_preamble",
+            Injection::System => |_| Some("system"),
+            Injection::AssistantPreamble => |_| Some("assistant_preamble"),
         }
     }
 }

@@ -6,7 +6,7 @@ mod rank;
 
 use crate::shared::{self, Reading};
 use domain::fault::Result;
-use domain::{Recall, Scope, Time};
+use domain::{Purpose, Recall, Scope, Time};
 use kernel::context::Context;
 use kernel::policy::{
     CandidateInput, Judgement, Policy, RememberInput, RememberJudgement, Room, Traits,
@@ -28,9 +28,14 @@ impl Talome {
     }
 
     fn new(gate: gate::Gate, rank: rank::Rank) -> Talome {
-        let ruling_kinds = &rank::RULING_KINDS;
-        let traits =
-            Traits { all_memories: true, reads_vectors: false, ruling_kinds, ..Traits::default() };
+        let traits = Traits {
+            all_memories: true,
+            reads_vectors: false,
+            // What the recall tool finds is the result of a tool and has no place in the prompt.
+            placement: |purpose| (purpose == Purpose::Prompt).then_some("system"),
+            ruling_kinds: &rank::RULING_KINDS,
+            ..Traits::default()
+        };
         Talome { gate, rank, traits }
     }
 }

@@ -131,7 +131,7 @@ impl Recall {
             matched,
             tokens: prompt.tokens,
             budget_used: prompt.tokens as f32 / budget(asked).max(1) as f32,
-            placement: policy.traits().placement,
+            placement: (policy.traits().placement)(asked.purpose),
             prompt: prompt.text,
             assembly: prompt.assembly,
             explain: asked.explain,
