@@ -31,13 +31,17 @@ pub struct Rank {
 const STABILITY_MIDDLING: f32 = 0.5;
 
 static LASTING: LazyLock<Regex> = LazyLock::new(|| {
-    pattern(r"(?i)\b(birthday|born|founded|founding|address|my name is|native|anniversary)\b")
+    pattern(concat!(
+        r"(?i)\b(birthday|born|founded|founding|address|my name is|native|anniversary",
+        r"|(lives?|living|located|based) at|(was|were) (started|established|incorporated) in)\b",
+    ))
 });
 
 static PASSING: LazyLock<Regex> = LazyLock::new(|| {
     pattern(concat!(
         r"(?i)\b(current(ly)?|status|right now|today|this week|at the moment|mood|feel(s|ing)?",
-        r"|opinion|recently|these days)\b",
+        r"|opinion|i think|recently|these days)\b",
+        r"|\bi['’]m (so |very |really |a bit )?(sad|happy|tired|angry|upset|stressed|bored)\b",
     ))
 });
 
@@ -147,10 +151,10 @@ mod tests {
             birthday > 0.8 && birthday > 2.0 * other && other > status,
             "{birthday} {other} {status}"
         );
-        for lasting in ["The company was founded in 1999", "My address is Rua Nova 1"] {
+        for lasting in ["My address is Rua Nova 1", "I live at 12 Elm Street"] {
             assert_eq!(stability(&rank(), lasting), rank().stability_high, "{lasting}");
         }
-        for passing in ["I feel tired", "In my opinion it is late"] {
+        for passing in ["I feel tired", "I'm so happy", "I think the plan is risky"] {
             assert_eq!(stability(&rank(), passing), rank().stability_low, "{passing}");
         }
     }
