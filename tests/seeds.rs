@@ -317,5 +317,9 @@ fn alma_extracts_after_every_fifth_answer_and_renders_the_soul_first() {
     );
     assert!(prompt.contains("<episode topics=\"") && prompt.contains("typescript"), "{prompt}");
     assert!(!prompt.contains("Hello") && !prompt.contains("Great"), "{prompt}");
+    for (role, content) in [("user", "Hello"), ("assistant", "Hello")] {
+        let reason = said(role, content)["decisions"][0]["reason"].take();
+        assert_eq!(reason, "waits for the next extraction", "the count begins anew");
+    }
     running.stop();
 }

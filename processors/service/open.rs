@@ -75,3 +75,25 @@ fn no_model(config: &Config) -> Fault {
     );
     Fault::stop(StopName::ModelUnusable, what)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use settings::Layers;
+
+    /// Holds talome 24.
+    #[test]
+    fn a_profile_that_reads_no_vectors_needs_no_model() {
+        let opened = |profile: &str| {
+            let mut layers = Layers::defaults();
+            layers.set("profile", profile, "test").expect("an option");
+            let mut config = layers.checked().expect("valid");
+            // Where no model was found, the option stays empty.
+            config.embedder.model = String::new();
+            encoder(&config)
+        };
+        assert!(opened("talome").is_ok());
+        let fault = opened("keepsake").err().expect("no model");
+        assert!(fault.to_string().contains("no encoder is in"), "{fault}");
+    }
+}

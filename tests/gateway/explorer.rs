@@ -50,6 +50,7 @@ fn page(gateway: &Gateway, path: &str, headers: &[(&str, &str)]) -> Page {
     }
 }
 
+/// Holds alma 34.
 #[test]
 fn the_explorer_needs_no_key_and_its_pages_are_strict() {
     let running = Running::start(Broker::Embedded, &[]);

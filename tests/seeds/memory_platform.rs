@@ -109,7 +109,7 @@ fn memory_platform_decays_by_the_stored_stability() {
     running.stop();
 }
 
-/// Holds memory-platform 2.
+/// Holds memory-platform 1, 2.
 #[test]
 fn memory_platform_raises_salience_with_each_retrieval_by_the_tool() {
     let running = started("memory-platform");
@@ -135,10 +135,17 @@ fn memory_platform_raises_salience_with_each_retrieval_by_the_tool() {
     assert_eq!(hundredths(&after, "importance"), 85.0, "0.05 for each retrieval");
     assert!(after["fresh_at"].as_str() > before["fresh_at"].as_str(), "{before} {after}");
     assert_eq!(memory(&ada, &car)["uses"], 0, "what stands in every prompt is no access");
+    ada.event(json!({"type": "update", "memory": boat, "importance": 0.98}));
+    ada.ask(asked);
+    let full = eventually("a fourth retrieval counts", || {
+        let memory = memory(&ada, &boat);
+        (memory["uses"] == 4).then_some(memory)
+    });
+    assert_eq!(full["importance"], 1.0, "salience ends at 1.0");
     running.stop();
 }
 
-/// Holds memory-platform 5, 6, 7.
+/// Holds memory-platform 5, 6, 7, 18.
 #[test]
 fn memory_platform_raises_confidence_by_verification_and_by_the_users_own_word() {
     let running = started("memory-platform");
@@ -146,7 +153,8 @@ fn memory_platform_raises_confidence_by_verification_and_by_the_users_own_word()
     let ada = client.user("platform", "confidence");
     let launch = said(&ada, "assistant", "The launch of Apollo is on 3 May");
     let id = memory_id(&launch);
-    let confidence = || hundredths(&memory(&ada, &id), "confidence");
+    let confidence_of = |reply: &Value| hundredths(&memory(&ada, &memory_id(reply)), "confidence");
+    let confidence = || confidence_of(&launch);
     assert_eq!(confidence(), 60.0);
     ada.event(json!({"type": "feedback", "memory": id, "signal": "confirmed"}));
     assert_eq!(confidence(), 70.0, "0.1 for a verification");
@@ -154,6 +162,65 @@ fn memory_platform_raises_confidence_by_verification_and_by_the_users_own_word()
     assert_eq!(confidence(), 80.0, "0.1 for a repetition");
     assert_eq!(outcome(&said(&ada, "user", "The launch of Apollo is on 3 May")), "merged");
     assert_eq!(confidence(), 100.0, "what the user states is stated");
+    let verified = ada.event(json!({"type": "feedback", "memory": id, "signal": "confirmed"}));
+    assert_eq!(outcome(&verified), "noted");
+    assert_eq!(memory(&ada, &id)["confidence"], 1.0, "confidence ends at 1.0");
+    let doubt = json!({"type": "remember", "content": "Tea is blue", "confidence": 0.0});
+    assert_eq!(confidence_of(&ada.event(doubt)), 0.0);
+    running.stop();
+}
+
+fn days_ago(days: i64) -> String {
+    let ms = jiff::Timestamp::now().as_millisecond() - days * 86_400_000;
+    jiff::Timestamp::from_millisecond(ms).expect("a time").to_string()
+}
+
+/// The page prints categories, rates and a formula, and no sentence: the sentences are ours.
+/// Holds memory-platform 10, 11, 13, 15, 17.
+#[test]
+fn memory_platform_answers_the_categories_rates_and_formula_of_its_page() {
+    let running = started("memory-platform");
+    let client = running.client();
+    let ada = client.user("platform", "categories");
+    for (content, stability) in [
+        ("My birthday is on 3 May", 90.0),
+        ("The founding date of Acme is 3 May 1999", 90.0),
+        ("Keepsake was founded in 2021", 90.0),
+        ("Keepsake was started in 2020", 90.0),
+        ("My physical address is 12 Elm Street", 90.0),
+        ("I live at 14 Oak Street", 90.0),
+        ("The current project status is red", 10.0),
+        ("My mood is low", 10.0),
+        ("I'm sad", 10.0),
+        ("In my opinion the roof is fine", 10.0),
+        ("I think the plan is risky", 10.0),
+    ] {
+        let made = said(&ada, "user", content);
+        assert_eq!(outcome(&made), "kept", "{content}: {made}");
+        let stored = memory(&ada, &memory_id(&made));
+        assert_eq!(hundredths(&stored, "stability"), stability, "{content}");
+    }
+
+    let ada = client.user("platform", "rates");
+    let rates = [("fact", 0.01f64), ("preference", 0.05), ("insight", 0.10), ("summary", 0.15)];
+    let contents = ["The oar is red", "Tea before noon", "Mornings are calm", "A week of rain"];
+    for (content, (kind, _)) in contents.iter().zip(rates) {
+        ada.event(json!({"type": "remember", "kind": kind, "content": content,
+            "at": days_ago(10), "importance": 0.8, "confidence": 0.7, "stability": 0.5}));
+    }
+    for (content, (kind, rate)) in contents.iter().zip(rates) {
+        let reply = ada.ask(json!({"type": "recall", "query": content, "explain": true,
+            "purpose": "prompt"}));
+        let first = &reply["memories"][0];
+        assert_eq!(first["content"], *content, "{reply}");
+        let salience = 0.8 * (-rate * 10.0).exp();
+        // A question in the words of the memory has a similarity of 1.
+        let parts = [0.5 * 1.0, 0.3 * salience, 0.2 * 0.7, 0.5 + 0.3 * salience + 0.2 * 0.7];
+        for (name, part) in ["similarity", "salience", "confidence", "score"].iter().zip(parts) {
+            let term = first["explain"][name].as_f64().expect("a number");
+            assert!((term - part).abs() < 0.001, "{kind}: {name} is {term}, not {part}");
+        }
+    }
     running.stop();
 }
 

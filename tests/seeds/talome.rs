@@ -35,6 +35,18 @@ fn days_ago(days: i64) -> String {
     at.to_string()
 }
 
+/// A score in hundredths, so that 0.8 and an `f32` near it are the same.
+fn hundredths(memory: &Value, score: &str) -> f64 {
+    (memory[score].as_f64().expect("a number") * 100.0).round()
+}
+
+/// Finds the memories with this word so many times with the recall tool.
+fn use_by_the_tool(user: &User<'_>, word: &str, times: usize) {
+    for _ in 0..times {
+        assert_eq!(found(user, word).len(), 1, "{word}");
+    }
+}
+
 const TEN: [&str; 10] = [
     "Plex is gone",
     "Our NAS has four disks",
@@ -75,6 +87,137 @@ fn talome_lets_a_new_memory_into_the_ten_however_often_they_are_injected() {
     remember(&ada, "Actually, the disks are six, not four");
     let block = contents(&injected(&ada)).join("\n");
     assert!(block.starts_with("Actually, the disks are six"), "a correction is prominent: {block}");
+    running.stop();
+}
+
+/// A fact of 60 days has .1 + .5, a new context .4 + .4: the ten are those contexts.
+/// Holds talome 5, 31.
+#[test]
+fn talome_lets_an_old_memory_leave_the_ten_unless_it_is_recalled_often() {
+    let running = started("talome");
+    let client = running.client();
+    let ada = client.user("talome", "aging");
+    let old = |content: &str| {
+        let event = json!({"type": "remember", "content": content, "at": days_ago(60)});
+        memory_id(&ada.event(event));
+    };
+    old("The printer is in the cellar");
+    old("The garage opens with a code");
+    assert_eq!(contents(&injected(&ada)).len(), 2, "both are among the ten while there is room");
+    for content in TEN {
+        let event = json!({"type": "remember", "content": content, "kind": "context"});
+        let context = ada.event(event);
+        assert_eq!(hundredths(&memory(&ada, &memory_id(&context)), "confidence"), 80.0);
+    }
+    let block = injected(&ada);
+    let mut ten = contents(&block);
+    ten.sort_unstable();
+    let mut expected = TEN;
+    expected.sort_unstable();
+    assert_eq!(ten, expected, "both have left the ten");
+    use_by_the_tool(&ada, "garage", 20);
+    eventually("recalled often, one is back", || {
+        let block = injected(&ada);
+        (contents(&block)[0] == "The garage opens with a code").then_some(())
+    });
+    assert!(!contents(&injected(&ada)).contains(&"The printer is in the cellar"));
+    assert_eq!(found(&ada, "printer"), ["The printer is in the cellar"], "it is not deleted");
+    running.stop();
+}
+
+/// Holds talome 3, 18.
+#[test]
+fn talome_puts_as_many_of_the_ten_into_a_prompt_as_its_budget_holds() {
+    let running = started("talome");
+    let client = running.client();
+    let ada = client.user("talome", "long");
+    // Each has letters of its own: texts this long share most pairs of a common alphabet.
+    for letter in 'a'..='k' {
+        remember(&ada, &format!("{letter}{letter} ").repeat(400));
+    }
+    let with_budget = |tokens: usize| {
+        let asked = json!({"type": "recall", "query": "anything", "purpose": "prompt",
+            "token_budget": tokens});
+        let reply = ada.ask(asked);
+        assert!(reply["tokens"].as_u64().expect("a number") as usize <= tokens);
+        contents(&reply).len()
+    };
+    assert!((1..10).contains(&with_budget(2_000)), "the default budget holds fewer than ten");
+    assert_eq!(with_budget(30_000), 10);
+    running.stop();
+}
+
+/// Memories of the record, word for word: the text, the kind and the default confidence.
+const EXAMPLES: [(&str, &str, f64); 8] = [
+    ("I prefer Jellyfin over Plex", "preference", 100.0),
+    ("My media drive is mounted at /mnt/media", "fact", 100.0),
+    ("I'm setting up a media stack this week", "context", 80.0),
+    ("Actually, my timezone is Europe/Bratislava, not America/New_York", "correction", 100.0),
+    ("User prefers Jellyfin over Plex", "preference", 100.0),
+    ("Media drive is at /mnt/media", "fact", 100.0),
+    ("Setting up media stack this week", "context", 80.0),
+    ("Timezone is Europe/Bratislava, not America/New_York", "correction", 100.0),
+];
+
+/// Holds talome 1, 11, 12, 13, 15, 19, 20, 21, 22, 27.
+#[test]
+fn talome_answers_the_worked_examples_of_its_record() {
+    let running = started("talome");
+    let client = running.client();
+    for (name, examples) in [("context", &EXAMPLES[..4]), ("types", &EXAMPLES[4..])] {
+        let ada = client.user("talome-examples", name);
+        for (content, kind, confidence) in examples {
+            let reply = ada.event(json!({"type": "remember", "content": content}));
+            assert_eq!(outcome(&reply), "kept", "{reply}");
+            let stored = memory(&ada, &memory_id(&reply));
+            assert_eq!(stored["content"], *content);
+            assert_eq!(
+                (&stored["kind"], hundredths(&stored, "confidence")),
+                (&json!(kind), *confidence)
+            );
+        }
+        let reply = injected(&ada);
+        let lines = contents(&reply).into_iter().map(|content| format!("- {content}\n"));
+        let section = format!("## What I Remember About You\n\n{}", lines.collect::<String>());
+        assert_eq!((&reply["prompt"], &reply["placement"]), (&json!(section), &json!("system")));
+        assert_eq!(contents(&reply)[0], examples[3].0, "the correction is prominent");
+        let searched = ada.ask(json!({"type": "recall", "query": "media", "purpose": "tool"}));
+        assert_eq!(searched["placement"], Value::Null, "the result of a tool: {searched}");
+    }
+    let outcomes = |name: &str, contents: &[&str]| -> Vec<String> {
+        let ada = client.user("talome-examples", name);
+        let remembered = contents.iter().map(|content| {
+            outcome(&ada.event(json!({"type": "remember", "content": content}))).to_owned()
+        });
+        remembered.collect()
+    };
+    // he, el, ll, lo: three of "hell" are .86, two of "help" .57, two of "hallo" .50.
+    assert_eq!(
+        outcomes("pairs", &["hello", "help", "hallo", "hell"]),
+        ["kept", "kept", "kept", "merged"]
+    );
+    let near = ["My timezone is EST", "My timezone is EST timezone"];
+    assert_eq!(outcomes("near", &near), ["kept", "merged"]);
+    let differing = ["I use EST", "My timezone is Eastern"];
+    assert_eq!(outcomes("different", &differing), ["kept", "kept"]);
+
+    let ada = client.user("talome-examples", "popular");
+    let ids = [0, 3, 7].map(|n| remember(&ada, TEN[n]));
+    use_by_the_tool(&ada, "Plex", 100);
+    use_by_the_tool(&ada, "jazz", 50);
+    let used = |id: &str| memory(&ada, id)["uses"].as_u64();
+    eventually("every access counts", || {
+        ((used(&ids[0]), used(&ids[1])) == (Some(100), Some(50))).then_some(())
+    });
+    let request = json!({"type": "recall", "query": "x", "purpose": "prompt", "explain": true});
+    let reply = ada.ask(request);
+    let score = |id: &str| {
+        let memories = reply["memories"].as_array().expect("a list");
+        let one = memories.iter().find(|memory| memory["id"] == id).expect("among the ten");
+        one["explain"]["score"].as_f64().expect("a number")
+    };
+    let [hundred, fifty, none] = [0, 1, 2].map(|n| score(&ids[n]));
+    assert!(hundred > fifty && hundred - fifty < 0.2 * (fifty - none), "{hundred} {fifty} {none}");
     running.stop();
 }
 

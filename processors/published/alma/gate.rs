@@ -411,6 +411,8 @@ mod tests {
         let distinct = ("User prefers TypeScript", "User prefers functional patterns");
         assert!(same_at(0.40, distinct.0, distinct.1), "40 % merges distinct memories");
         assert!(!same_at(0.60, distinct.0, distinct.1));
+        let printed = ("prefers TypeScript", "prefers functional patterns");
+        assert!(!same_at(0.40, printed.0, printed.1), "as printed, they have too few keywords");
         let obvious = (
             "User prefers TypeScript in new services",
             "User strongly prefers TypeScript in services",

@@ -393,8 +393,12 @@ mod tests {
         subject.own.cosine = 0.7;
         subject.memory_mut().uses = 9;
         subject.memory_mut().fresh_at = Time(NOW.0 - 7 * DAY);
-        let expected = 0.40 * 0.7 + 0.30 * 0.9 + 0.20 * 0.5 + 0.10 * 0.5;
-        assert!((ordered(rank(), &[subject])[0].score - expected).abs() < 1e-6);
+        for confidence in [1.0, 0.7] {
+            subject.memory_mut().confidence = confidence;
+            let expected = 0.40 * 0.7 + 0.30 * 0.9 * confidence + 0.20 * 0.5 + 0.10 * 0.5;
+            let score = ordered(rank(), std::slice::from_ref(&subject))[0].score;
+            assert!((score - expected).abs() < 1e-6, "{confidence}: {score}");
+        }
     }
 
     /// Holds alma 17.

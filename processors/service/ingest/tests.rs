@@ -966,6 +966,7 @@ fn secrets_are_redacted_in_every_text_of_an_event_and_counted() {
     );
 }
 
+/// Holds alma 2.
 #[test]
 fn messages_that_no_extraction_will_read_are_removed() {
     let mut bench = Bench::of(&[("profile", "alma"), ("clock.from_events", "true")]);
