@@ -44,6 +44,17 @@ pub(crate) fn own_profile(text: &str) -> String {
     path.to_str().expect("the scratch directory has a UTF-8 path").to_owned()
 }
 
+fn days_ago(days: i64) -> String {
+    let ms = jiff::Timestamp::now().as_millisecond() - days * 86_400_000;
+    jiff::Timestamp::from_millisecond(ms).expect("a time").to_string()
+}
+
+/// A score in hundredths, so that 0.1 and an `f32` near it are the same.
+fn hundredths(memory: &Value, score: &str) -> f64 {
+    let score = memory[score].as_f64().unwrap_or_else(|| panic!("no {score}: {memory}"));
+    (score * 100.0).round()
+}
+
 /// Outcome and kind of the first decision of a receipt.
 fn outcome_and_kind(reply: &Value) -> (String, String) {
     let decision = &reply["decisions"][0];

@@ -1,7 +1,7 @@
 //! The Memory Platform's scores, statement by statement. The numbers are those of
 //! `processors/published/memory_platform/conformance.tsv`.
 
-use super::{own_profile, rounds_at, running_with, started};
+use super::{days_ago, hundredths, own_profile, rounds_at, running_with, started};
 use crate::support::client::{contents, memory_id, outcome};
 use crate::support::{Broker, Running, User, eventually};
 use serde_json::{Value, json};
@@ -12,12 +12,6 @@ fn said(user: &User<'_>, role: &str, content: &str) -> Value {
 
 fn memory(user: &User<'_>, id: &str) -> Value {
     user.ask(json!({"type": "get", "memory": id}))["memory"].take()
-}
-
-/// A score in hundredths, so that 0.1 and an `f32` near it are the same.
-fn hundredths(memory: &Value, score: &str) -> f64 {
-    let score = memory[score].as_f64().unwrap_or_else(|| panic!("no {score}: {memory}"));
-    (score * 100.0).round()
 }
 
 /// Holds memory-platform 9, 16.
@@ -168,11 +162,6 @@ fn memory_platform_raises_confidence_by_verification_and_by_the_users_own_word()
     let doubt = json!({"type": "remember", "content": "Tea is blue", "confidence": 0.0});
     assert_eq!(confidence_of(&ada.event(doubt)), 0.0);
     running.stop();
-}
-
-fn days_ago(days: i64) -> String {
-    let ms = jiff::Timestamp::now().as_millisecond() - days * 86_400_000;
-    jiff::Timestamp::from_millisecond(ms).expect("a time").to_string()
 }
 
 /// The page prints categories, rates and a formula, and no sentence: the sentences are ours.

@@ -1,7 +1,7 @@
 //! Talome's record, statement by statement: ten memories in each prompt, a tool that searches, and
 //! a switch for each memory. The numbers are those of `processors/published/talome/conformance.tsv`.
 
-use super::{rounds_at, running_with, started};
+use super::{days_ago, hundredths, rounds_at, running_with, started};
 use crate::support::client::{contents, memory_id, outcome};
 use crate::support::{User, eventually};
 use serde_json::{Value, json};
@@ -24,20 +24,6 @@ fn remember(user: &User<'_>, content: &str) -> String {
 
 fn memory(user: &User<'_>, id: &str) -> Value {
     user.ask(json!({"type": "get", "memory": id}))["memory"].take()
-}
-
-fn days_ago(days: i64) -> String {
-    let ms = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .expect("after 1970")
-        .as_millis() as i64;
-    let at = jiff::Timestamp::from_millisecond(ms - days * 86_400_000).expect("a time");
-    at.to_string()
-}
-
-/// A score in hundredths, so that 0.8 and an `f32` near it are the same.
-fn hundredths(memory: &Value, score: &str) -> f64 {
-    (memory[score].as_f64().expect("a number") * 100.0).round()
 }
 
 /// Finds the memories with this word so many times with the recall tool.
