@@ -622,6 +622,23 @@ fn alma_answers_a_model_over_mcp_with_its_block() {
     let soul = "<alma_soul>\n<identity>A patient engineer</identity>\n</alma_soul>\n";
     assert!(!is_error && text.contains(soul), "{text}");
     assert!(text.contains("The chess board is oak</memory>"), "{text}");
+    let added = [("procedure", "Run the linter"), ("episode", "Carved the last rook")];
+    for (kind, text) in added {
+        mcp.tool("add_memory", json!({"text": text, "kind": kind}));
+        let (text_of_kind, _, _) = mcp.tool("get_memories", json!({"kinds": [kind]}));
+        assert!(text_of_kind.contains(text) && !text_of_kind.contains("chess"), "{text_of_kind}");
+    }
+    let (soul, _, _) = mcp.tool("get_memories", json!({"kinds": ["identity", "style"]}));
+    assert!(soul.contains("A patient engineer"), "{soul}");
+    mcp.tool(
+        "add_turns",
+        json!({"turns": [{"role": "user", "content": "Hello"}], "session": "s7"}),
+    );
+    let (figures, _, _) = mcp.tool("memory_stats", json!({"sessions": true}));
+    assert!(
+        figures.contains("Total memories: ") && figures.contains("Session s7: 1 turn"),
+        "{figures}"
+    );
     assert_eq!(mcp.end(), Some(0));
     running.stop();
 }
