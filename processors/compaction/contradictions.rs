@@ -60,6 +60,10 @@ const BY_WORDS: usize = 3;
 /// statements about different matters ("I use a stick", "I listen to books now").
 const NEAR: f32 = 0.55;
 
+/// Probability by which a link may be less sure where one person speaks: five more of 100 changes of
+/// such chats have the newer statement first, while people who talk lose a point of R@1.
+const LESS_ALONE: f32 = 0.1;
+
 /// The model with the limits.
 pub struct Judging {
     pub judge: Box<dyn Judge>,
@@ -230,8 +234,9 @@ impl Judging {
         let old: Vec<String> = earlier.iter().map(|older| with_speaker_and_day(older)).collect();
         let pairs: Vec<(&str, &str)> = old.iter().map(|old| (old.as_str(), new.as_str())).collect();
         let mut judged: Vec<JudgedMemory> = Vec::new();
+        let less = if is_alone { LESS_ALONE } else { 0.0 };
         for (older, probability) in earlier.iter().zip(self.judge.changes(&pairs)?) {
-            let is_likely = probability >= self.options.probability;
+            let is_likely = probability >= self.options.probability - less;
             let memory = seen(older);
             judged.extend(is_likely.then_some(JudgedMemory { memory, probability }));
         }
