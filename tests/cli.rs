@@ -137,8 +137,33 @@ fn a_configuration_is_checked_and_shown() {
     assert_eq!((code, stderr.contains("not-there.toml")), (Some(2), true), "{stderr}");
 }
 
+/// Holds lynkr 26, 27, 28, 29, 61.
+#[test]
+fn the_settings_of_lynkrs_guide_have_its_defaults() {
+    let printed = run_bare(&["config", "show", "--json", "--set", "profile=lynkr"]);
+    let shown = parsed(&printed);
+    for (option, value) in [
+        ("MEMORY_ENABLED", "true"),
+        ("MEMORY_RETRIEVAL_LIMIT", "5"),
+        ("MEMORY_SURPRISE_THRESHOLD", "0.3"),
+        ("MEMORY_MAX_AGE_DAYS", "90.0"),
+        ("MEMORY_MAX_COUNT", "10000"),
+        ("MEMORY_DECAY_ENABLED", "true"),
+        ("MEMORY_DECAY_HALF_LIFE", "30.0"),
+        ("MEMORY_INCLUDE_GLOBAL", "true"),
+        ("MEMORY_INJECTION_FORMAT", "\"system\""),
+        ("MEMORY_EXTRACTION_ENABLED", "true"),
+        ("MEMORY_FORMAT", "\"compact\""),
+        ("MEMORY_DEDUP_ENABLED", "true"),
+        ("MEMORY_DEDUP_LOOKBACK", "5"),
+    ] {
+        let expected = json!({"value": value, "from": "profile lynkr"});
+        assert_eq!(shown[format!("options.{option}")], expected, "{option}");
+    }
+}
+
 /// Variables that Lynkr's guide names count while Lynkr is the chosen policy, and only then.
-/// Holds lynkr 26.
+/// Holds lynkr 26, 28, 29, 49.
 #[test]
 fn variables_of_a_policys_document_are_read_shown_and_checked() {
     let shown = |profile: &str| {
@@ -158,6 +183,16 @@ fn variables_of_a_policys_document_are_read_shown_and_checked() {
         json!({"value": "10000", "from": "profile lynkr"})
     );
     assert!(shown("keepsake")["options.MEMORY_MAX_AGE_DAYS"].is_null());
+    // The values that the guide prunes with.
+    for days in ["30", "60"] {
+        let mut command = bare_command(&scratch::dir("cli"));
+        command.args(["config", "show", "--json", "--set", "profile=lynkr"]);
+        let pruning = [("MEMORY_MAX_AGE_DAYS", days), ("MEMORY_MAX_COUNT", "5000")];
+        let shown = parsed(&run(command.envs(pruning)));
+        for (name, value) in [(pruning[0].0, format!("{days}.0")), (pruning[1].0, "5000".into())] {
+            assert_eq!(shown[format!("options.{name}")], json!({"value": value, "from": name}));
+        }
+    }
     let check = |profile: &str, name: &str, value: &str| {
         let mut command = bare_command(&scratch::dir("cli"));
         command.args(["config", "check", "--set", &format!("profile={profile}")]);

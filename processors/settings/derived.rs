@@ -151,6 +151,7 @@ mod tests {
         assert_eq!(shown(&[("events.keep_ms", "0")], "events.keep_ms"), "0");
     }
 
+    /// Holds memory-spec 7.
     #[test]
     fn a_model_is_found_in_the_data_directory_unless_the_option_names_one() {
         let data = tempfile::tempdir().expect("a temporary directory");

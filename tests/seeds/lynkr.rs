@@ -4,15 +4,24 @@
 use super::{own_profile, rounds_at, running_with};
 use crate::contract::compaction::decided;
 use crate::support::client::{contents, memory_id, outcome};
-use crate::support::eventually;
-use crate::support::skips::model_or_skip;
+use crate::support::{Running, eventually};
 use serde_json::{Value, json};
+
+mod changes;
+mod examples;
+
+/// A service under Lynkr's profile with these options of its guide, by their names.
+fn with_options(options: &str, service: &[(&str, &str)]) -> Running {
+    running_with(&own_profile(&format!("base = \"lynkr\"\n[options]\n{options}\n")), service)
+}
 
 /// Holds lynkr 28, 29, 49.
 #[test]
 fn lynkr_deletes_by_age_and_by_count_and_says_why() {
-    let profile = own_profile("base = \"lynkr\"\n[prune]\nage_days = 60.0\ncount_max = 2\n");
-    let running = running_with(&profile, &[("clock.from_events", "true")]);
+    let running = with_options(
+        "MEMORY_MAX_AGE_DAYS = 60\nMEMORY_MAX_COUNT = 2",
+        &[("clock.from_events", "true")],
+    );
     let client = running.client();
     let ada = client.user("lynkr-prune", "ada");
     let at = |day: &str, content: &str| {
@@ -139,7 +148,7 @@ fn lynkr_parses_an_answer_into_statements() {
     running.stop();
 }
 
-/// Holds lynkr 10, 46, 47.
+/// Holds lynkr 10, 46, 47, 60.
 #[test]
 fn lynkr_keeps_memories_of_a_session_private_if_its_profile_says_so() {
     let profile = own_profile("base = \"lynkr\"\n[gate.rule.lynkr]\nsession_memories = true\n");
@@ -173,6 +182,13 @@ fn lynkr_keeps_memories_of_a_session_private_if_its_profile_says_so() {
     ada.event(json!({"type": "turn", "content": "This API uses port 3000", "session": "s1"}));
     let other = ada.ask(json!({"type": "recall", "query": "API port", "session": "s2"}));
     assert_eq!(contents(&other).len(), 1, "by default, from previous conversations: {other}");
+    let private = "The API key is in tin 4";
+    ada.event(json!({"type": "remember", "content": private, "session": "s1",
+        "scope": "session"}));
+    for (session, expected) in [("s1", true), ("s2", false)] {
+        let asked = json!({"type": "recall", "query": "API key", "session": session});
+        assert_eq!(contents(&ada.ask(asked)).contains(&private), expected, "{session}");
+    }
     running.stop();
 }
 
@@ -182,8 +198,7 @@ fn lynkr_follows_the_switches_of_its_guide_by_their_names() {
     let options = "MEMORY_INCLUDE_GLOBAL = false\nMEMORY_EXTRACTION_ENABLED = false\n\
                    MEMORY_INJECTION_FORMAT = \"assistant_preamble\"\nMEMORY_RETRIEVAL_LIMIT = 2\n\
                    MEMORY_FORMAT = \"detailed\"";
-    let profile = own_profile(&format!("base = \"lynkr\"\n[options]\n{options}\n"));
-    let running = running_with(&profile, &[]);
+    let running = with_options(options, &[]);
     let client = running.client();
     let ada = client.user("lynkr-options", "ada");
     let turn = ada.event(json!({"type": "turn", "content": "I prefer Python", "session": "s1"}));
@@ -204,8 +219,7 @@ fn lynkr_follows_the_switches_of_its_guide_by_their_names() {
     assert!(prompt.contains("importance 1.00"), "MEMORY_FORMAT: {prompt}");
     running.stop();
 
-    let off = own_profile("base = \"lynkr\"\n[options]\nMEMORY_ENABLED = false\n");
-    let running = running_with(&off, &[]);
+    let running = with_options("MEMORY_ENABLED = false", &[]);
     let client = running.client();
     let ada = client.user("lynkr-off", "ada");
     let turn = ada.event(json!({"type": "turn", "content": "I prefer Python"}));
@@ -221,8 +235,8 @@ fn lynkr_follows_the_switches_of_its_guide_by_their_names() {
 #[test]
 fn lynkr_stores_what_is_added_twice_once() {
     let text = "We're using PostgreSQL for this project";
-    for (options, count) in [("", 1), ("[options]\nMEMORY_DEDUP_ENABLED = false\n", 2)] {
-        let running = running_with(&own_profile(&format!("base = \"lynkr\"\n{options}")), &[]);
+    for (options, count) in [("", 1), ("MEMORY_DEDUP_ENABLED = false", 2)] {
+        let running = with_options(options, &[]);
         let client = running.client();
         let ada = client.user("lynkr-dedup", "ada");
         for _ in 0..2 {
@@ -234,79 +248,6 @@ fn lynkr_stores_what_is_added_twice_once() {
         assert_eq!(kinds, [&json!("fact"), &json!(1.0)]);
         running.stop();
     }
-}
-
-/// The three conversations of the guide, and the search for "authentication".
-/// Holds lynkr 12, 15, 39, 50, 51, 52, 58.
-#[test]
-fn lynkr_answers_the_worked_examples_of_its_guide() {
-    let untested = "the guide's examples whose question has no word of the memory are not tested";
-    let Some(model) = model_or_skip("seeds::lynkr", untested) else { return };
-    let running = running_with("lynkr", &[("embedder.model", &model)]);
-    let client = running.client();
-    let user = |name: &str| client.user("lynkr-examples", name);
-    let say = |who: &str, role: &str, content: &str| {
-        user(who).event(json!({"type": "turn", "role": role, "content": content,
-            "session": "s"}))
-    };
-    let importance = |reply: &Value| reply["decisions"][0]["surprise"]["total"].as_f64();
-    let near = |reply: &Value, expected: f64| {
-        let found = importance(reply).expect("a scored statement");
-        assert!((found - expected).abs() <= 0.021, "{found} for {expected}: {reply}");
-    };
-    near(&say("python", "user", "I prefer Python for scripting"), 0.85);
-    let reply = user("python").recall("Write a script to process JSON");
-    assert_eq!(contents(&reply), ["I prefer Python for scripting"]);
-    assert_eq!(reply["placement"], "system");
-    near(&say("port", "user", "This API uses port 3000"), 0.75);
-    assert_eq!(
-        contents(&user("port").recall("How do I test the API?")),
-        ["This API uses port 3000"]
-    );
-    near(&say("database", "user", "Let's use PostgreSQL"), 0.90);
-    assert_eq!(contents(&user("database").recall("Set up the database")), ["Let's use PostgreSQL"]);
-    say("auth", "user", "I prefer JWT over sessions");
-    say("auth", "user", "auth.js handles user authentication");
-    let tokens = say("auth", "user", "File: utils/jwt.js creates tokens");
-    let reply = user("auth").recall("authentication");
-    let mut found: Vec<(&str, &str)> = reply["memories"]
-        .as_array()
-        .expect("a list")
-        .iter()
-        .map(|memory| (&memory["kind"], &memory["content"]))
-        .map(|(kind, content)| (kind.as_str().expect("a kind"), content.as_str().expect("a text")))
-        .collect();
-    found.sort_unstable();
-    assert_eq!(
-        found,
-        [
-            ("entity", "File: utils/jwt.js creates tokens"),
-            ("fact", "auth.js handles user authentication"),
-            ("preference", "I prefer JWT over sessions"),
-        ],
-        "{reply}"
-    );
-    let shown = user("auth").ask(json!({"type": "get", "memory": memory_id(&tokens)}));
-    assert_eq!(
-        shown["context"][1],
-        json!({"speaker": "user", "words": "auth.js handles user authentication"}),
-        "the words of the search are in its context: {shown}"
-    );
-    for statement in [
-        "I prefer Python for scripting. Can you write me a script?",
-        "We decided to use Redux for state management, is that a good idea?",
-        "Hi! I moved to Lisbon last month. How are you?",
-    ] {
-        let reply = say("beside", "user", statement);
-        let outcomes: Vec<&str> = reply["decisions"]
-            .as_array()
-            .expect("a list")
-            .iter()
-            .filter_map(|decision| decision["outcome"].as_str())
-            .collect();
-        assert!(outcomes.contains(&"kept"), "a statement beside a question: {reply}");
-    }
-    running.stop();
 }
 
 /// Holds lynkr 14.
@@ -340,8 +281,8 @@ fn lynkr_counts_what_is_returned_as_accessed() {
 #[test]
 fn lynkr_compares_what_is_added_with_the_newest_memories_only() {
     let added = ["Tea is in tin 4", "Mia sings", "The boat is red", "Port 1 is open", "Rex barks"];
-    for (options, lookback) in [("", 5), ("[options]\nMEMORY_DEDUP_LOOKBACK = 2\n", 2)] {
-        let running = running_with(&own_profile(&format!("base = \"lynkr\"\n{options}")), &[]);
+    for (options, lookback) in [("", 5), ("MEMORY_DEDUP_LOOKBACK = 2", 2)] {
+        let running = with_options(options, &[]);
         let client = running.client();
         for (between, outcome_of_second) in [(lookback - 1, "merged"), (lookback, "kept")] {
             let ada = client.user("lynkr-lookback", &between.to_string());
@@ -379,7 +320,7 @@ fn lynkr_forgets_the_memory_about_using_mongodb() {
 }
 
 /// The guide's search finds three memories, of which one has the word.
-/// Holds lynkr 58.
+/// Holds lynkr 15, 16, 58, 63.
 #[test]
 fn lynkr_finds_by_the_words_of_the_two_turns_before() {
     let running = running_with("lynkr", &[]);
@@ -406,6 +347,11 @@ fn lynkr_finds_by_the_words_of_the_two_turns_before() {
     found.sort_unstable();
     let expected = [(said[2], "entity"), (said[1], "preference"), (said[0], "fact")];
     assert_eq!(found, expected, "{reply}");
+    let reply = ada.recall("authenticating");
+    assert!(contents(&reply).contains(&said[0]), "by the stem: {reply}");
+    for only_stop_words in ["What is it for?", "And over this?"] {
+        assert_eq!(contents(&ada.recall(only_stop_words)).len(), 0, "{only_stop_words}");
+    }
     running.stop();
 }
 
@@ -427,4 +373,67 @@ fn lynkr_shows_the_number_of_memories_and_the_size_of_their_store() {
     let files = crate::support::files_below(&place.dir);
     let size = |path: &std::path::PathBuf| path.metadata().map_or(0, |file| file.len());
     assert!(files.iter().map(size).sum::<u64>() > 0, "the database is in {}", place.dir.display());
+}
+
+/// Holds lynkr 9, 27.
+#[test]
+fn lynkr_stores_less_with_a_higher_threshold() {
+    let [known, partly_new] = ["This API uses port 3000", "This API has tests on port 3000"];
+    for (options, expected) in [
+        ("", "kept"),
+        ("MEMORY_SURPRISE_THRESHOLD = 0.2", "kept"),
+        ("MEMORY_SURPRISE_THRESHOLD = 0.5", "dropped"),
+    ] {
+        let running = with_options(options, &[]);
+        let client = running.client();
+        let ada = client.user("lynkr-threshold", "ada");
+        let said =
+            |content: &str| ada.event(json!({"type": "turn", "content": content, "session": "s"}));
+        assert_eq!(outcome(&said(known)), "kept", "{options}");
+        let reply = said(partly_new);
+        assert_eq!(outcome(&reply), expected, "{options}: {reply}");
+        running.stop();
+    }
+}
+
+/// The four days of the guide's section on decay.
+/// Holds lynkr 30, 31.
+#[test]
+fn lynkr_halves_importance_every_30_days_unless_decay_is_off() {
+    let made = [("04-01", "Port 1"), ("03-02", "Port 2"), ("01-31", "Port 3"), ("01-01", "Port 4")];
+    for (options, expected) in [
+        ("", [1.0, 0.5, 0.25, 0.125]),
+        ("MEMORY_DECAY_ENABLED = false", [1.0; 4]),
+        ("MEMORY_DECAY_HALF_LIFE = 15", [1.0, 0.25, 0.0625, 0.015625]),
+    ] {
+        let running = with_options(options, &[("clock.from_events", "true")]);
+        let client = running.client();
+        let ada = client.user("lynkr-decay", "ada");
+        for (day, content) in made.iter().rev() {
+            ada.event(json!({"type": "remember", "content": content, "importance": 1.0,
+                "at": format!("2026-{day}T10:00:00Z")}));
+        }
+        let reply = ada.ask(json!({"type": "recall", "query": "port", "explain": true}));
+        let memories = reply["memories"].as_array().expect("a list");
+        for ((_, content), left) in made.iter().zip(expected) {
+            let memory = memories.iter().find(|memory| memory["content"] == *content);
+            let part = memory.map(|memory| &memory["explain"]["importance"]);
+            let part = part.and_then(Value::as_f64).unwrap_or_else(|| panic!("{reply}"));
+            assert!((part / 0.40 - left).abs() < 1e-3, "{options} {content}: {part} for {left}");
+        }
+        running.stop();
+    }
+}
+
+/// Nobody waits for the extraction: the turn is published after the answer, without a reply topic.
+/// Holds lynkr 64.
+#[test]
+fn lynkr_extracts_beside_the_conversation() {
+    let running = running_with("lynkr", &[]);
+    let client = running.client();
+    let ada = client.user("lynkr-async", "ada");
+    let turn = json!({"type": "turn", "content": "This API uses port 3000", "session": "s"});
+    client.send(&ada.message("events", turn));
+    eventually("the statement is a memory", || (ada.list().len() == 1).then_some(()));
+    running.stop();
 }

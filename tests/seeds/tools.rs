@@ -2,10 +2,11 @@
 
 use super::running_with;
 use crate::support::program::command;
-use crate::support::skips::model_or_skip;
 use crate::support::stdio::Mcp;
 use crate::support::{Running, eventually};
+use contract::wire::Moment;
 use serde_json::{Value, json};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 fn client(running: &Running, user: &str) -> Mcp {
     Mcp::start(command(&running.place).args(["mcp", "--user", user]))
@@ -16,20 +17,36 @@ fn contents(found: &Value) -> Vec<&str> {
     memories.iter().filter_map(|memory| memory["content"].as_str()).collect()
 }
 
-/// Holds lynkr 38, 41, 42, 57.
+/// A minute before so many days.
+fn days_ago(days: i64) -> Value {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time after 1970");
+    let now = i64::try_from(now.as_millis()).expect("a time before 2262");
+    let at = Moment(now - days * 86_400_000 - 60_000);
+    serde_json::to_value(at).expect("a time is a JSON string")
+}
+
+/// Holds lynkr 38, 39, 41, 42, 57, 58.
 #[test]
 fn lynkrs_four_tools_answer_in_the_forms_of_its_guide() {
-    let untested = "a search by meaning through MCP is not tested";
-    let Some(model) = model_or_skip("seeds::tools", untested) else { return };
-    let running = running_with("lynkr", &[("embedder.model", &model)]);
-    let mut mcp = client(&running, "lynkr-tools");
-    for text in ["I prefer JWT over sessions", "auth.js handles user authentication"] {
-        let turns = json!({"turns": [{"role": "user", "content": text}], "session": "s"});
-        mcp.tool("add_turns", turns);
+    let running = running_with("lynkr", &[]);
+    let broker = running.client();
+    let ada = broker.user("default", "lynkr-tools");
+    for text in ["auth.js handles user authentication", "File: utils/jwt.js creates tokens"] {
+        ada.event(json!({"type": "turn", "content": text, "session": "s", "at": days_ago(30)}));
     }
+    let mut mcp = client(&running, "lynkr-tools");
+    let text = "I prefer JWT over sessions";
+    let turns = json!({"turns": [{"role": "user", "content": text}], "session": "s"});
+    mcp.tool("add_turns", turns);
     let (text, _, _) = mcp.tool("search_memories", json!({"query": "authentication"}));
-    assert!(text.starts_with("Found 2 relevant memories:\n1. ["), "{text}");
-    assert!(text.contains("[Fact] auth.js handles user authentication"), "{text}");
+    let (list, _) = text.split_once("\n\nids").expect("the ids follow");
+    assert_eq!(
+        list,
+        "Found 3 relevant memories:\n\
+         1. [Preference] I prefer JWT over sessions\n\
+         2. [Fact] auth.js handles user authentication\n\
+         3. [Entity] File: utils/jwt.js creates tokens"
+    );
     let added = json!({"text": "we're using PostgreSQL for this project"});
     let (_, added, _) = mcp.tool("add_memory", added);
     let (_, shown, _) = mcp.tool("get_memory", json!({"id": added["id"]}));
@@ -43,11 +60,34 @@ fn lynkrs_four_tools_answer_in_the_forms_of_its_guide() {
     let figures: Vec<&str> = text.lines().collect();
     assert_eq!(
         figures[..3],
-        ["Total memories: 3", "Session memories: 2", "Global memories: 1"],
+        ["Total memories: 4", "Session memories: 3", "Global memories: 1"],
         "{text}"
     );
     assert!(figures[3].starts_with("Avg importance: "), "{text}");
-    assert_eq!(figures[4..], ["Oldest memory: 0 days ago"], "{text}");
+    assert_eq!(figures[4..], ["Oldest memory: 30 days ago"], "{text}");
+    assert_eq!(mcp.end(), Some(0));
+    running.stop();
+}
+
+/// The guide's 127 memories: 45 of sessions, the oldest of 23 days ago.
+/// Holds lynkr 42.
+#[test]
+fn lynkrs_statistics_are_those_of_its_guide_word_for_word() {
+    let running = running_with("lynkr", &[]);
+    let broker = running.client();
+    let ada = broker.user("default", "lynkr-statistics");
+    for number in 0..127 {
+        let session = (number < 45).then_some("s");
+        ada.event(json!({"type": "remember", "content": format!("Port {number} is open"),
+            "session": session, "importance": 0.67, "at": days_ago(23)}));
+    }
+    let mut mcp = client(&running, "lynkr-statistics");
+    let (text, _, _) = mcp.tool("memory_stats", json!({}));
+    assert_eq!(
+        text.trim_end(),
+        "Total memories: 127\nSession memories: 45\nGlobal memories: 82\n\
+         Avg importance: 0.67\nOldest memory: 23 days ago"
+    );
     assert_eq!(mcp.end(), Some(0));
     running.stop();
 }

@@ -7,7 +7,7 @@
 use super::known::KnownStems;
 use crate::shared::wording::{self, content, information, overlap, specifics, stems};
 use crate::shared::{Ground, Judged, confidence, first_kind, held, listed, pattern};
-use domain::{Kind, Memory, MemoryId, Surprise};
+use domain::{Kind, Memory, MemoryId, Role, Surprise};
 use regex::Regex;
 use serde::Deserialize;
 use std::collections::BTreeSet;
@@ -81,6 +81,7 @@ static KINDS: LazyLock<Vec<(&str, Regex)>> = LazyLock::new(|| {
             concat!(
                 r"(?i)\b(i|we)( \w+ly| also| now)?",
                 r" (am|are|have|live|work|use|own|moved|study|speak)\b|\b(my|our|this) \w+ \w+",
+                r"|\b(i[’']m|we[’']re) ((an|a|from) \w+|\w+(ian|gan|ist|ese|ic)\b|married|retired)",
             ),
         ),
     ];
@@ -101,8 +102,15 @@ static CHANGED: LazyLock<Regex> = LazyLock::new(|| {
     ))
 });
 
-/// Judges a candidate. `known` has the stems of the memories of `ground`, in their order.
-pub fn judge(gate: &Gate, text: &str, ground: &Ground<'_>, known: &[KnownStems]) -> Judged {
+/// What the gate reads besides [`Ground`].
+pub struct Compared<'a> {
+    /// The stems of the memories of `ground`, in their order.
+    pub known: &'a [KnownStems],
+    /// The text probably revises a memory, whatever the wording.
+    pub is_revision: bool,
+}
+
+pub fn judge(gate: &Gate, text: &str, ground: &Ground<'_>, compared: &Compared<'_>) -> Judged {
     let off =
         [("MEMORY_ENABLED", gate.enabled), ("MEMORY_EXTRACTION_ENABLED", gate.extraction_enabled)]
             .into_iter()
@@ -120,7 +128,7 @@ pub fn judge(gate: &Gate, text: &str, ground: &Ground<'_>, known: &[KnownStems])
             kind,
         };
     }
-    let surprise = surprise(gate, text, &kind, ground, known);
+    let surprise = surprise(gate, text, &kind, ground, compared);
     let keep = surprise.total >= gate.threshold;
     let verb = if keep { "at or over" } else { "under" };
     Judged {
@@ -143,17 +151,26 @@ fn surprise(
     text: &str,
     kind: &Kind,
     ground: &Ground<'_>,
-    known: &[KnownStems],
+    &Compared { known, is_revision }: &Compared<'_>,
 ) -> Surprise {
-    let is_informative = is_informative(text);
+    // A revision that was said before changes nothing any more.
+    let all_words = stems(text);
+    let is_revision = is_revision && novelty(&all_words, known) > 0.0;
+    let is_informative = is_informative(text) || is_revision;
     let words = information(text);
-    let nearest = known.iter().max_by_key(|known| known.intersection(&words).count());
-    let new: BTreeSet<&String> =
-        words.iter().filter(|word| !nearest.is_some_and(|known| known.contains(*word))).collect();
-    let novelty = if is_informative { new.len() as f32 / words.len().max(1) as f32 } else { 0.0 };
+    let novelty = match (is_informative, novelty(&words, known)) {
+        (false, _) => 0.0,
+        // Only a word that frames the information is new: "I hate coffee" after "I like coffee".
+        (true, 0.0) if is_revision => novelty(&all_words, known),
+        (true, novelty) => novelty,
+    };
     let specificity = if is_informative { novelty.ceil() * specificity(gate, text) } else { 0.0 };
-    let emphasis = held(EMPHATIC.is_match(text) && is_informative);
-    let contradiction = contradiction(text, kind, ground.memories, known);
+    let is_by_user = ground.role == Role::User;
+    let emphasis = held(is_by_user && EMPHATIC.is_match(text) && is_informative);
+    let contradiction = match is_revision {
+        true => Some(1.0),
+        false => contradiction(text, kind, ground.memories, known),
+    };
     let context_switch = (!ground.recent.is_empty())
         .then(|| held(is_informative && !is_same_subject(&words, ground)));
     let parts = [
@@ -180,6 +197,12 @@ fn surprise(
         context_switch: context_switch.unwrap_or(0.0),
         points,
     }
+}
+
+/// The share of words that the memory with the most of them does not have.
+fn novelty(words: &BTreeSet<String>, known: &[KnownStems]) -> f32 {
+    let common = known.iter().map(|known| known.intersection(words).count()).max();
+    (words.len() - common.unwrap_or(0)) as f32 / words.len().max(1) as f32
 }
 
 /// Returns false for greetings, confirmations, questions and generic statements.
@@ -290,7 +313,8 @@ mod tests {
     }
 
     fn judge(gate: &Gate, text: &str, ground: &Ground<'_>) -> Judged {
-        super::judge(gate, text, ground, &stems_of(ground.memories))
+        let known = &stems_of(ground.memories);
+        super::judge(gate, text, ground, &Compared { known, is_revision: false })
     }
 
     fn judged(text: &str, known: &[&str]) -> Judged {
@@ -438,6 +462,44 @@ mod tests {
         }
     }
 
+    /// Holds lynkr 6.
+    #[test]
+    fn only_the_user_emphasises() {
+        let emphasis = |role: Role, text: &str| {
+            judge(&gate(), text, &Ground { role, ..ground(&RARITY) }).surprise.emphasis
+        };
+        assert_eq!(emphasis(Role::User, "This API uses port 3000"), 0.0);
+        assert_eq!(emphasis(Role::User, "This API uses port 3000!"), 1.0);
+        assert_eq!(emphasis(Role::Assistant, "This API uses port 3000!"), 0.0);
+    }
+
+    /// Holds lynkr 7.
+    #[test]
+    fn the_topic_changes_where_no_word_of_the_turns_before_is_left() {
+        let switch = |text, known| judged(text, &[known]).surprise.context_switch;
+        assert_eq!(switch("This API uses port 8080", "This API uses port 3000"), 0.0);
+        assert_eq!(switch("I prefer Python", "This API uses port 3000"), 1.0);
+    }
+
+    /// Holds lynkr 4.
+    #[test]
+    fn a_revision_counts_as_contradiction_and_as_new() {
+        fn of(text: &str, known: &str, is_revision: bool) -> Judged {
+            let memories = [memory(1, kind(known, &[]).as_str(), known)];
+            let ground = Ground { memories: &memories, ..ground(&RARITY) };
+            let known = &stems_of(&memories);
+            super::judge(&gate(), text, &ground, &Compared { known, is_revision })
+        }
+        for (text, known) in
+            [("I hate coffee.", "I like coffee."), ("The doctor halved it.", "I take 20 mg.")]
+        {
+            let (plain, revision) = (of(text, known, false), of(text, known, true));
+            assert!(!of(text, text, true).keep, "said before: {text}");
+            assert!(!plain.keep && plain.surprise.contradiction == 0.0, "{plain:?}");
+            assert!(revision.keep && revision.surprise.contradiction == 1.0, "{revision:?}");
+        }
+    }
+
     /// Holds lynkr 2, 6, 7.
     #[test]
     fn the_weights_are_40_25_20_10_and_5_percent_and_the_threshold_0_3() {
@@ -463,17 +525,18 @@ mod tests {
     /// Holds lynkr 9, 27.
     #[test]
     fn a_lower_threshold_stores_more_and_a_higher_one_only_novel_information() {
-        fn kept(threshold: f32, known: &[&str]) -> bool {
+        fn kept(threshold: f32, text: &str, known: &[&str]) -> bool {
             let memories: Vec<Memory> =
-                known.iter().map(|text| memory(1, "preference", text)).collect();
+                known.iter().map(|text| memory(1, kind(text, &[]).as_str(), text)).collect();
             let ground = Ground { memories: &memories, ..ground(&RARITY) };
-            judge(&Gate { threshold, ..gate() }, "I prefer Python", &ground).keep
+            judge(&Gate { threshold, ..gate() }, text, &ground).keep
         }
-        assert_eq!(
-            (kept(0.1, &["I prefer Python"]), kept(0.3, &["I prefer Python"])),
-            (true, false)
-        );
-        assert!(kept(0.5, &[]));
+        let python = "I prefer Python";
+        assert!(kept(0.1, python, &[python]) && !kept(0.3, python, &[python]));
+        let partly_new = ("This API has tests on port 3000", ["This API uses port 3000"]);
+        let (text, known) = (partly_new.0, &partly_new.1);
+        assert!(kept(0.3, text, known) && !kept(0.5, text, known), "{text}");
+        assert!(kept(0.5, python, &[]));
     }
 
     #[test]

@@ -7,8 +7,9 @@ mod rank;
 
 use crate::shared::{self, Reading};
 use domain::fault::Result;
-use domain::{Kind, Recall, Scope, Time};
+use domain::{Kind, Recall, Role, Scope, Time};
 use kernel::context::Context;
+use kernel::links::revisions;
 use kernel::policy::{
     CandidateInput, Judgement, Policy, RememberInput, RememberJudgement, Room, Traits,
 };
@@ -16,6 +17,7 @@ use kernel::ranking::{Hit, PromptBlock, Question, Ranked, RankedHits};
 use kernel::staged::Staged;
 use policies::Tables;
 use policies::rank::{Fade, framed};
+use text::split::change::PossibleRevision;
 
 pub struct Lynkr {
     gate: gate::Gate,
@@ -57,9 +59,10 @@ impl Policy for Lynkr {
         said: CandidateInput<'_>,
     ) -> Result<Judgement> {
         let reading = Reading { memories: true, ..Reading::default() };
+        let is_revision = is_revision(cx, staged, said)?;
         shared::judgement(cx, staged, said, reading, |text, ground| {
-            let known = self.known.stems(cx.key(), ground.memories);
-            gate::judge(&self.gate, text, ground, &known)
+            let known = &self.known.stems(cx.key(), ground.memories);
+            gate::judge(&self.gate, text, ground, &gate::Compared { known, is_revision })
         })
     }
 
@@ -99,4 +102,28 @@ impl Policy for Lynkr {
     fn render(&self, ranked: &[Ranked], room: &Room<'_>) -> Option<PromptBlock> {
         Some(framed(ranked, &rank::frame(&self.rank), room))
     }
+}
+
+/// Least probability of a revision. Keepsake's own profile marks revisions from .5 on, which a
+/// statement of the same session seldom reaches; the guide's examples are of one session.
+const REVISION_MIN: f32 = 0.25;
+
+/// True if the candidate probably revises an earlier statement of the same user ("We switched to
+/// MySQL" after "We use PostgreSQL"). Most candidates cannot, and no memory is read for them.
+fn is_revision(cx: &Context<'_>, staged: &Staged<'_>, said: CandidateInput<'_>) -> Result<bool> {
+    let CandidateInput { turn, candidate, vector, .. } = said;
+    let news = PossibleRevision::of(&candidate.text).filter(|_| turn.role == Role::User);
+    let Some(news) = news else { return Ok(false) };
+    let near = cx.nearest_lasting(staged, vector, revisions::NEIGHBOURS)?;
+    let new = revisions::Statement {
+        news: &news,
+        role: turn.role,
+        speaker: turn.speaker.as_deref(),
+        vector,
+        near: &near,
+        closed: &[],
+    };
+    let mut revised = revisions::revised(cx, staged, new)?;
+    revised.retain(|revised| !shared::is_private_elsewhere(&revised.memory, cx.session()));
+    Ok(revised.iter().any(|revised| revised.probability >= REVISION_MIN))
 }

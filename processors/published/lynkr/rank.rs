@@ -204,21 +204,27 @@ mod tests {
     /// Holds lynkr 19, 30, 31.
     #[test]
     fn importance_is_halved_every_30_days_unless_decay_is_off() {
-        fn part(days: i64, is_on: bool) -> f32 {
+        fn part(days: i64, edit: impl FnOnce(&mut Fade)) -> f32 {
             let hit = edited(1, "tea", 1.0, |memory| {
                 (memory.importance, memory.fresh_at) = (1.0, Time(NOW.0 - days * DAY));
+                memory.created_at = Time(NOW.0 - 90 * DAY);
             });
             let mut policy = policy(rank());
-            policy.fade.enabled = is_on;
+            edit(&mut policy.fade);
             let ranked = policy.rank(vec![hit], &ask("q", &nothing()), NOW).ranked;
             let terms = ranked[0].terms.iter();
             let found = terms.clone().find(|(name, _)| *name == "importance");
             found.expect("a part of the score").1 / rank().importance
         }
+        // Made 90 days ago in each case: the days are counted from the last access.
         for (days, left) in [(0, 1.0), (30, 0.5), (60, 0.25), (90, 0.125)] {
-            assert!((part(days, true) - left).abs() < 1e-6, "day {days}: {}", part(days, true));
-            assert!((part(days, false) - 1.0).abs() < 1e-6, "day {days} without decay");
+            let found = part(days, |_| ());
+            assert!((found - left).abs() < 1e-6, "day {days}: {found}");
+            let found = part(days, |fade| fade.enabled = false);
+            assert!((found - 1.0).abs() < 1e-6, "day {days} without decay: {found}");
         }
+        let weekly = part(7, |fade| fade.half_life_days.default = 7.0);
+        assert!((weekly - 0.5).abs() < 1e-6, "half-life of 7 days: {weekly}");
     }
 
     /// Holds lynkr 32.

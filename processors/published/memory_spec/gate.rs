@@ -138,7 +138,7 @@ pub fn kind(text: &str) -> Kind {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shared::samples::{RARITY, ground, shipped_gate};
+    use crate::shared::samples::{RARITY, ground, profile, shipped_gate};
 
     fn gate() -> Gate {
         shipped_gate("memory-spec")
@@ -150,6 +150,14 @@ mod tests {
 
     fn near(actual: f32, expected: f32) -> bool {
         (actual - expected).abs() < 1e-6
+    }
+
+    /// Holds memory-spec 6.
+    #[test]
+    fn the_shipped_profile_cuts_at_50_and_300_tokens() {
+        let split = profile("memory-spec")["split"].clone();
+        let bounds = ["tokens_min", "tokens_max"].map(|key| split[key].as_integer());
+        assert_eq!(bounds, [Some(50), Some(300)]);
     }
 
     /// Holds memory-spec 10.

@@ -5,8 +5,10 @@
 //!   2. Leave out memories with too little importance.
 //!   3. Order them by cosine, or by the cross-encoder, or by a blend where there is none.
 //!   4. Go through all of them: take what fits the budget, procedural memories first, up to `top_k`.
+//!      The block has those taken in the order of 3, as in the specification's example.
 
 use crate::shared::{self, best_first, summed};
+use domain::Memory;
 use kernel::policy::Room;
 use kernel::ranking::{Hit, Question, Ranked};
 use policies::rank::frame::{Frame, label};
@@ -41,7 +43,8 @@ pub(super) const RULING_KINDS: [&str; 3] = [PROCEDURAL, "instruction", "preferen
 /// Orders the hits. All procedural memories are candidates, because the specification keeps them in
 /// a table of their own; the others must be among the nearest.
 pub fn ranked(rank: &Rank, hits: Vec<Hit>, question: &Question) -> Vec<Ranked> {
-    let (mut candidates, mut others): (Vec<_>, Vec<_>) = hits.into_iter().partition(is_procedural);
+    let (mut candidates, mut others): (Vec<_>, Vec<_>) =
+        hits.into_iter().partition(|hit| is_procedural(&hit.memory));
     others
         .sort_by(|a, b| b.own.cosine.total_cmp(&a.own.cosine).then(a.memory.id.cmp(&b.memory.id)));
     let nearest = question.limit.saturating_mul(rank.candidates_factor);
@@ -51,8 +54,8 @@ pub fn ranked(rank: &Rank, hits: Vec<Hit>, question: &Question) -> Vec<Ranked> {
     best_first(candidates.into_iter().map(|hit| scored(rank, hit, question)).collect())
 }
 
-fn is_procedural(hit: &Hit) -> bool {
-    hit.memory.kind.as_str() == PROCEDURAL
+fn is_procedural(memory: &Memory) -> bool {
+    memory.kind.as_str() == PROCEDURAL
 }
 
 fn scored(rank: &Rank, hit: Hit, question: &Question) -> Ranked {
@@ -66,16 +69,16 @@ fn scored(rank: &Rank, hit: Hit, question: &Question) -> Ranked {
 
 /// Selects the memories of the answer: procedural ones first, in at most their share of the places,
 /// then the others, then the procedural ones that are left. One that does not fit the budget is
-/// skipped, and a later one that fits takes its place.
+/// skipped, and a later one that fits takes its place. Those taken keep the order of the ranking.
 pub fn selected(rank: &Rank, ranked: Vec<Ranked>, room: &Room<'_>) -> Vec<Ranked> {
     let places = (room.limit as f32 * rank.procedural_share.clamp(0.0, 1.0)).ceil() as usize;
     let (procedural, others): (Vec<_>, Vec<_>) =
-        ranked.into_iter().partition(|one| section(one) == 0);
+        ranked.into_iter().enumerate().partition(|(_, one)| is_procedural(&one.memory));
     let frame = frame();
     let around = (room.count_tokens)(frame.opening) + (room.count_tokens)(frame.closing);
     let mut left = room.budget.saturating_sub(around);
     let mut taken = 0;
-    let mut fits = |one: &Ranked, places: usize| {
+    let mut fits = |(_, one): &(usize, Ranked), places: usize| {
         let tokens = (room.count_tokens)(&write(one));
         let fits = taken < places && tokens <= left;
         if fits {
@@ -84,20 +87,16 @@ pub fn selected(rank: &Rank, ranked: Vec<Ranked>, room: &Room<'_>) -> Vec<Ranked
         }
         fits
     };
-    let (mut first, waiting): (Vec<_>, Vec<_>) =
+    let (mut selected, waiting): (Vec<_>, Vec<_>) =
         procedural.into_iter().partition(|one| fits(one, places));
-    let others: Vec<_> = others.into_iter().filter(|one| fits(one, room.limit)).collect();
-    first.extend(waiting.into_iter().filter(|one| fits(one, room.limit)));
-    first.extend(others);
-    first
+    selected.extend(others.into_iter().filter(|one| fits(one, room.limit)));
+    selected.extend(waiting.into_iter().filter(|one| fits(one, room.limit)));
+    selected.sort_by_key(|(place, _)| *place);
+    selected.into_iter().map(|(_, one)| one).collect()
 }
 
 pub(super) fn frame() -> Frame<'static> {
-    Frame { closing: "</memory>\n", section, ..shared::frame("<memory>\n", write) }
-}
-
-fn section(one: &Ranked) -> u8 {
-    u8::from(one.memory.kind.as_str() != PROCEDURAL)
+    Frame { closing: "</memory>\n", ..shared::frame("<memory>\n", write) }
 }
 
 fn write(one: &Ranked) -> String {
@@ -163,15 +162,17 @@ mod tests {
         answer.into_iter().map(|one| one.memory.content.clone()).collect()
     }
 
+    /// Holds memory-spec 34.
     #[test]
-    fn nearest_first_but_procedural_memories_before_all_others_however_far() {
+    fn nearest_first_with_a_place_for_procedural_memories_however_far() {
         let hits = [
             of(1, "semantic", "near", 0.9),
             of(2, "episodic", "nearer", 0.95),
             of(3, "procedural", "be brief", -0.2),
         ];
-        assert_eq!(contents(rank(), &hits, 5), ["be brief", "nearer", "near"]);
-        assert_eq!(contents(rank(), &hits, 2), ["be brief", "nearer"]);
+        assert_eq!(contents(rank(), &hits, 5), ["nearer", "near", "be brief"]);
+        assert_eq!(contents(rank(), &hits, 2), ["nearer", "be brief"]);
+        assert_eq!(contents(rank(), &hits, 1), ["be brief"]);
     }
 
     #[test]
@@ -190,6 +191,7 @@ mod tests {
         assert_eq!(contents(rank(), &hits, 5)[3..], ["Anna lives in Porto", "Bob lives in Rome"]);
     }
 
+    /// Holds memory-spec 32.
     #[test]
     fn the_budget_is_filled_from_all_candidates_up_to_top_k() {
         let long = "word ".repeat(50);
@@ -274,7 +276,7 @@ mod tests {
         assert_eq!(policy(rank()).complete(&recall).limit, 5);
     }
 
-    /// Holds memory-spec 44, 50.
+    /// Holds memory-spec 44.
     #[test]
     fn the_block_is_that_of_the_document() {
         let hits = [
@@ -290,8 +292,19 @@ mod tests {
                 "User is building a SaaS product with FastAPI and Stripe integration.",
                 0.8,
             ),
-            of(3, "procedural", "Communication style: direct, technical, no preamble.", 0.1),
-            of(4, "episodic", "2024-01-20: Discussed </memory> migration.", 0.7),
+            of(3, "procedural", "Communication style: direct, technical, no preamble.", 0.7),
+            of(
+                4,
+                "episodic",
+                "2024-01-20: Discussed database migration from MySQL to PostgreSQL.",
+                0.6,
+            ),
+            of(
+                5,
+                "episodic",
+                "2024-01-18: User reported issue with Alembic autogenerate on enums.",
+                0.5,
+            ),
         ];
         let block = |budget| {
             let selected = answer(rank(), &hits, 5, budget);
@@ -302,17 +315,18 @@ mod tests {
         assert_eq!(
             block(100).text,
             "<memory>\n\
-             [PROCEDURAL] Communication style: direct, technical, no preamble.\n\
              [SEMANTIC] User is a backend engineer specializing in Python and PostgreSQL.\n\
              [SEMANTIC] User is building a SaaS product with FastAPI and Stripe integration.\n\
-             [EPISODIC] 2024-01-20: Discussed &lt;/memory&gt; migration.\n\
+             [PROCEDURAL] Communication style: direct, technical, no preamble.\n\
+             [EPISODIC] 2024-01-20: Discussed database migration from MySQL to PostgreSQL.\n\
+             [EPISODIC] 2024-01-18: User reported issue with Alembic autogenerate on enums.\n\
              </memory>\n"
         );
         assert_eq!(
-            block(17).text,
+            block(18).text,
             "<memory>\n\
              [PROCEDURAL] Communication style: direct, technical, no preamble.\n\
-             [EPISODIC] 2024-01-20: Discussed &lt;/memory&gt; migration.\n\
+             [EPISODIC] 2024-01-20: Discussed database migration from MySQL to PostgreSQL.\n\
              </memory>\n",
             "a memory that does not fit is skipped, and a later one that fits is taken"
         );

@@ -260,7 +260,7 @@ mod tests {
         check("one two three four\n\nend", (3, 4), &["one two three four", "end"]);
     }
 
-    /// Holds memory-spec 46.
+    /// Holds memory-spec 4, 46.
     #[test]
     fn a_long_block_is_cut_at_sentence_ends_into_pieces_of_like_size() {
         check(
@@ -269,6 +269,10 @@ mod tests {
             &["One two. Three four!", "Five six? Seven eight."],
         );
         check("one two three four five six", (1, 3), &["one two three", "four five six"]);
+        // By the Unicode rules a small letter begins a sentence behind "!" and "?", not behind ".".
+        check("One! two three four.", (1, 3), &["One!", "two three four."]);
+        check("One? two three four.", (1, 3), &["One?", "two three four."]);
+        check("One. two three four.", (1, 3), &["One. two", "three four."]);
     }
 
     /// Holds memory-spec 45.

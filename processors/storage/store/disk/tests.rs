@@ -37,6 +37,7 @@ fn holds(dir: &Path, word: &str) -> bool {
     })
 }
 
+/// Holds lynkr 56.
 #[test]
 fn a_rewrite_removes_the_bytes_of_removed_values_from_the_disk() {
     let home = TempDir::new().unwrap();
