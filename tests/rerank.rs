@@ -206,7 +206,7 @@ fn a_policy_of_another_system_is_not_reranked() {
 
 /// The specification's re-ranking is optional: off by default, the cross-encoder's order if on, and a
 /// weighted blend where the model is too slow or fails.
-/// Holds memory-spec 29, 30.
+/// Holds memory-spec 29, 30, 51.
 #[test]
 fn memory_spec_is_reranked_if_its_profile_says_so_and_falls_back_to_a_blend() {
     let profile = |text: &str| own_profile(&format!("base = \"memory-spec\"\n[options]\n{text}"));

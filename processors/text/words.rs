@@ -312,6 +312,7 @@ mod tests {
         check("Tokyo café", "tokyo café");
     }
 
+    /// Holds lynkr 16.
     #[test]
     fn forms_of_a_word_are_one_term_in_the_language_of_their_text() {
         check(

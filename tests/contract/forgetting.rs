@@ -66,6 +66,7 @@ pub(super) fn is_on_disk(dir: &Path, user: &UserKey, word: &str) -> bool {
     })
 }
 
+/// Holds lynkr 56.
 fn forgotten_bytes_leave_the_disk_within_the_time(broker: Broker) {
     let options =
         [("forget.within_ms", "4000"), ("index.settle_ms", "200"), ("topics.partitions", "1")];

@@ -82,6 +82,9 @@ fn no_session_summary_is_among_the_memories_of_lynkr_talome_and_alma() {
         ada.event(json!({"type": "remember", "content": "Mia sings", "session": "s"}));
         let kinds: Vec<Value> = ada.list().iter().map(|memory| memory["kind"].clone()).collect();
         assert!(!kinds.contains(&json!("summary")), "{profile}: {kinds:?}");
+        let five = ["preference", "decision", "fact", "entity", "relationship"];
+        let is_listed = |kind: &Value| kind.as_str().is_some_and(|kind| five.contains(&kind));
+        assert!(profile != "lynkr" || kinds.iter().all(is_listed), "{profile}: {kinds:?}");
         running.stop();
     }
 }
@@ -192,7 +195,7 @@ fn lynkr_keeps_memories_of_a_session_private_if_its_profile_says_so() {
     running.stop();
 }
 
-/// Holds lynkr 22, 25, 32, 33, 34.
+/// Holds lynkr 22, 25, 26, 32, 33, 34, 35.
 #[test]
 fn lynkr_follows_the_switches_of_its_guide_by_their_names() {
     let options = "MEMORY_INCLUDE_GLOBAL = false\nMEMORY_EXTRACTION_ENABLED = false\n\

@@ -103,7 +103,7 @@ fn memory_platform_decays_by_the_stored_stability() {
     running.stop();
 }
 
-/// Holds memory-platform 1, 2.
+/// Holds memory-platform 1, 2, 14.
 #[test]
 fn memory_platform_raises_salience_with_each_retrieval_by_the_tool() {
     let running = started("memory-platform");

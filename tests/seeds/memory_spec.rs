@@ -198,6 +198,9 @@ fn memory_spec_fills_its_budget_from_all_candidates_and_leaves_places_beside_pre
     assert_eq!(contents(&roomy)[0], long, "the first candidate: {roomy}");
     let share = |name: &str| reply[name].as_f64().expect("a number");
     assert!((share("budget_used") - share("tokens") / 60.0).abs() < 1e-6, "{reply}");
+    // Here a token is four characters.
+    let of_contents: usize = contents(&reply).iter().map(|content| content.len()).sum();
+    assert!(share("tokens") > of_contents as f64 / 4.0 + 5.0, "the whole block: {reply}");
 
     let bob = client.user("memory-spec-budget", "bob");
     for drink in ["tea", "coffee", "milk", "juice", "water", "wine"] {
@@ -336,7 +339,7 @@ fn memory_spec_answers_with_five_memories_of_any_type_in_2000_tokens_unless_aske
     running.stop();
 }
 
-/// A model writes only if the profile and `llm.url` ask for one, by a prompt of Keepsake's own.
+/// A model writes where `llm.url` names one, by the document's own instruction.
 /// Holds memory-spec 38, 47.
 #[test]
 fn memory_spec_lets_a_model_summarise_a_session_in_the_order_of_its_texts() {

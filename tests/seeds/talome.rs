@@ -337,7 +337,7 @@ fn a_disabled_memory_is_in_no_answer_under_any_policy() {
     }
 }
 
-/// Holds talome 29.
+/// Holds talome 16, 29.
 #[test]
 fn talome_works_from_no_memory_to_hundreds() {
     let running = started("talome");
@@ -353,7 +353,13 @@ fn talome_works_from_no_memory_to_hundreds() {
             remember(&ada, &format!("The key of rack {count} is {}", Uuid::new_v4()));
         }
         assert_eq!(contents(&injected(&ada)).len(), shown, "of {wanted}");
+        if count == 1 {
+            remember(&ada, "Actually, the cellar is locked at nine, not ten");
+            count += 1;
+        }
     }
+    let first = "Actually, the cellar is locked at nine, not ten";
+    assert_eq!(contents(&injected(&ada))[0], first, "the best of all 200");
     assert_eq!(ada.list().len(), 200);
     running.stop();
 }

@@ -215,7 +215,7 @@ fn every_event_becomes_its_action() {
     assert!(matches!(tick.action, Action::Tick) && tick.key.as_str() == "acme/");
 }
 
-/// Holds memory-platform 9.
+/// Holds memory-platform 9; talome 8.
 #[test]
 fn a_bad_event_is_rejected_with_code_and_field() {
     fn turn(extra: Value) -> String {
@@ -261,6 +261,7 @@ fn a_bad_event_is_rejected_with_code_and_field() {
         (json!({"metadata": {"a": "x".repeat(2_048)}}), too_large("metadata")),
         (json!({"type": "remember", "importance": 1.5}), field("importance")),
         (json!({"type": "remember", "confidence": -0.1}), field("confidence")),
+        (json!({"type": "remember", "confidence": 1.5}), field("confidence")),
         (json!({"type": "remember", "stability": 1.5}), field("stability")),
         (json!({"type": "remember", "scope": "session"}), field("session")),
         (json!({"type": "remember", "scope": "world"}), field("scope")),

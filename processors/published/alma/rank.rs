@@ -497,7 +497,7 @@ mod tests {
         assert_eq!(block.taken, [0, 1, 2, 3, 4, 5]);
     }
 
-    /// Holds alma 25.
+    /// Holds alma 25, 31.
     #[test]
     fn memories_fill_half_of_what_the_soul_leaves_and_one_too_long_is_skipped() {
         let soul = of(1, "identity", &"i".repeat(979), 0.5);

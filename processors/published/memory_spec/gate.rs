@@ -193,6 +193,8 @@ mod tests {
             ("we met Anna", 0.3),
             ("Anna met me", 0.3),
             ("it rained. Paris was nice", 0.3),
+            // Rare, too.
+            ("PostgreSQL again", 0.4),
             ("Running was fun", 0.0),
             ("This was fun", 0.0),
             ("two dogs", 0.2),

@@ -175,6 +175,7 @@ mod tests {
         assert_eq!(contents(rank(), &hits, 1), ["be brief"]);
     }
 
+    /// Holds memory-spec 34.
     #[test]
     fn procedural_memories_take_half_of_the_places_if_others_want_the_rest() {
         let mut hits: Vec<Hit> = ["a", "b", "c", "d", "e"]

@@ -291,6 +291,7 @@ mod tests {
         assert!(found.iter().all(|length| (50..=300).contains(length)), "{found:?}");
     }
 
+    /// Holds memory-spec 46.
     #[test]
     fn fenced_code_is_cut_only_if_it_is_too_long_by_itself() {
         let code = "```\nlet a = 1. B = 2\n\nlet c = 3\n```";
