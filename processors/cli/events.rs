@@ -52,16 +52,7 @@ struct Message<'a, F> {
 impl UserArgs {
     /// Builds a message of a type with these fields. An argument that is not given has no field.
     pub fn message(&self, config: &Config, kind: &str, fields: &impl Serialize) -> Result<Value> {
-        let key = match &self.user {
-            Some(user) => parse_user(user)?,
-            // The log of this account, as `keepsake mcp` writes it.
-            None if config.kafka.is_embedded() => parse_user(&account())?,
-            None => {
-                let what = "--user is missing: a cluster has the memories of many users";
-                return Err(Fault::stop(StopName::ConfigInvalid, what));
-            }
-        };
-        self.message_of(&key, kind, fields)
+        self.message_of(&user_key(config, self.user.as_deref())?, kind, fields)
     }
 
     /// Builds a message about this user.
@@ -77,6 +68,19 @@ impl UserArgs {
 
     pub fn timeout(&self) -> Duration {
         Duration::from_secs_f32(self.timeout.clamp(0.1, 600.0))
+    }
+}
+
+/// The user that `--user` names, or the name of this account.
+pub fn user_key(config: &Config, user: Option<&str>) -> Result<UserKey> {
+    match user {
+        Some(user) => parse_user(user),
+        // The log of this account, as `keepsake mcp` writes it.
+        None if config.kafka.is_embedded() => parse_user(&account()),
+        None => {
+            let what = "--user is missing: a cluster has the memories of many users";
+            Err(Fault::stop(StopName::ConfigInvalid, what))
+        }
     }
 }
 

@@ -1,9 +1,12 @@
 //! `keepsake import`: publishes the memories of an export as `remember` events, each once.
 //!
-//! `client/import.rs` reads the lines.
+//! `client/import.rs` reads the lines. With `--from` it is the history of another program
+//! (`import/history.rs`).
 //!
 //! Limit: the memories of one user are held at a time. The service recognises the last 1,000 ids of
 //! a user by itself; the comparison with the stored memories covers the others.
+
+mod history;
 
 use super::export::Memories;
 use clap::Args;
@@ -13,6 +16,7 @@ use client::rules::Rules;
 use client::show::{self, Output};
 use domain::UserKey;
 use domain::fault::{Fault, Result, StopName};
+use history::{HistoryArgs, HistoryImport};
 use serde_json::Value;
 use settings::Config;
 use std::collections::BTreeSet;
@@ -40,20 +44,43 @@ What was forgotten before the import and is in the file is remembered again: an 
 With --dry-run nothing is published: each line is checked as the service would, and the report has the \
 number and the reason of each line that would be refused. Exit code 1: lines were refused.
 
+With --from it reads what you have in another program, in files or directories, and sends it for one \
+user, the oldest conversation first, each message with its time and its conversation as the session:
+
+  chatgpt, claude      conversations.json of the data export, unpacked
+  claude-code          ~/.claude/projects: transcripts
+  codex                ~/.codex/sessions: rollouts
+  mem0                 the JSON of get_all, as memories
+  memory.jsonl         the file of MCP's memory server, as memories
+  markdown             headings with list items and paragraphs, as memories
+  csv                  a first row with content and, if you have them, role, session, at, kind, id; \
+rows without a role are memories
+
+Messages of the system, empty ones, tools, thinking, images and files are left out and counted. The \
+service judges each turn as always, and keeps the few that say something new. What was sent is noted in \
+imports/ of the data directory, without its text, and not sent again: what you forget or change stays \
+so, an import that was interrupted goes on, and a newer export adds only what is new. --again sends \
+everything, though the service still knows the last 1,000 ids of a user. With --dry-run the report has what \
+the files have. Exit code 1: nothing was found, a file is of another format, or messages were refused.
+
 Examples:
   keepsake import acme.jsonl --dry-run
   keepsake import acme.jsonl --brokers other:9092
-  zcat all.jsonl.gz | keepsake import -";
+  zcat all.jsonl.gz | keepsake import -
+  keepsake import --from chatgpt conversations.json --dry-run
+  keepsake import --from claude-code ~/.claude/projects --user ada";
 
 /// Events that wait for their receipts at once.
 const TOGETHER: usize = 200;
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ImportCommand {
-    /// A file of `keepsake export`, or - for standard input
-    #[arg(value_name = "FILE")]
-    file: String,
-    /// Check every line and publish nothing
+    /// A file of `keepsake export`, or - for standard input; with --from files or directories
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<String>,
+    #[command(flatten)]
+    history: HistoryArgs,
+    /// Check and count everything and publish nothing
     #[arg(long)]
     dry_run: bool,
     /// Seconds to wait for the next receipt of the service
@@ -63,6 +90,20 @@ pub struct ImportCommand {
 
 impl ImportCommand {
     pub fn run(self, config: &Config, output: Output) -> Result<ExitCode> {
+        if let Some(format) = self.history.format() {
+            let import = HistoryImport {
+                format,
+                arguments: &self.history,
+                files: self.files.iter().map(PathBuf::from).collect(),
+                is_dry_run: self.dry_run,
+                within: self.within(),
+            };
+            return import.run(config, output);
+        }
+        let [file] = self.files.as_slice() else {
+            let what = "name one file of `keepsake export`; several need --from FORMAT";
+            return Err(Fault::stop(StopName::ConfigInvalid, what));
+        };
         let mut service = match self.dry_run {
             true => None,
             false => Some(Memories { client: Client::connect(config)?, timeout: self.timeout }),
@@ -70,10 +111,10 @@ impl ImportCommand {
         let rules = Rules::of(config);
         let mut reading = Lines::new(&rules);
         // Standard input has no length.
-        let size = std::fs::metadata(&self.file).map_or(0, |file| file.len());
-        let mut progress = PublishedBytes { published: 0, read: 0, size };
-        for line in self.lines()? {
-            let line = line.map_err(|error| unreadable(&self.file, &error))?;
+        let size = std::fs::metadata(file).map_or(0, |file| file.len());
+        let mut progress = PublishedBytes { file, published: 0, read: 0, size };
+        for line in lines(file)? {
+            let line = line.map_err(|error| unreadable(file, &error))?;
             if let Some(batch) = reading.line(&line) {
                 self.publish(&mut service, batch, &mut reading.report, &progress)?;
                 progress.published = progress.read;
@@ -88,12 +129,8 @@ impl ImportCommand {
         Ok(if report.refused == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    fn lines(&self) -> Result<Box<dyn Iterator<Item = io::Result<String>>>> {
-        if self.file == "-" {
-            return Ok(Box::new(io::stdin().lines()));
-        }
-        let file = File::open(PathBuf::from(&self.file));
-        Ok(Box::new(BufReader::new(file.map_err(|e| unreadable(&self.file, &e))?).lines()))
+    fn within(&self) -> Duration {
+        Duration::from_secs_f32(self.timeout.max(0.1))
     }
 
     /// Publishes the memories of one user, the oldest first.
@@ -102,7 +139,7 @@ impl ImportCommand {
         service: &mut Option<Memories>,
         mut batch: UserBatch,
         report: &mut Imported,
-        progress: &PublishedBytes,
+        progress: &PublishedBytes<'_>,
     ) -> Result<()> {
         if batch.wishes.is_empty() {
             return Ok(());
@@ -115,8 +152,7 @@ impl ImportCommand {
         let UserBatch { key, wishes, .. } = batch;
         for (n, together) in wishes.chunks(TOGETHER).enumerate() {
             let events: Vec<Value> = together.iter().map(|wish| wish.event.clone()).collect();
-            let within = Duration::from_secs_f32(self.timeout.max(0.1));
-            let receipts = service.client.publish_all(&events, within)?;
+            let receipts = service.client.publish_all(&events, self.within())?;
             for (wish, receipt) in together.iter().zip(receipts) {
                 report.note(wish, &receipt);
             }
@@ -124,7 +160,7 @@ impl ImportCommand {
             let share = (n * TOGETHER + together.len()) as f64 / wishes.len() as f64;
             let read = match progress.percent(share) {
                 None => String::new(),
-                Some(percent) => format!("{percent:>3.0} % of {}, ", self.file),
+                Some(percent) => format!("{percent:>3.0} % of {}, ", progress.file),
             };
             eprintln!("{read}{key}: {done} memories published so far");
         }
@@ -166,18 +202,27 @@ impl ImportCommand {
 
 /// Counts the bytes of a file that are published: the lines of the users before, and those up to `read`,
 /// which are of the user whose memories are being published.
-struct PublishedBytes {
+struct PublishedBytes<'a> {
+    file: &'a str,
     published: u64,
     read: u64,
     size: u64,
 }
 
-impl PublishedBytes {
+impl PublishedBytes<'_> {
     /// The percentage of the file that is published with this share of the user's memories.
     fn percent(&self, share: f64) -> Option<f64> {
         let bytes = self.published as f64 + (self.read - self.published) as f64 * share;
         (self.size > 0).then(|| (100.0 * bytes / self.size as f64).min(100.0))
     }
+}
+
+fn lines(file: &str) -> Result<Box<dyn Iterator<Item = io::Result<String>>>> {
+    if file == "-" {
+        return Ok(Box::new(io::stdin().lines()));
+    }
+    let opened = File::open(file).map_err(|e| unreadable(file, &e))?;
+    Ok(Box::new(BufReader::new(opened).lines()))
 }
 
 fn unreadable(file: &str, error: &io::Error) -> Fault {

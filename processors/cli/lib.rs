@@ -169,7 +169,7 @@ enum Command {
     About(requests::AboutCommand),
     /// Write everything about one user, a tenant or all as JSON Lines
     Export(export::ExportCommand),
-    /// Publish the memories of an export, each once
+    /// Publish the memories of an export, or your history of another program, each once
     Import(import::ImportCommand),
     /// Copy the memories of a service to a directory, or check such a copy
     Backup(backup::BackupCommand),

@@ -3,6 +3,7 @@
 
 pub mod describe;
 pub mod erased;
+pub mod history;
 pub mod import;
 pub mod letter;
 pub mod reading;

@@ -8,6 +8,7 @@
 //!   service   version and process of the running service, and the files beside it: `presence.rs`
 //!   secret    the password of the broker, if it has one
 //!   model/    an encoder, if one was put there
+//!   imports/  ids of messages that `keepsake import --from` has sent
 //! ```
 //!
 //! Commands find the service by these files and never by a default port, on which the broker of
