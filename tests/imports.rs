@@ -81,6 +81,11 @@ fn an_export_of_a_chat_comes_in_once_and_what_is_forgotten_stays_forgotten() {
     assert_eq!(client.read_raw("events").len(), events + 2, "only the forgets were sent");
     assert!(ada.list().iter().all(|memory| memory["content"] != lisbon["content"]));
 
+    let again = parsed(&import(place, &["--from", "chatgpt", "--again", &chatgpt]));
+    assert_eq!((&again["sent"], &again["duplicates"]), (&json!(6), &json!(0)), "{again:#}");
+    assert!(ada.list().iter().any(|memory| memory["content"] == lisbon["content"]), "a wish");
+    assert_eq!(imported(place, "chatgpt", &chatgpt)["already"], 6);
+
     let files = ledgers(place);
     assert_eq!(files.len(), 1, "{files:?}");
     let mode = std::fs::metadata(&files[0]).expect("a file").permissions().mode();

@@ -60,8 +60,7 @@ Messages of the system, empty ones, tools, thinking, images and files are left o
 service judges each turn as always, and keeps the few that say something new. What was sent is noted in \
 imports/ of the data directory, without its text, and not sent again: what you forget or change stays \
 so, an import that was interrupted goes on, and a newer export adds only what is new. --again sends \
-everything, though the service still knows the last 1,000 ids of a user. With --dry-run the report has what \
-the files have. Exit code 1: nothing was found, a file is of another format, or messages were refused.
+everything once more, also what you have forgotten. With --dry-run the report has what the files have. Exit code 1: nothing was found, a file is of another format, or messages were refused.
 
 Examples:
   keepsake import acme.jsonl --dry-run

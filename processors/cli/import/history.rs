@@ -76,18 +76,23 @@ impl HistoryImport<'_> {
             false => Ledger::open(config, self.format, &key)?,
         };
         if self.arguments.again {
-            ledger.disregard();
+            ledger.begin_again()?;
         }
         let mut report = Report::default();
+        let mut last_line = Instant::now();
         let parts = history::survey(self.format, &files, &mut |found| {
             report.count(&found, &checks, &mut ledger);
+            if last_line.elapsed() >= PROGRESS_EVERY {
+                last_line = Instant::now();
+                eprintln!("{} messages read", report.found());
+            }
         })?;
         if report.found() == 0 {
             return Err(nothing_found(self.format, &report));
         }
         if let Some(client) = client {
             ledger.pass_again();
-            let (last_line, within) = (Instant::now(), self.within);
+            let within = self.within;
             let mut sending =
                 Sending { client, ledger, report, waiting: Vec::new(), last_line, within };
             sending.send(&files, &parts, &checks)?;
@@ -160,7 +165,8 @@ struct Sending {
     client: Client,
     ledger: Ledger,
     report: Report,
-    waiting: Vec<Value>,
+    /// Message ids and events.
+    waiting: Vec<(String, Value)>,
     last_line: Instant,
     within: Duration,
 }
@@ -173,9 +179,9 @@ impl Sending {
                 // The reader goes on to the end of the part, which costs less than another way out.
                 if failed.is_ok()
                     && let Found::Item(item) = found
-                    && let Some(event) = checks.to_send(&item, &mut self.ledger)
+                    && let Some(message) = checks.to_send(&item, &mut self.ledger)
                 {
-                    self.waiting.push(event);
+                    self.waiting.push(message);
                     if self.waiting.len() == TOGETHER {
                         failed = self.publish();
                     }
@@ -183,20 +189,21 @@ impl Sending {
             })?;
             failed?;
         }
-        self.publish()
+        self.publish()?;
+        self.ledger.end()
     }
 
     /// Publishes what waits, and writes to the ledger what has a receipt.
     fn publish(&mut self) -> Result<()> {
-        let events = std::mem::take(&mut self.waiting);
+        let (ids, events): (Vec<String>, Vec<Value>) = self.waiting.drain(..).unzip();
         if events.is_empty() {
             return Ok(());
         }
         let receipts = self.client.publish_all(&events, self.within)?;
-        let (report, mut done) = (&mut self.report, Vec::new());
-        for (event, receipt) in events.iter().zip(&receipts) {
-            if report.note(event, receipt) {
-                done.extend(event["id"].as_str());
+        let mut done = Vec::new();
+        for (id, receipt) in ids.iter().zip(&receipts) {
+            if self.report.note(id, receipt) {
+                done.push(id.as_str());
             }
         }
         self.ledger.add(done.into_iter())?;

@@ -53,12 +53,13 @@ pub fn description(path: &Path) -> Result<String> {
 }
 
 fn of_element(value: &Value) -> Option<Format> {
-    let readers: [(Format, fn(&Value) -> bool); 3] = [
-        (Format::ChatGpt, |it| chatgpt::conversation(it).is_some()),
-        (Format::Claude, |it| claude::conversation(it).is_some()),
-        (Format::Mem0, |it| stores::mem0(it).is_some()),
-    ];
-    readers.into_iter().find(|(_, is_of)| is_of(value)).map(|(format, _)| format)
+    if chatgpt::conversation(value).is_some() {
+        return Some(Format::ChatGpt);
+    }
+    if claude::conversation(value).is_some() {
+        return Some(Format::Claude);
+    }
+    stores::mem0(value).map(|_| Format::Mem0)
 }
 
 fn of_line(value: &Value) -> Option<Format> {

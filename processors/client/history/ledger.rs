@@ -5,6 +5,9 @@
 //! The file has one id on each line, nothing of a text, and only grows: by the number of messages in
 //! the source. The service itself recognises the last 1,000 ids of a user, which covers those that
 //! were sent and whose receipt was lost.
+//!
+//! An import that sends everything again writes a mark before its ids and one behind them. Its events
+//! have other ids, which the service does not know; one that was interrupted goes on.
 
 use super::Format;
 use domain::UserKey;
@@ -18,6 +21,9 @@ use std::path::{Path, PathBuf};
 use uuid::Uuid;
 
 const FOLDER: &str = "imports";
+/// Marks of a round of `--again`. Ids begin with the name of a format.
+const AGAIN: &str = "#again";
+const END: &str = "#end";
 
 /// Whether a message is to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,13 +41,28 @@ pub struct Ledger {
     known: HashSet<Uuid>,
     met: HashSet<Uuid>,
     file: Option<File>,
+    rounds: Rounds,
+}
+
+/// Rounds of `--again`.
+#[derive(Default)]
+struct Rounds {
+    begun: usize,
+    /// The ids of a round that has no end yet.
+    open: Option<HashSet<Uuid>>,
+    /// The round that this import is.
+    own: Option<usize>,
 }
 
 impl Ledger {
+    fn of(path: PathBuf) -> Ledger {
+        let (known, met) = (HashSet::new(), HashSet::new());
+        Ledger { path, known, met, file: None, rounds: Rounds::default() }
+    }
+
     /// Reads the ledger; a dry run writes nothing.
     pub fn read(config: &Config, format: Format, key: &UserKey) -> Result<Ledger> {
-        let path = path(config, format, key);
-        let mut ledger = Ledger { path, known: HashSet::new(), met: HashSet::new(), file: None };
+        let mut ledger = Ledger::of(path(config, format, key));
         match File::open(&ledger.path) {
             Ok(file) => drop(ledger.fill(&file)?),
             Err(error) if error.kind() == ErrorKind::NotFound => {}
@@ -53,8 +74,7 @@ impl Ledger {
     /// Reads the ledger and holds it until the end of the process: a second import beside this one
     /// would send the same messages.
     pub fn open(config: &Config, format: Format, key: &UserKey) -> Result<Ledger> {
-        let path = path(config, format, key);
-        let mut ledger = Ledger { path, known: HashSet::new(), met: HashSet::new(), file: None };
+        let mut ledger = Ledger::of(path(config, format, key));
         let mut file = ledger.create().map_err(|e| ledger.unusable(&e))?;
         match file.try_lock() {
             Ok(()) => {}
@@ -99,14 +119,55 @@ impl Ledger {
             match (read, line.strip_suffix(b"\n")) {
                 (0, _) => return Ok(true),
                 (_, None) => return Ok(false),
-                (_, Some(id)) => self.known.insert(short(id)),
-            };
+                (_, Some(line)) => self.note(line),
+            }
         }
     }
 
-    /// Forgets the ids of earlier imports, but not the file.
-    pub fn disregard(&mut self) {
-        self.known.clear();
+    fn note(&mut self, line: &[u8]) {
+        match line {
+            mark if mark == AGAIN.as_bytes() => {
+                self.rounds.begun += 1;
+                self.rounds.open = Some(HashSet::new());
+            }
+            mark if mark == END.as_bytes() => self.rounds.open = None,
+            id => {
+                if let Some(open) = &mut self.rounds.open {
+                    open.insert(short(id));
+                }
+                self.known.insert(short(id));
+            }
+        }
+    }
+
+    /// Begins a round that sends everything again, or goes on with one that was interrupted.
+    pub fn begin_again(&mut self) -> Result<()> {
+        match self.rounds.open.take() {
+            Some(open) => self.known = open,
+            None => {
+                self.known.clear();
+                self.rounds.begun += 1;
+                self.add([AGAIN].into_iter())?;
+            }
+        }
+        self.rounds.own = Some(self.rounds.begun);
+        Ok(())
+    }
+
+    /// Ends the round, after which another one would send everything once more.
+    pub fn end(&mut self) -> Result<()> {
+        match self.rounds.own {
+            Some(_) => self.add([END].into_iter()),
+            None => Ok(()),
+        }
+    }
+
+    /// The id of the event that sends this message. The service knows those of earlier rounds.
+    pub fn event_id(&self, id: &str) -> String {
+        match self.rounds.own {
+            Some(round) => format!("{id}~{round}"),
+            None => id.to_owned(),
+        }
     }
 
     /// Begins another pass over the same files.
@@ -181,6 +242,24 @@ mod tests {
         for known in ["a", "b", "half"] {
             assert_eq!(ledger.standing(known), Standing::Already, "{known}");
         }
+        let again = || {
+            let mut ledger = open().expect("the file");
+            ledger.begin_again().expect("written");
+            ledger
+        };
+        let mut ledger = again();
+        assert_eq!((ledger.standing("a"), ledger.event_id("a")), (Standing::New, "a~1".to_owned()));
+        ledger.add(["a"].into_iter()).expect("written");
+        drop(ledger);
+        let mut ledger = again();
+        assert_eq!(ledger.event_id("b"), "b~1", "the round goes on");
+        assert_eq!(
+            [ledger.standing("a"), ledger.standing("b")],
+            [Standing::Already, Standing::New]
+        );
+        ledger.end().expect("written");
+        drop(ledger);
+        assert_eq!(again().event_id("a"), "a~2");
         let other = UserKey::new("default", "bob").expect("a plain name");
         let mut ledger = Ledger::read(&config, Format::Codex, &other).expect("no file");
         assert_eq!(ledger.standing("a"), Standing::New);

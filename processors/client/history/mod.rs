@@ -25,8 +25,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use uuid::Uuid;
 
-/// Length of an id in the contract. A longer one of a source is replaced by its hash.
-const ID_BYTES_MAX: usize = 256;
+/// Length of an id, of the contract's 256 with the round of an import. A longer one of a source is
+/// replaced by its hash.
+const ID_BYTES_MAX: usize = 240;
 /// Names the source in the metadata of each memory.
 const IMPORTED_FROM: &str = "imported_from";
 
@@ -176,8 +177,8 @@ impl Item {
         Item { what, id, session, at_ms, kind, metadata: BTreeMap::new(), text }
     }
 
-    /// The id of the event. The same message has the same id in every export.
-    pub fn event_id(&self, format: Format) -> String {
+    /// The id of the message, which is the same in every export.
+    pub fn message_id(&self, format: Format) -> String {
         let id = format!("{}-{}", format.name(), self.id);
         match id.len() > ID_BYTES_MAX {
             true => format!("{}-{}", format.name(), hashed(&[&self.id])),
@@ -185,7 +186,7 @@ impl Item {
         }
     }
 
-    pub fn event(&self, format: Format, key: &UserKey) -> Value {
+    fn event(&self, format: Format, key: &UserKey) -> Value {
         let mut metadata: Map<String, Value> = Map::new();
         let own = self.metadata.iter().map(|(name, value)| (name.clone(), json!(value)));
         metadata.extend(own.chain([(IMPORTED_FROM.to_owned(), json!(format.name()))]));
@@ -196,7 +197,7 @@ impl Item {
         };
         let at = self.at_ms.map(crate::show::rfc_3339).filter(|at| !at.is_empty());
         let mut event = json!({"type": kind, "tenant": key.tenant(), "user": key.user(),
-            "id": self.event_id(format), "role": role, "session": self.session, "at": at,
+            "id": self.message_id(format), "role": role, "session": self.session, "at": at,
             "kind": self.kind, "metadata": metadata, "content": self.text});
         if let Value::Object(fields) = &mut event {
             fields.retain(|_, value| !value.is_null());
@@ -273,7 +274,7 @@ mod tests {
             "metadata": {"imported_from": "chatgpt"}, "content": "I live in Rome."});
         assert_eq!(event, expected);
         item.id = "x".repeat(300);
-        assert_eq!(item.event_id(Format::Csv).len(), "csv-".len() + 36);
+        assert_eq!(item.message_id(Format::Csv).len(), "csv-".len() + 36);
     }
 
     #[test]

@@ -87,6 +87,9 @@ fn list_of(format: Format) -> Option<ElementReader> {
     }
 }
 
+/// Reads a line; `None` for one of an unknown kind.
+type LineReader = Box<dyn FnMut(&Value) -> Option<Vec<Found>>>;
+
 /// Reads a file of lines. The inner error says why its content is not of the format.
 fn whole(
     format: Format,
@@ -98,10 +101,10 @@ fn whole(
     let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let mut transcript = claude::Transcript::new(&stem);
     let mut rollout = codex::Rollout::new(&stem);
-    let mut line_reader: Box<dyn FnMut(&Value) -> Option<Vec<Found>>> = match format {
+    let mut line_reader: LineReader = match format {
         Format::ClaudeCode => Box::new(move |line| transcript.line(line)),
         Format::Codex => Box::new(move |line| rollout.line(line)),
-        Format::MemoryJsonl => Box::new(|line| stores::graph(line)),
+        Format::MemoryJsonl => Box::new(stores::graph),
         Format::Markdown | Format::Csv => {
             if let Some(other) = guess::format_of(path)? {
                 return Ok(Err(format!("it looks like --from {}", other.name())));

@@ -61,7 +61,7 @@ impl Report {
             Found::LeftOut(why) => return self.leave_out(why),
             Found::Item(item) => item,
         };
-        match ledger.standing(&item.event_id(checks.format)) {
+        match ledger.standing(&item.message_id(checks.format)) {
             Standing::Repeated => return self.leave_out(left_out::REPEATED),
             Standing::Already => self.already += 1,
             Standing::New => match checks.event(item) {
@@ -70,7 +70,7 @@ impl Report {
                     self.outlived += u64::from(checks.is_outlived(item));
                 }
                 Err(Refusal::TooLong) => self.leave_out(TOO_LONG),
-                Err(Refusal::Other(why)) => self.refuse(item.event_id(checks.format), why),
+                Err(Refusal::Other(why)) => self.refuse(item.message_id(checks.format), why),
             },
         }
         match item.what {
@@ -97,19 +97,18 @@ impl Report {
 
     /// Notes the receipt of an event, and returns whether the message is done with. One that was
     /// refused is not: a quota may have room later.
-    pub fn note(&mut self, event: &Value, receipt: &Value) -> bool {
-        let id = event["id"].as_str().unwrap_or_default().to_owned();
+    pub fn note(&mut self, id: &str, receipt: &Value) -> bool {
         let decisions = receipt["decisions"].as_array().map(Vec::as_slice).unwrap_or_default();
         let outcomes: Vec<&str> =
             decisions.iter().filter_map(|decision| decision["outcome"].as_str()).collect();
         if outcomes.is_empty() {
             let message = receipt["error"]["message"].as_str().unwrap_or("no decision");
-            self.refuse(id, message.to_owned());
+            self.refuse(id.to_owned(), message.to_owned());
             return false;
         }
         if outcomes.iter().all(|outcome| *outcome == "refused") {
             let reason = decisions[0]["reason"].as_str().unwrap_or_default();
-            self.refuse(id, reason.to_owned());
+            self.refuse(id.to_owned(), reason.to_owned());
             return false;
         }
         self.sent += 1;
@@ -176,10 +175,13 @@ impl Checks<'_> {
         }
     }
 
-    /// The event of an item that is new and that the service would accept.
-    pub fn to_send(&self, item: &Item, ledger: &mut Ledger) -> Option<Value> {
-        let is_new = ledger.standing(&item.event_id(self.format)) == Standing::New;
-        is_new.then(|| self.event(item).ok()).flatten()
+    /// The id and the event of an item that is new and that the service would accept.
+    pub fn to_send(&self, item: &Item, ledger: &mut Ledger) -> Option<(String, Value)> {
+        let id = item.message_id(self.format);
+        let is_new = ledger.standing(&id) == Standing::New;
+        let mut event = is_new.then(|| self.event(item).ok()).flatten()?;
+        event["id"] = ledger.event_id(&id).into();
+        Some((id, event))
     }
 
     fn is_outlived(&self, item: &Item) -> bool {

@@ -9,7 +9,7 @@ const METADATA_BYTES_MAX: usize = 1900;
 
 /// Reads a memory of mem0's get_all; `None` for anything else.
 pub fn mem0(value: &Value) -> Option<Vec<Found>> {
-    // Exports of the hosted service have `text` or `data` in older versions.
+    // Older versions named the text `data`.
     let text = ["memory", "data"].iter().find_map(|field| value[field].as_str())?.trim();
     if text.is_empty() {
         return Some(vec![Found::LeftOut(left_out::EMPTY)]);
