@@ -1,8 +1,8 @@
 //! `keepsake import --from`: sends the history that a person has in another program, the oldest
 //! conversation first.
 //!
-//! The files are read twice: to count them and to refuse what is no history before anything is sent,
-//! then to send it. `client/history/` reads the formats.
+//! The files are read twice: to count them and to refuse what is no history before anything is
+//! sent, then to send it. `client/history/` reads the formats.
 
 use super::TOGETHER;
 use crate::events::user_key;
@@ -148,7 +148,8 @@ impl HistoryImport<'_> {
     }
 }
 
-/// A file in which nothing was found is a mistake of whoever names it, or a format that has changed.
+/// A file in which nothing was found is a mistake of whoever names it, or a format that has
+/// changed.
 fn nothing_found(format: Format, report: &Report) -> Fault {
     let left_out = match report.left_out.is_empty() {
         true => String::new(),

@@ -1,5 +1,5 @@
-//! Reads a rollout of Codex: lines with a time, a type and a payload, of which the response items of
-//! the type `message` are what was said. Older rollouts have the items without the envelope.
+//! Reads a rollout of Codex: lines with a time, a type and a payload, of which the response items
+//! of the type `message` are what was said. Older rollouts have the items without the envelope.
 
 use super::{Found, Item, What, hashed, left_out, time_of};
 use serde_json::Value;

@@ -1,5 +1,5 @@
-//! Reads a table of comma-separated values ([RFC 4180](https://www.rfc-editor.org/rfc/rfc4180)) with
-//! a row of names. A row with a role is a turn, any other a text to remember.
+//! Reads a table of comma-separated values ([RFC 4180](https://www.rfc-editor.org/rfc/rfc4180))
+//! with a row of names. A row with a role is a turn, any other a text to remember.
 
 use super::{Found, Item, What, hashed, left_out, time_ms};
 use std::io::{self, BufRead};

@@ -2,12 +2,12 @@
 //! and user. A message is written after its receipt and never sent again, so nothing that was
 //! forgotten or changed since comes back.
 //!
-//! The file has one id on each line, nothing of a text, and only grows: by the number of messages in
-//! the source. The service itself recognises the last 1,000 ids of a user, which covers those that
-//! were sent and whose receipt was lost.
+//! The file has one id on each line, nothing of a text, and only grows: by the number of messages
+//! in the source. The service itself recognises the last 1,000 ids of a user, which covers those
+//! that were sent and whose receipt was lost.
 //!
-//! An import that sends everything again writes a mark before its ids and one behind them. Its events
-//! have other ids, which the service does not know; one that was interrupted goes on.
+//! An import that sends everything again writes a mark before its ids and one behind them. Its
+//! events have other ids, which the service does not know; one that was interrupted goes on.
 
 use super::Format;
 use domain::UserKey;

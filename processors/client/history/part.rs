@@ -164,8 +164,8 @@ impl Known {
         }
     }
 
-    /// Fails for a file of another format, and for one that ends early: half of an export would pass
-    /// for all of it.
+    /// Fails for a file of another format, and for one that ends early: half of an export would
+    /// pass for all of it.
     fn check(
         &self,
         format: Format,
