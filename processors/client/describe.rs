@@ -209,10 +209,13 @@ mod tests {
                 "by_scope": {"user": 3}},
             "importance_average": 0.512, "oldest": "2026-11-27T10:00:00Z", "bytes": 2048,
             "decisions": {"kept": 3, "dropped": 1},
+            "sessions": {"total": 7, "latest": [
+                {"session": "monday", "turns": 5, "last_at": "2026-11-27T10:00:00Z"}]},
         });
         let rows = stats(&reply);
         assert_eq!(rows[0], ("memories", "3: 2 active, 1 archived".to_owned()));
-        assert_eq!(rows[5], ("size", "2048 bytes in the store".to_owned()));
+        assert_eq!(rows[5], ("sessions", "7: monday (5 turns, 2026-11-27)".to_owned()));
+        assert_eq!(rows[6], ("size", "2048 bytes in the store".to_owned()));
         assert!(rows.iter().all(|(_, figures)| !figures.contains(['{', '"'])), "{rows:?}");
         let nobody = serde_json::json!({"memories": {"total": 0}, "decisions": {}});
         assert_eq!(stats(&nobody)[0], ("memories", "none".to_owned()));
