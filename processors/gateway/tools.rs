@@ -270,7 +270,7 @@ fn of_arguments(kind: &str, arguments: &Value, fields: &[(&str, &str)]) -> Value
 }
 
 /// The description of each argument, the same in every tool.
-const DESCRIPTIONS: [(&str, &str); 20] = [
+const DESCRIPTIONS: [(&str, &str); 21] = [
     ("text", "The memory as one plain sentence, such as: I am allergic to peanuts."),
     (
         "metadata",
@@ -282,6 +282,7 @@ const DESCRIPTIONS: [(&str, &str); 20] = [
     ("content", "The turn word for word."),
     ("speaker", "Name of the speaker, where several people speak."),
     ("session", "Id of the conversation; turns of one conversation have the same."),
+    ("sessions", "True: also list the latest conversations, with their turns and last day."),
     ("query", "The question in plain words, as the user asked it."),
     ("limit", "Most memories to return."),
     ("filters", "Only memories with all of these labels, name to text."),
