@@ -123,8 +123,9 @@ fn asked_before(
     asked: &Remember<Vector>,
     kind: &Kind,
 ) -> Result<Option<Memory>> {
-    // Each partition of a tenant would have to find the same memory, whatever its profile is.
-    if asked.scope == Scope::Tenant || cx.rules.policy.traits().stores_repeats {
+    // Each partition of a tenant would have to find the same memory, whatever its profile is; and
+    // for one of a session all memories of the user would be read, of which few are the session's.
+    if asked.scope != Scope::User || cx.rules.policy.traits().stores_repeats {
         return Ok(None);
     }
     for (id, _) in cx.nearest(staged, &asked.content.vector, REPEATED_AMONG)? {
