@@ -507,7 +507,7 @@ fn the_shipped_judge_finds_a_change_and_a_wish() {
 }
 
 /// Pairs of statements as documents and people put them, and a question about both.
-const CHANGES: [[&str; 3]; 12] = [
+pub const CHANGES: [[&str; 3]; 12] = [
     ["I prefer Python", "Actually, I prefer Go", "Which language do I prefer?"],
     [
         "I prefer Python for scripting.",

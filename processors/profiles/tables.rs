@@ -86,7 +86,7 @@ pub struct Summary {
     /// A profile from before this key has the rules.
     #[serde(default)]
     pub by: Author,
-    /// What the language model is told in the place of Keepsake's own words.
+    /// The instruction to the language model in the place of Keepsake's own words.
     pub prompt: Option<String>,
 }
 

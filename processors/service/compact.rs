@@ -210,7 +210,10 @@ impl Compact {
             let open = self.shards.get(partition).filter(|shard| shard.closed().is_none());
             let Some(shard) = open else { continue };
             let is_done = self.shard(&shard, &mut round)?;
-            self.metrics.walked(partition, is_done, now.wall.0 / 1_000);
+            // Of a shard that was closed meanwhile, another process shows it.
+            if self.is_open(&shard) {
+                self.metrics.walked(partition, is_done, now.wall.0 / 1_000);
+            }
             if let Some(limit) = round.limit() {
                 self.first = partition + i32::from(is_done);
                 end = limit;

@@ -84,7 +84,7 @@ fn turn(node: &str, message: &Value) -> Vec<Found> {
     for part in content["parts"].as_array().into_iter().flatten() {
         match part {
             Value::String(text) => texts.push(text),
-            // What was said aloud.
+            // Spoken text.
             part if part["content_type"] == "audio_transcription" => {
                 texts.extend(part["text"].as_str());
             }

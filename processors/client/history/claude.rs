@@ -187,7 +187,7 @@ impl Transcript {
     }
 }
 
-/// What the person typed, without what the program put into the message.
+/// The text that the person typed, without the parts that the program added.
 fn own_words(text: &str) -> Option<String> {
     let mut text = text.to_owned();
     for (start, end) in INSERTED {

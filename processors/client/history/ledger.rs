@@ -25,7 +25,7 @@ const FOLDER: &str = "imports";
 const AGAIN: &str = "#again";
 const END: &str = "#end";
 
-/// Whether a message is to be sent.
+/// Relation of a message to earlier imports and to the other messages of the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     New,

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 const SHOWN_MAX: usize = 20;
 const TOO_LONG: &str = "text longer than the service takes";
 
-/// What decides whether an item is sent.
+/// The conditions under which an item is sent.
 pub struct Checks<'a> {
     pub format: Format,
     pub key: &'a UserKey,

@@ -186,7 +186,7 @@ mod tests {
         Ranked { relevance: Some(relevance), ..one }
     }
 
-    /// Of questions with one wording each.
+    /// Checks questions with one wording each.
     fn check(found: Vec<(PicturePart, Vec<Ranked>)>, expected: &[(PicturePart, &str)]) {
         let found = found.into_iter().map(|(part, ranked)| (part, vec![ranked]));
         check_wordings(found.collect(), expected);

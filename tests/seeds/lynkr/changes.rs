@@ -2,37 +2,10 @@
 //! people put them.
 
 use super::running_with;
+use crate::conflict::CHANGES;
 use crate::support::client::{contents, outcome};
 use crate::support::skips::model_or_skip;
 use serde_json::{Value, json};
-
-/// An earlier and a later statement, and a question about both.
-const CHANGES: [[&str; 3]; 12] = [
-    ["I prefer Python", "Actually, I prefer Go", "Which language do I prefer?"],
-    [
-        "I prefer Python for scripting.",
-        "I no longer prefer Python, I prefer Go.",
-        "What do I prefer for scripting?",
-    ],
-    [
-        "The API uses port 3000.",
-        "Actually, the API uses port 8080, not 3000.",
-        "Which port does the API use?",
-    ],
-    ["We use PostgreSQL.", "We switched to MySQL.", "Which database do we use?"],
-    ["The launch is on 3 May.", "The launch is on 10 May.", "When is the launch?"],
-    ["I like coffee.", "I hate coffee.", "Do I like coffee?"],
-    [
-        "Let's use Redux for state.",
-        "Let's drop Redux, we go with Zustand.",
-        "What do we use for state?",
-    ],
-    ["My manager is Carla.", "Carla left, Tom is my manager now.", "Who is my manager?"],
-    ["We deploy on Fridays.", "It's Tuesdays now for deploys.", "When do we deploy?"],
-    ["I take 20 mg.", "The doctor halved it.", "How many mg do I take?"],
-    ["I live in Berlin.", "Writing this from my new flat in Porto.", "Where do I live?"],
-    ["I'm vegetarian.", "I eat meat again since last week.", "Do I eat meat?"],
-];
 
 /// The later statements that are not found to contradict without an encoder, whose vectors show that
 /// the two are about the same.
