@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::time::Duration;
 
 fn sample(name: &str) -> String {
     root().join("tests/data/imports").join(name).display().to_string()
@@ -48,6 +49,8 @@ fn an_export_of_a_chat_comes_in_once_and_what_is_forgotten_stays_forgotten() {
         assert_eq!(&report[field], value, "{field}: {report:#}");
     }
     assert_eq!(report["left_out"]["image or file"], 1, "{report:#}");
+    let preview = report["preview"].clone();
+    assert_eq!(preview["judged"], 6, "{preview}");
     assert!(client.read_raw("events").is_empty(), "a dry run publishes nothing");
     assert!(ledgers(place).is_empty(), "and notes nothing");
     let old = ["--set", "retain.days=30", "--from", "chatgpt", "--dry-run", &chatgpt];
@@ -59,6 +62,10 @@ fn an_export_of_a_chat_comes_in_once_and_what_is_forgotten_stays_forgotten() {
         report["kept"].as_u64().zip(report["dropped"].as_u64()).map(|(a, b)| a + b),
         Some(6)
     );
+    let kept_of = |outcome: &str| report["outcomes"][outcome].as_u64().unwrap_or(0);
+    let kept: u64 = ["kept", "merged", "superseded"].into_iter().map(kept_of).sum();
+    let kinds = preview["kept"].as_object().expect("by kind").values();
+    assert_eq!(kinds.filter_map(Value::as_u64).sum::<u64>(), kept, "{preview} {report:#}");
     let memories = ada.list();
     let of = |text: &str| {
         let memory = memories.iter().find(|memory| memory["content"] == text);
@@ -111,6 +118,27 @@ fn an_export_of_a_chat_comes_in_once_and_what_is_forgotten_stays_forgotten() {
         assert_eq!(imported(place, format, &sample(file))["sent"], 0, "{format}");
     }
     running.stop();
+}
+
+#[test]
+fn an_old_note_replaces_nothing_that_was_said_since() {
+    let running = Running::start(Broker::Embedded, &[]);
+    let ada = running.client().user("default", "ada").turn("I live in Lisbon.");
+    assert_eq!(ada["status"], "ok", "{ada}");
+    let note = scratch::dir("note").join("about-me.md");
+    std::fs::write(&note, "I live in Berlin.\n").expect("writes");
+    let written = std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1_500_000_000);
+    let file = std::fs::File::options().write(true).open(&note).expect("opens");
+    file.set_modified(written).expect("sets the time");
+    imported(&running.place, "markdown", path(&note));
+    let client = running.client();
+    let memories = client.user("default", "ada").list();
+    let of = |place: &str| {
+        let found = memories.iter().find(|it| it["content"] == format!("I live in {place}."));
+        found.unwrap_or_else(|| panic!("{place}: {memories:#?}")).clone()
+    };
+    assert_eq!(of("Berlin")["created_at"], "2017-07-14T02:40:00Z");
+    assert!(of("Lisbon")["superseded_by"].is_null(), "{:#}", of("Lisbon"));
 }
 
 #[test]

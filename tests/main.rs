@@ -25,6 +25,7 @@ mod fuzz;
 mod gateway;
 mod generation;
 mod handover;
+mod hooks;
 mod imports;
 mod language;
 mod languages;

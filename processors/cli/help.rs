@@ -9,7 +9,7 @@ const GROUPS: [(&str, &[&str]); 3] = [
         "Memories",
         &[
             "publish", "update", "forget", "feedback", "list", "get", "explain", "about", "stats",
-            "export", "import",
+            "export", "import", "hooks", "status",
         ],
     ),
     ("Trying and measuring", &["demo", "eval", "whatif", "bench", "model"]),

@@ -6,6 +6,7 @@ use clap::Subcommand;
 use client::show::Output;
 use domain::fault::{Fault, Result, StopName};
 use lab::{bench, demo, eval, whatif};
+use serde_json::Value;
 use settings::Config;
 use std::process::ExitCode;
 
@@ -37,6 +38,11 @@ impl LabCommand {
             LabCommand::Bench(bench) => bench.run(config, output),
         }
     }
+}
+
+/// What an import of these events would keep.
+pub fn preview(config: &Config, events: &[Value]) -> Result<Option<Value>> {
+    lab::preview::of(config, events).map(Some)
 }
 
 /// Starts the gateway of a demo, on another port if the one of the configuration is in use.

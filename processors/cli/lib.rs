@@ -13,6 +13,8 @@ mod export;
 mod gateway;
 mod generation;
 mod help;
+mod hook;
+mod hooks;
 mod import;
 mod keys;
 #[cfg_attr(not(feature = "lab"), path = "lacking/laboratory.rs")]
@@ -136,6 +138,14 @@ enum Command {
     Mcp(mcp::McpCommand),
     /// Give Claude Code, Claude Desktop, Cursor, Codex or VS Code the memories, or take them back
     Connect(connect::ConnectCommand),
+    /// Pause or stop what the hooks of coding agents capture
+    #[command(subcommand)]
+    Hooks(hooks::HooksCommand),
+    /// Say what runs here, where hooks capture, and what waits for the service
+    Status,
+    /// Answer a hook of a coding agent, which `keepsake connect --hooks` installs
+    #[command(hide = true)]
+    Hook(hook::HookCommand),
     /// Have this account's session run `keepsake serve`
     #[command(subcommand)]
     Service(unit::UnitCommand),
@@ -216,6 +226,10 @@ pub fn main() -> ExitCode {
             let fault = Fault::stop(StopName::ConfigInvalid, error.to_string());
             return mcp::refuse(&fault).unwrap_or(ExitCode::from(2));
         }
+        Err(error) if error.use_stderr() && hook::is_asked() => {
+            anstream::eprintln!("{error}");
+            return ExitCode::SUCCESS;
+        }
         Err(error) => error.exit(),
     };
     let mut typed = typed;
@@ -229,7 +243,7 @@ pub fn main() -> ExitCode {
                 return code;
             }
             anstream::eprintln!("{}error:{} {fault}", show::BAD, show::PLAIN);
-            ExitCode::from(fault.exit_code())
+            ExitCode::from(if hook::is_asked() { 0 } else { fault.exit_code() })
         }
     }
 }
@@ -289,7 +303,10 @@ fn run(typed: CommandLine) -> Result<ExitCode> {
         Command::Serve(serve) => serve.run(&config),
         Command::Gateway => gateway::run(&config),
         Command::Mcp(mcp) => mcp.run(&config, typed.common.repeated(&config)),
-        Command::Connect(connect) => connect.run(&typed.common.repeated(&config), output),
+        Command::Connect(connect) => connect.run(&config, &typed.common.repeated(&config), output),
+        Command::Hooks(hooks) => hooks.run(&config, output),
+        Command::Status => hooks::status(&config, output),
+        Command::Hook(hook) => hook.run(&config, &typed.common.repeated(&config)),
         Command::Service(service) => service.run(&config, &typed.common.repeated(&config), output),
         Command::Keys(keys) => keys.run(&config, output),
         Command::Publish(publish) => publish.run(&config, output),

@@ -10,6 +10,7 @@ use ::gateway::calls::Calls;
 use ::gateway::keys::Caller;
 use ::gateway::mcp::{self, Bound, Client, Connect, Server};
 use clap::Args;
+use client::capture::{Capture, real};
 use deployment::presence::Description;
 use domain::UserKey;
 use domain::fault::{Fault, Result};
@@ -26,17 +27,15 @@ const AWAY_MAX: Duration = Duration::from_secs(2);
 #[derive(Args)]
 pub struct McpCommand {
     /// The user whose memories the tools read and change: a name, or tenant/name. Without it the name
-    /// of this account
+    /// of this account. In a project with hooks the tools have the memories of the project
     #[arg(long, value_name = "USER")]
     user: Option<String>,
 }
 
 impl McpCommand {
     pub fn run(self, config: &Config, arguments: Vec<String>) -> Result<ExitCode> {
-        let user = match &self.user {
-            Some(user) => client::parse_user(user)?,
-            None => client::parse_user(&account())?,
-        };
+        let user = client::parse_user(&self.user.clone().unwrap_or_else(account))?;
+        let user = of_project(config, user);
         let link = Arc::new(Mutex::new(Link::default()));
         let gone = Arc::new(OnceLock::<Fault>::new());
         let (its, held, is_gone) = (config.clone(), link.clone(), gone.clone());
@@ -71,6 +70,18 @@ impl McpCommand {
         ended?;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// The user of the project around this directory, if hooks are on there for this user: a tool finds
+/// what hooks have captured.
+fn of_project(config: &Config, user: UserKey) -> UserKey {
+    let found = std::env::current_dir().ok().zip(Capture::of(config).state().ok());
+    let found = found.and_then(|(dir, state)| {
+        let project = state.project_of(&real(&dir))?.user.clone();
+        let is_of_user = project.starts_with(&format!("{}@", user.as_str()));
+        is_of_user.then(|| client::parse_user(&project).ok()).flatten()
+    });
+    found.unwrap_or(user)
 }
 
 async fn serve(connect: Connect, user: UserKey) -> Result<()> {

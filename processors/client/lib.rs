@@ -1,6 +1,7 @@
 //! Client of a running Keepsake: publishes events, sends requests, and receives the replies by
 //! correlation id. Uses only Kafka, like the client of any other program.
 
+pub mod capture;
 pub mod describe;
 pub mod erased;
 pub mod history;

@@ -15,7 +15,7 @@ mod own;
 mod precision;
 mod recall;
 mod reliability;
-mod report;
+pub mod report;
 mod sessions;
 mod states;
 mod traps;
@@ -203,6 +203,6 @@ impl ServiceArgs {
         if let Some(profile) = &self.profile {
             config.profile = profile.clone();
         }
-        Harness::open(&config, &self.cache)
+        Harness::open(&config, Some(&self.cache))
     }
 }

@@ -66,7 +66,7 @@ impl WhatIfCommand {
             record.partition = 0;
             record.offset = offset as i64;
         }
-        let harness = Harness::open(config, &self.cache)?;
+        let harness = Harness::open(config, Some(&self.cache))?;
         let (current, withheld) = turn_outcomes(&harness, &harness.profiles, records.clone())?;
         // The other profile may not follow the wish of a user that something is off the record.
         records.retain(|record| !withheld.contains(&record.offset));

@@ -322,11 +322,11 @@ impl Child {
             if page.as_ref().is_some_and(|page| page.starts_with("HTTP/1.1 200")) {
                 return;
             }
-            assert!(
-                Instant::now() < give_up,
-                "keepsake serve is not ready: {page:?}\n{}",
-                self.log()
-            );
+            if Instant::now() > give_up {
+                let live = self.http_address().and_then(|address| get(&address, "/livez"));
+                // The pages last: a long log would hide them.
+                panic!("{}\nkeepsake serve is not ready: {page:?}\n{live:?}", self.log());
+            }
             std::thread::sleep(Duration::from_millis(10));
         }
     }

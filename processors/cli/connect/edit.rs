@@ -106,7 +106,7 @@ impl Format {
     }
 }
 
-fn parsed_json(text: &str) -> std::result::Result<(CstRootNode, CstObject), String> {
+pub fn parsed_json(text: &str) -> std::result::Result<(CstRootNode, CstObject), String> {
     let root = CstRootNode::parse(text, &ParseOptions::default()).map_err(|e| e.to_string())?;
     let object = root.object_value_or_create().ok_or("is no JSON object")?;
     Ok((root, object))
@@ -117,7 +117,7 @@ fn parsed_toml(text: &str) -> std::result::Result<DocumentMut, String> {
 }
 
 /// A new file ends with a line break.
-fn ended(written: String, before: &str) -> String {
+pub fn ended(written: String, before: &str) -> String {
     match before.trim().is_empty() {
         true => format!("{}\n", written.trim()),
         false => written,

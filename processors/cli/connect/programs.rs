@@ -9,7 +9,7 @@
 //! | VS Code | `mcp.json` of the user profile | <https://code.visualstudio.com/docs/agents/reference/mcp-configuration> |
 
 use super::edit::Format;
-use super::invalid;
+use super::{hooks, invalid};
 use clap::ValueEnum;
 use domain::fault::Result;
 use std::path::PathBuf;
@@ -57,13 +57,12 @@ impl Program {
         }
     }
 
+    pub fn hooks_file(self) -> Result<PathBuf> {
+        Ok(hooks::file(self, &home()?, &of))
+    }
+
     pub fn file(self) -> Result<PathBuf> {
-        let home = std::env::home_dir().filter(|home| home.is_absolute());
-        let home = home.ok_or_else(|| invalid("HOME is not set to a directory"))?;
-        let of = |name: &str| {
-            let dir = std::env::var_os(name).map(PathBuf::from);
-            dir.filter(|dir| dir.is_absolute())
-        };
+        let home = home()?;
         let settings = match cfg!(target_os = "macos") {
             true => home.join("Library/Application Support"),
             false => of("XDG_CONFIG_HOME").unwrap_or_else(|| home.join(".config")),
@@ -78,4 +77,14 @@ impl Program {
             Program::VsCode => settings.join("Code/User/mcp.json"),
         })
     }
+}
+
+fn home() -> Result<PathBuf> {
+    let home = std::env::home_dir().filter(|home| home.is_absolute());
+    home.ok_or_else(|| invalid("HOME is not set to a directory"))
+}
+
+fn of(name: &str) -> Option<PathBuf> {
+    let dir = std::env::var_os(name).map(PathBuf::from);
+    dir.filter(|dir| dir.is_absolute())
 }

@@ -6,6 +6,7 @@
 
 use super::TOGETHER;
 use crate::events::user_key;
+use crate::laboratory;
 use broker::clock::{Clock, SystemClock};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
@@ -18,12 +19,15 @@ use client::show::{self, Output};
 use domain::fault::{Fault, Result, StopName};
 use serde_json::Value;
 use settings::Config;
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// Time between two lines of progress.
 const PROGRESS_EVERY: Duration = Duration::from_secs(2);
+/// Messages of a dry run that are judged, the newest: a minute or two with the usual encoder.
+const PREVIEWED_MAX: usize = 20_000;
 
 #[derive(Args)]
 pub struct HistoryArgs {
@@ -90,6 +94,10 @@ impl HistoryImport<'_> {
         if report.found() == 0 {
             return Err(nothing_found(self.format, &report));
         }
+        let preview = match self.is_dry_run {
+            true => self.preview(config, &files, &parts, &checks, &mut ledger)?,
+            false => None,
+        };
         if let Some(client) = client {
             ledger.pass_again();
             let within = self.within;
@@ -98,13 +106,47 @@ impl HistoryImport<'_> {
             sending.send(&files, &parts, &checks)?;
             report = sending.report;
         }
-        self.print(&report, &checks, files.len(), output);
+        self.print(&report, preview.as_ref(), &checks, files.len(), output);
         Ok(if report.refused == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    fn print(&self, report: &Report, checks: &Checks<'_>, files: usize, output: Output) {
+    /// What the service would keep of the newest messages, by kind.
+    fn preview(
+        &self,
+        config: &Config,
+        files: &[PathBuf],
+        parts: &[Part],
+        checks: &Checks<'_>,
+        ledger: &mut Ledger,
+    ) -> Result<Option<Value>> {
+        ledger.pass_again();
+        let mut events = VecDeque::new();
+        for part in parts {
+            history::read(checks.format, files, part, &mut |found| {
+                if let Found::Item(item) = found
+                    && let Some((_, event)) = checks.to_send(&item, ledger)
+                {
+                    events.push_back(event);
+                    events.drain(..events.len().saturating_sub(PREVIEWED_MAX));
+                }
+            })?;
+        }
+        laboratory::preview(config, events.make_contiguous())
+    }
+
+    fn print(
+        &self,
+        report: &Report,
+        preview: Option<&Value>,
+        checks: &Checks<'_>,
+        files: usize,
+        output: Output,
+    ) {
         if output == Output::Json {
             let mut json = report.json();
+            if let Some(preview) = preview {
+                json["preview"] = preview.clone();
+            }
             json["format"] = self.format.name().into();
             json["tenant"] = checks.key.tenant().into();
             json["user"] = checks.key.user().into();
@@ -129,10 +171,22 @@ impl HistoryImport<'_> {
             println!("{count} are {rule}: the service erases the memories that they become");
         }
         match self.is_dry_run {
-            true => println!(
-                "{} to send, {} sent by an earlier import; a dry run: nothing was sent",
-                report.to_send, report.already
-            ),
+            true => {
+                if let Some(preview) = preview {
+                    let of_kind = preview["kept"].as_object().into_iter().flatten();
+                    let kinds: Vec<String> =
+                        of_kind.map(|(kind, count)| format!("{count} {kind}")).collect();
+                    let (judged, dropped) = (&preview["judged"], &preview["dropped"]);
+                    println!(
+                        "of {judged}, the service would keep: {}; {dropped} dropped",
+                        if kinds.is_empty() { "none".to_owned() } else { kinds.join(", ") }
+                    );
+                }
+                println!(
+                    "{} to send, {} sent by an earlier import; a dry run: nothing was sent",
+                    report.to_send, report.already
+                )
+            }
             false => println!(
                 "{} sent: {} kept, {} dropped, {} known to the service; {} sent by an earlier import",
                 report.sent, report.kept, report.dropped, report.duplicates, report.already

@@ -4,6 +4,7 @@
 use clap::{Args, Subcommand};
 use client::show::Output;
 use domain::fault::{Fault, Result, StopName, lacking};
+use serde_json::Value;
 use settings::Config;
 use std::process::ExitCode;
 
@@ -39,6 +40,11 @@ impl LabCommand {
         };
         Err(Fault::stop(StopName::ConfigInvalid, lacking(&format!("keepsake {name}"), "lab")))
     }
+}
+
+/// This build cannot decide anything itself.
+pub fn preview(_: &Config, _: &[Value]) -> Result<Option<Value>> {
+    Ok(None)
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ mod part;
 pub mod report;
 mod stores;
 
-pub use part::{Part, read, survey};
+pub use part::{Part, read, survey, tail};
 
 use domain::UserKey;
 use domain::fault::{Fault, Result};
@@ -186,7 +186,21 @@ impl Item {
         }
     }
 
+    /// The event of something that was just said, without its user.
+    pub fn said(&self, format: Format) -> Value {
+        let mut event = self.unaddressed(format);
+        event["metadata"] = json!({"said_in": format.name()});
+        event
+    }
+
     fn event(&self, format: Format, key: &UserKey) -> Value {
+        let mut event = self.unaddressed(format);
+        event["tenant"] = json!(key.tenant());
+        event["user"] = json!(key.user());
+        event
+    }
+
+    fn unaddressed(&self, format: Format) -> Value {
         let mut metadata: Map<String, Value> = Map::new();
         let own = self.metadata.iter().map(|(name, value)| (name.clone(), json!(value)));
         metadata.extend(own.chain([(IMPORTED_FROM.to_owned(), json!(format.name()))]));
@@ -196,8 +210,7 @@ impl Item {
             What::Memory => ("remember", None),
         };
         let at = self.at_ms.map(crate::show::rfc_3339).filter(|at| !at.is_empty());
-        let mut event = json!({"type": kind, "tenant": key.tenant(), "user": key.user(),
-            "id": self.message_id(format), "role": role, "session": self.session, "at": at,
+        let mut event = json!({"type": kind, "id": self.message_id(format), "role": role, "session": self.session, "at": at,
             "kind": self.kind, "metadata": metadata, "content": self.text});
         if let Value::Object(fields) = &mut event {
             fields.retain(|_, value| !value.is_null());

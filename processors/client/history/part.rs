@@ -1,13 +1,16 @@
 //! Reads the files of a history: once to count it and to find the parts, then part by part in the
 //! order of their time. A part is a conversation of an export, or a file of lines.
 
-use super::{Format, Found, chatgpt, claude, codex, csv, guess, json, left_out, markdown, stores};
+use super::{
+    Format, Found, Item, chatgpt, claude, codex, csv, guess, json, left_out, markdown, stores,
+};
 use domain::fault::{Fault, Result};
 use serde_json::Value;
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
 
 /// A piece of a file whose items follow each other.
 pub struct Part {
@@ -75,6 +78,52 @@ pub fn read(
     Ok(())
 }
 
+/// What a transcript has had appended.
+pub struct Tail {
+    pub items: Vec<Item>,
+    /// The place behind the last whole line.
+    pub read_to: u64,
+}
+
+/// Bytes of a transcript that are read at once. A line that is longer, which no person has typed,
+/// is passed over.
+const TAIL_BYTES_MAX: u64 = 16 << 20;
+
+/// Reads the transcript of a session on, up to the last whole line. One that has become shorter was
+/// written anew, and is read from its beginning.
+pub fn tail(format: Format, path: &Path, session: &str, from: u64) -> Result<Tail> {
+    let about = |error: io::Error| unreadable(path, &error);
+    let mut file = File::open(path).map_err(about)?;
+    let length = file.metadata().map_err(about)?.len();
+    let mut read_to = if length < from { 0 } else { from };
+    let (mut transcript, mut rollout) =
+        (claude::Transcript::new(session), codex::Rollout::new(session));
+    let mut items = Vec::new();
+    while read_to < length {
+        let mut bytes = Vec::new();
+        file.seek(SeekFrom::Start(read_to)).map_err(about)?;
+        file.by_ref().take(TAIL_BYTES_MAX).read_to_end(&mut bytes).map_err(about)?;
+        let whole = match bytes.iter().rposition(|byte| *byte == b'\n') {
+            Some(last) => last + 1,
+            None if bytes.len() as u64 == TAIL_BYTES_MAX => bytes.len(),
+            None => break,
+        };
+        for line in bytes[..whole].split(|byte| *byte == b'\n') {
+            let Ok(line) = serde_json::from_slice::<Value>(line) else { continue };
+            let found = match format {
+                Format::Codex => rollout.line(&line),
+                _ => transcript.line(&line),
+            };
+            items.extend(found.into_iter().flatten().filter_map(|found| match found {
+                Found::Item(item) => Some(item),
+                _ => None,
+            }));
+        }
+        read_to += whole as u64;
+    }
+    Ok(Tail { items, read_to })
+}
+
 /// Reads an element of a list; `None` for one of an unknown kind.
 type ElementReader = fn(&Value) -> Option<Vec<Found>>;
 
@@ -109,8 +158,14 @@ fn whole(
             if let Some(other) = guess::format_of(path)? {
                 return Ok(Err(format!("it looks like --from {}", other.name())));
             }
-            let mut known = |found: Found| {
+            // A text without a time is as old as its file: an old note must not replace what was
+            // said since.
+            let written_ms = written_ms(path)?;
+            let mut known = |mut found: Found| {
                 counts.known += 1;
+                if let Found::Item(item) = &mut found {
+                    item.at_ms = item.at_ms.or(written_ms);
+                }
                 each(found);
             };
             let read = match format {
@@ -196,6 +251,12 @@ fn time_of(found: &Found) -> Option<i64> {
         Found::Item(item) => item.at_ms,
         _ => None,
     }
+}
+
+fn written_ms(path: &Path) -> Result<Option<i64>> {
+    let metadata = std::fs::metadata(path).map_err(|e| unreadable(path, &e))?;
+    let written = metadata.modified().ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+    Ok(written.and_then(|age| i64::try_from(age.as_millis()).ok()))
 }
 
 fn open(path: &Path) -> Result<BufReader<File>> {

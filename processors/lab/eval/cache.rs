@@ -23,9 +23,10 @@ const LENGTH_TOLERANCE: f32 = 1e-3;
 
 /// All vectors of one model, in memory and in a file. The file is a sequence of records: the hash
 /// of the text (16 bytes), then the numbers as little-endian `f32`.
+#[derive(Default)]
 pub struct VectorCache {
     known: RwLock<HashMap<Uuid, Box<[f32]>>>,
-    /// `None` if another run is writing the file.
+    /// `None` if another run is writing the file, or there is none.
     file: Mutex<Option<File>>,
 }
 

@@ -54,7 +54,8 @@ pub struct Harness {
 }
 
 impl Harness {
-    pub fn open(config: &Config, cache: &Path) -> Result<Harness> {
+    /// Without a cache nothing is written.
+    pub fn open(config: &Config, cache: Option<&Path>) -> Result<Harness> {
         let mut config = config.clone();
         config.recall.limit_max = LISTED;
         let profiles = Profiles::load(&config)?;
@@ -63,7 +64,11 @@ impl Harness {
         let judge = open::judge(&config)?;
         // A vector depends on the text, the model and the number of tokens that are read.
         let name = format!("{}/{TOKENS_MAX}", model.name());
-        let cache = Arc::new(VectorCache::open(cache, &name, model.dimensions())?);
+        let cache = match cache {
+            Some(dir) => VectorCache::open(dir, &name, model.dimensions())?,
+            None => VectorCache::default(),
+        };
+        let cache = Arc::new(cache);
         let metrics = Arc::new(Metrics::new());
         Ok(Harness { profiles, model, reranker, judge, cache, metrics, config })
     }
@@ -437,7 +442,7 @@ pub fn event(topic: &str, user: &str, turn: &EvalTurn) -> Record {
     record(topic, 0, turn.time().unwrap_or_default(), &body)
 }
 
-fn record(topic: &str, offset: i64, at: Time, body: &Value) -> Record {
+pub fn record(topic: &str, offset: i64, at: Time, body: &Value) -> Record {
     Record {
         topic: topic.to_owned(),
         offset,

@@ -1,0 +1,132 @@
+//! The turns that wait for the service, one event on each line.
+
+use super::{Capture, Project, State};
+use crate::rules::Rules;
+use crate::{Client, parse_user};
+use domain::fault::{Fault, Result};
+use serde_json::{Value, json};
+use std::io::{ErrorKind, Write};
+use std::time::{Duration, Instant};
+
+const WAITING: &str = "waiting.jsonl";
+/// Room for some ten thousand turns.
+const BYTES_MAX: u64 = 16 << 20;
+/// Events sent together. The service recognises the last 1,000 ids of a user, so a batch whose
+/// receipts were lost is sent again without harm.
+const TOGETHER: usize = 100;
+/// Time between two receipts.
+const RECEIPTS_WITHIN: Duration = Duration::from_secs(20);
+
+/// Gives an event the user of the project.
+pub fn of_project(mut event: Value, project: &Project) -> Value {
+    if let Ok(key) = parse_user(&project.user) {
+        event["tenant"] = json!(key.tenant());
+        event["user"] = json!(key.user());
+    }
+    event
+}
+
+/// Appends events; those for which there is no room are lost, and counted.
+pub fn append(capture: &Capture, state: &mut State, events: &[Value]) -> Result<()> {
+    if events.is_empty() {
+        return Ok(());
+    }
+    let mut file = capture.open(WAITING)?;
+    let unusable = |error| capture.unusable(WAITING, &error);
+    let length = file.metadata().map_err(unusable)?.len();
+    let mut lines = String::new();
+    for (place, event) in events.iter().enumerate() {
+        let line = format!("{event}\n");
+        if length + (lines.len() + line.len()) as u64 > BYTES_MAX {
+            state.lose(events.len() - place, "no room: the service was away for too long");
+            break;
+        }
+        lines += &line;
+    }
+    file.write_all(lines.as_bytes()).and_then(|()| file.sync_data()).map_err(unusable)
+}
+
+/// The number of turns that wait.
+pub fn count(capture: &Capture) -> Result<usize> {
+    Ok(lines(capture)?.iter().filter(|byte| **byte == b'\n').count())
+}
+
+fn lines(capture: &Capture) -> Result<Vec<u8>> {
+    match std::fs::read(capture.path(WAITING)) {
+        Ok(bytes) => Ok(bytes),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(capture.unusable(WAITING, &error)),
+    }
+}
+
+impl Capture {
+    /// The number of turns that wait.
+    pub fn waiting(&self) -> Result<usize> {
+        count(self)
+    }
+
+    /// Sends what waits, unless another process is sending. Ends with nothing waiting, with the
+    /// time, or with the fault of the service.
+    pub fn send(
+        &self,
+        rules: &Rules,
+        connect: impl FnOnce() -> Result<Client>,
+        within: Duration,
+    ) -> Result<()> {
+        let end = Instant::now() + within;
+        let mut connect = Some(connect);
+        let mut client = None;
+        // Order matters: looked at after the right is given back. Whoever adds a turn and finds the
+        // right taken relies on this look.
+        while self.waiting()? > 0 && Instant::now() < end {
+            let Some(_right) = self.right_to_send()? else { return Ok(()) };
+            if let Some(connect) = connect.take() {
+                client = Some(connect()?);
+            }
+            let Some(client) = &mut client else { return Ok(()) };
+            while Instant::now() < end && self.send_some(rules, client)? {}
+        }
+        Ok(())
+    }
+
+    /// Sends a batch, and returns false if nothing waits.
+    fn send_some(&self, rules: &Rules, client: &mut Client) -> Result<bool> {
+        let waiting = lines(self)?;
+        let batch: Vec<&[u8]> =
+            waiting.split_inclusive(|byte| *byte == b'\n').take(TOGETHER).collect();
+        let length: usize = batch.iter().map(|line| line.len()).sum();
+        if length == 0 {
+            return Ok(false);
+        }
+        let mut refused: Vec<String> = Vec::new();
+        let mut events = Vec::new();
+        for line in batch {
+            // A line that is not whole is that of a hook that was killed: its transcript is read
+            // again.
+            let Ok(event) = serde_json::from_slice::<Value>(line) else { continue };
+            let key = [&event["tenant"], &event["user"]].map(|it| it.as_str().unwrap_or_default());
+            match rules.check_event(&key.join("/"), &event) {
+                Ok(()) => events.push(event),
+                Err(reject) => refused.push(reject.to_string()),
+            }
+        }
+        for receipt in client.publish_all(&events, RECEIPTS_WITHIN)? {
+            match receipt["status"].as_str() {
+                Some("ok") => {}
+                Some("invalid" | "too_large" | "forbidden") => {
+                    refused.push(receipt["error"]["message"].to_string());
+                }
+                _ => return Err(Fault::retry(format!("the service answers {receipt}"))),
+            }
+        }
+        self.change(|state| {
+            if let Some(why) = refused.last() {
+                state.lose(refused.len(), why);
+            }
+            // Hooks may have added some meanwhile.
+            let waiting = lines(self)?;
+            self.replace(WAITING, &waiting[length.min(waiting.len())..])
+        })?;
+        Ok(true)
+    }
+}
