@@ -1,7 +1,7 @@
 """Client of Keepsake, long-term memory for chat and agent applications.
 
 `Http` talks to the gateway and needs the standard library only; `Kafka` (extra: kafka) talks to the
-topics. Both have the methods of `Client`.
+topics. Both have the methods of `Client`. `remembering` gives a client of OpenAI or Anthropic memory.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ from .messages import (
     Stats,
     Turn,
 )
+from .wrapped import memory_of, remembering
 
 if TYPE_CHECKING:
     from .kafka import Kafka
@@ -39,6 +40,8 @@ __all__ = [
     "Recalled",
     "Stats",
     "Turn",
+    "memory_of",
+    "remembering",
 ]
 
 
