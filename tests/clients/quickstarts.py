@@ -15,6 +15,8 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
+sys.path.append(str(ROOT / "deploy/clients/python/tests"))
+from models import Models  # noqa: E402
 WORK = ROOT / ".keepsake" / "clients"
 CLIENTS = ["", "python/", "typescript/", "java/", "rust/"]
 PAGES = ["README.md", "deploy/book/src/doors.md", *(f"deploy/clients/{name}README.md" for name in CLIENTS)]
@@ -23,7 +25,7 @@ EXAMPLE = re.compile(
 )
 BLOCK = re.compile(r"^```\w+\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 # Examples that the pages must have, so that a typing error in a comment leaves none out.
-EXPECTED = {"kcat": 1, "curl": 3, "python": 5, "typescript": 1, "java": 1, "rust": 1}
+EXPECTED = {"kcat": 1, "curl": 3, "python": 6, "typescript": 2, "java": 1, "rust": 1}
 LINES_MAX = 30
 SECONDS_MAX = 300
 
@@ -61,9 +63,10 @@ def typescript(code: str, scratch: Path) -> list[str]:
     modules = scratch / "node_modules"
     modules.mkdir()
     (modules / "keepsake-recall").symlink_to(WORK / "typescript")
-    (modules / "@types").symlink_to(WORK / "typescript" / "node_modules" / "@types")
+    for name in ("@types", "@anthropic-ai"):
+        (modules / name).symlink_to(WORK / "typescript" / "node_modules" / name)
     compiler = WORK / "typescript" / "node_modules" / ".bin" / "tsc"
-    options = ["--strict", "--module", "nodenext", "--target", "es2022", "--types", "node"]
+    options = ["--strict", "--skipLibCheck", "--module", "nodenext", "--target", "es2022", "--types", "node"]
     subprocess.run([compiler, *options, "quickstart.ts"], cwd=scratch, check=True)
     return ["node", "quickstart.js"]
 
@@ -111,6 +114,10 @@ def run(kind: str, expected: str, code: str) -> None:
     command = KINDS[kind](here, scratch)
     packages = f"{WORK / 'package'}:{WORK / 'packages'}"
     environment = {**os.environ, "PYTHONPATH": packages, "LANGSMITH_TRACING": "false"}
+    # The examples with a model's client speak with a scripted model.
+    models = Models()
+    for name, path in (("OPENAI", "/v1"), ("ANTHROPIC", "")):
+        environment |= {f"{name}_BASE_URL": models.url + path, f"{name}_API_KEY": "none"}
     done = subprocess.run(
         command,
         cwd=scratch,
@@ -120,6 +127,7 @@ def run(kind: str, expected: str, code: str) -> None:
         text=True,
         timeout=SECONDS_MAX,
     )
+    models.close()
     assert done.returncode == 0, f"exit code {done.returncode}\n{done.stdout}"
     assert expected in done.stdout, f"does not print {expected!r}\n{done.stdout}"
     lines = len(code.splitlines())

@@ -261,8 +261,8 @@ def hooked(inner: Any, memory: Remembering) -> Any:
         "__del__": lambda _: None,
         "keepsake": memory,
     }
-    kind = type(type(inner).__name__, (type(inner),), methods)
-    made = kind.__new__(kind)
+    kind: Any = type(type(inner).__name__, (type(inner),), methods)
+    made = object.__new__(kind)
     made.__dict__ = inner.__dict__
     return made
 
