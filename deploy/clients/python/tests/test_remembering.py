@@ -107,9 +107,9 @@ def messages_events(models: Models, said: Any, **options: Any) -> str | None:
 def chat_async(models: Models, said: Any, **options: Any) -> str | None:
     async def run() -> str | None:
         plain = openai.AsyncOpenAI(api_key="k", base_url=f"{models.url}/v1")
-        client = remembering(plain, **{"url": URL, "wait": WAIT, **options})
-        made = await client.chat.completions.create(model="m", messages=said)
-        return flushed(client, made.choices[0].message.content)
+        async with remembering(plain, **{"url": URL, "wait": WAIT, **options}) as client:
+            made = await client.chat.completions.create(model="m", messages=said)
+            return flushed(client, made.choices[0].message.content)
 
     return asyncio.run(run())
 
@@ -117,9 +117,9 @@ def chat_async(models: Models, said: Any, **options: Any) -> str | None:
 def responses_async(models: Models, said: Any, **options: Any) -> str | None:
     async def run() -> str | None:
         plain = openai.AsyncOpenAI(api_key="k", base_url=f"{models.url}/v1")
-        client = remembering(plain, **{"url": URL, "wait": WAIT, **options})
-        stream = await client.responses.create(model="m", input=said, stream=True)
-        return flushed(client, "".join([getattr(it, "delta", "") async for it in stream]))
+        async with remembering(plain, **{"url": URL, "wait": WAIT, **options}) as client:
+            stream = await client.responses.create(model="m", input=said, stream=True)
+            return flushed(client, "".join([getattr(it, "delta", "") async for it in stream]))
 
     return asyncio.run(run())
 
@@ -127,9 +127,9 @@ def responses_async(models: Models, said: Any, **options: Any) -> str | None:
 def messages_async(models: Models, said: Any, **options: Any) -> str | None:
     async def run() -> str | None:
         plain = anthropic.AsyncAnthropic(api_key="k", base_url=models.url)
-        client = remembering(plain, **{"url": URL, "wait": WAIT, **options})
-        async with client.messages.stream(model="m", max_tokens=9, messages=said) as stream:
-            return flushed(client, "".join([text async for text in stream.text_stream]))
+        async with remembering(plain, **{"url": URL, "wait": WAIT, **options}) as client:
+            async with client.messages.stream(model="m", max_tokens=9, messages=said) as stream:
+                return flushed(client, "".join([text async for text in stream.text_stream]))
 
     return asyncio.run(run())
 
@@ -317,7 +317,7 @@ def test_without_a_service_the_model_answers_all_the_same(
             assert call(models, said(MOVED), user="ada", url=url, wait=0.3) == "Fine."
         assert "memories" not in str(models.asked[-1])
         assert time.monotonic() - began < 3
-        assert len(caplog.records) == 1, caplog.text
+        assert [it.name for it in caplog.records] == ["keepsake_recall"], caplog.text
 
 
 def test_what_is_lost_is_counted_and_never_waited_for(
