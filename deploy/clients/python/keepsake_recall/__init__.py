@@ -1,7 +1,8 @@
 """Client of Keepsake, long-term memory for chat and agent applications.
 
 `Http` talks to the gateway and needs the standard library only; `Kafka` (extra: kafka) talks to the
-topics. Both have the methods of `Client`. `remembering` gives a client of OpenAI or Anthropic memory.
+topics. Both have the methods of `Client`. `remembering` gives memory to the clients of OpenAI and
+Anthropic.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -20,10 +21,10 @@ from .messages import (
     Stats,
     Turn,
 )
-from .wrapped import memory_of, remembering
 
 if TYPE_CHECKING:
     from .kafka import Kafka
+    from .wrapped import memory_of, remembering
 
 __version__ = "0.1.0"
 __all__ = [
@@ -46,7 +47,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Imports the Kafka client only when it is used, because it needs confluent-kafka."""
+    """Imports only what is used: Kafka needs confluent-kafka, and `wrapped` asyncio."""
+    if name in ("memory_of", "remembering"):
+        from . import wrapped
+
+        return getattr(wrapped, name)
     if name == "Kafka":
         try:
             from .kafka import Kafka

@@ -1,8 +1,8 @@
 """Long-term memory around the official clients of OpenAI and Anthropic.
 
-It works below their methods, on the requests of their HTTP client. So `create`, `parse` and `stream`
-are all served, with and without async, and arguments and results stay the client's own. Neither
-package is imported here.
+It works below their methods, on the requests of their HTTP client. So `create`, `parse` and
+`stream` are all served, with and without async, and arguments and results stay the client's own.
+Neither package is imported here.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import weakref
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from .http import Http
@@ -118,14 +119,15 @@ class Remembering:
     def _recall(self, call: Call, found: Future[str]) -> None:
         try:
             *before, (_, question) = call.said[: (call.asked or 0) + 1]
-            history = [{"role": role, "content": text[:HISTORY_CHARS]} for role, text in before if text]
+            said = [(role, text[:HISTORY_CHARS]) for role, text in before if text]
+            history = [{"role": role, "content": text} for role, text in said[-HISTORY_TURNS:]]
             reply = self._reader.recall(
                 call.user,
                 question[:QUERY_CHARS],
                 session=call.session,
                 purpose="prompt",
                 format="xml",
-                history=history[-HISTORY_TURNS:] or None,  # type: ignore[arg-type]
+                history=history or None,  # type: ignore[arg-type]
             )
             self._keep(self._blocks, BLOCKS_MAX, call.key(), reply["prompt"])
             found.set_result(reply["prompt"])
@@ -279,12 +281,25 @@ def listen(response: Any, done: Callable[[Answer], None]) -> None:
     close, aclose = response.close, response.aclose
     is_reading = is_over = False
 
-    def end(*, broken: bool = False) -> None:
+    def end() -> None:
         nonlocal is_over
-        is_first, is_over = not is_over, True
-        # The caller repeats a call that broke.
-        if is_first and not broken:
+        # While a part is read, the reply closes itself, also before it raises.
+        if not is_reading and not is_over:
+            is_over = True
             done(answer)
+
+    @contextmanager
+    def reading() -> Iterator[None]:
+        nonlocal is_reading, is_over
+        is_reading = True
+        try:
+            yield
+        except Exception:
+            is_over = True  # the caller repeats a call that broke
+            raise
+        finally:
+            is_reading = False
+            end()
 
     def handed(part: bytes) -> bytes:
         nonlocal is_reading
@@ -294,39 +309,24 @@ def listen(response: Any, done: Callable[[Answer], None]) -> None:
 
     def parts(*size: Any) -> Iterator[bytes]:
         nonlocal is_reading
-        is_reading = True
-        try:
+        with reading():
             for part in iter_bytes(*size):
                 yield handed(part)
                 is_reading = True
-        except Exception:
-            end(broken=True)
-            raise
-        finally:
-            end()
 
     async def parts_async(*size: Any) -> AsyncIterator[bytes]:
         nonlocal is_reading
-        is_reading = True
-        try:
+        with reading():
             async for part in aiter_bytes(*size):
                 yield handed(part)
                 is_reading = True
-        except Exception:
-            end(broken=True)
-            raise
-        finally:
-            end()
 
     def closed() -> None:
-        # While a part is read, the reply closes itself, also before it raises.
-        if not is_reading:
-            end()
+        end()
         close()
 
     async def closed_async() -> None:
-        if not is_reading:
-            end()
+        end()
         await aclose()
 
     response.iter_bytes, response.aiter_bytes = parts, parts_async

@@ -1,4 +1,4 @@
-"""A server with the APIs of OpenAI's and Anthropic's models, which says what a test has scripted."""
+"""A server with the APIs of OpenAI's and Anthropic's models, which answers by a test's script."""
 
 from __future__ import annotations
 
@@ -57,7 +57,9 @@ class Models:
                         self.wfile.flush()
                     if models.breaks and number == 3:
                         return
-                self.wfile.write(b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n" if "choices" in event else b"0\r\n\r\n")
+                if "choices" in event:
+                    self.wfile.write(b"e\r\ndata: [DONE]\n\n\r\n")
+                self.wfile.write(b"0\r\n\r\n")
 
             def log_message(self, *_: Any) -> None:
                 pass
@@ -74,19 +76,24 @@ class Models:
 def chat(answer: Any) -> dict[str, Any]:
     message: dict[str, Any] = {"role": "assistant", "content": answer}
     if not isinstance(answer, str):
-        call = {"id": answer[1], "type": "function", "function": {"name": answer[0], "arguments": "{}"}}
+        function = {"name": answer[0], "arguments": "{}"}
+        call = {"id": answer[1], "type": "function", "function": function}
         message = {"role": "assistant", "content": None, "tool_calls": [call]}
-    choice = {"index": 0, "message": message, "finish_reason": "stop"}
-    return {"id": "c1", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
+    choices = [{"index": 0, "message": message, "finish_reason": "stop"}]
+    common = {"object": "chat.completion", "created": 1, "model": "m"}
+    return {"id": "c1", "choices": choices, **common}
 
 
 def responses(answer: Any) -> dict[str, Any]:
     part = {"type": "output_text", "text": answer, "annotations": []}
-    item = {"type": "message", "id": "m1", "role": "assistant", "status": "completed", "content": [part]}
+    item = {"type": "message", "id": "m1", "role": "assistant", "status": "completed"}
+    item = {**item, "content": [part]}
     if not isinstance(answer, str):
-        item = {"type": "function_call", "id": "f1", "call_id": answer[1], "name": answer[0], "arguments": "{}"}
-    common = {"object": "response", "created_at": 1, "model": "m", "tools": [], "tool_choice": "auto"}
-    return {"id": "r1", "status": "completed", "error": None, "output": [item], "parallel_tool_calls": True, **common}
+        item = {"type": "function_call", "id": "f1", "name": answer[0], "arguments": "{}"}
+        item["call_id"] = answer[1]
+    common = {"object": "response", "created_at": 1, "model": "m", "tools": [], "error": None}
+    common |= {"parallel_tool_calls": True, "tool_choice": "auto"}
+    return {"id": "r1", "status": "completed", "output": [item], **common}
 
 
 def messages(answer: Any) -> dict[str, Any]:
@@ -95,7 +102,7 @@ def messages(answer: Any) -> dict[str, Any]:
         block = {"type": "tool_use", "id": answer[1], "name": answer[0], "input": {}}
     usage = {"input_tokens": 1, "output_tokens": 1}
     common = {"type": "message", "role": "assistant", "model": "m", "usage": usage}
-    return {"id": "a1", "content": [block], "stop_reason": "end_turn", "stop_sequence": None, **common}
+    return {"id": "a1", "content": [block], "stop_reason": "end_turn", **common}
 
 
 def chat_stream(answer: str) -> Iterator[dict[str, Any]]:
@@ -114,7 +121,8 @@ def responses_stream(answer: str) -> Iterator[dict[str, Any]]:
     yield {"type": "response.created", "response": begun, "sequence_number": next(number)}
     added = {"item": {**item, "content": []}, "output_index": 0}
     yield {"type": "response.output_item.added", "sequence_number": next(number), **added}
-    yield {"type": "response.content_part.added", "part": empty, "sequence_number": next(number), **place}
+    part = {"part": empty, "sequence_number": next(number), **place}
+    yield {"type": "response.content_part.added", **part}
     for piece in answer:
         delta = {"delta": piece, "logprobs": [], "sequence_number": next(number)}
         yield {"type": "response.output_text.delta", **delta, **place}
@@ -125,9 +133,11 @@ def messages_stream(answer: str) -> Iterator[dict[str, Any]]:
     yield {"type": "message_start", "message": {**messages(""), "content": []}}
     yield {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}
     for piece in answer:
-        yield {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": piece}}
+        delta = {"type": "text_delta", "text": piece}
+        yield {"type": "content_block_delta", "index": 0, "delta": delta}
     yield {"type": "content_block_stop", "index": 0}
-    yield {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 1}}
+    end = {"delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 1}}
+    yield {"type": "message_delta", **end}
     yield {"type": "message_stop"}
 
 

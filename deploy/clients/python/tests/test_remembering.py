@@ -100,8 +100,8 @@ def messages_streamed(models: Models, said: Any, **options: Any) -> str | None:
 def messages_events(models: Models, said: Any, **options: Any) -> str | None:
     client = of_anthropic(models, **options)
     stream = client.messages.create(model="m", max_tokens=9, messages=said, stream=True)
-    texts = [it.delta.text for it in stream if it.type == "content_block_delta"]  # type: ignore[union-attr]
-    return flushed(client, "".join(texts))
+    deltas: Any = [it.delta for it in stream if it.type == "content_block_delta"]
+    return flushed(client, "".join(it.text for it in deltas))
 
 
 def chat_async(models: Models, said: Any, **options: Any) -> str | None:
@@ -164,7 +164,7 @@ def system(body: dict[str, Any]) -> Any:
     return body.get("system") or body.get("instructions") or own or ""
 
 
-def said(*texts: str) -> list[dict[str, str]]:
+def said(*texts: str) -> Any:
     return [{"role": ("user", "assistant")[n % 2], "content": text} for n, text in enumerate(texts)]
 
 
@@ -243,8 +243,10 @@ def test_rounds_of_tools_share_a_block_and_their_results_are_not_captured(
     question = "Is there much wind where I live?"
     asked = [{"role": "user", "content": [{"type": "text", "text": question}]}]
     message = claude.messages.create(model="m", max_tokens=9, messages=asked)
-    part = {"type": "tool_result", "tool_use_id": "t1", "content": [{"type": "text", "text": secret}]}
-    asked += [{"role": "assistant", "content": message.content}, {"role": "user", "content": [part]}]
+    told = [{"type": "text", "text": secret}]
+    part = {"type": "tool_result", "tool_use_id": "t1", "content": told}
+    asked.append({"role": "assistant", "content": message.content})
+    asked.append({"role": "user", "content": [part]})
     claude.messages.create(model="m", max_tokens=9, messages=asked)
     check(claude, models, [question, "Windy in Faro."])
     assert secret not in str(held(user))
@@ -284,8 +286,8 @@ def test_the_system_prompt_of_the_caller_stays_in_front(models: Models, user: st
     with Http(URL) as service:
         service.turn(user, MOVED)
     client, claude = of_openai(models, user=user), of_anthropic(models, user=user)
-    question: Any = said("Where do I live?")
-    rule = {"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}
+    question = said("Where do I live?")
+    rule: Any = {"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}
     for role in ("system", "developer"):
         first: Any = {"role": role, "content": "Be brief."}
         client.chat.completions.create(model="m", messages=[first, *question])
@@ -302,7 +304,7 @@ def test_the_system_prompt_of_the_caller_stays_in_front(models: Models, user: st
     assert system(models.asked[-1]).count("<memories") == 1
     claude.messages.create(model="m", max_tokens=9, messages=question, system="Be brief.")
     assert system(models.asked[-1]).startswith("Be brief.\n\n<memories")
-    claude.messages.create(model="m", max_tokens=9, messages=question, system=[rule])  # type: ignore[list-item]
+    claude.messages.create(model="m", max_tokens=9, messages=question, system=[rule])
     assert system(models.asked[-1])[0] == rule and len(system(models.asked[-1])) == 2
 
 
@@ -329,7 +331,7 @@ def test_what_is_lost_is_counted_and_never_waited_for(
     for number in range(8):
         long = "bees " * 14000
         text = long if number == 7 else f"I have {number} bees."
-        client.chat.completions.create(model="m", messages=said(text))  # type: ignore[arg-type]
+        client.chat.completions.create(model="m", messages=said(text))
     assert time.monotonic() - began < 5
     assert (memory.missed, memory.lost) == (8, 1)
     for number in range(300):
@@ -379,27 +381,29 @@ def test_a_stream_that_is_left_is_captured_and_one_that_breaks_is_not(
     models: Models, user: str
 ) -> None:
     client, claude = of_openai(models, user=user), of_anthropic(models, user=user)
+    create: Any = client.chat.completions.create
     models.answers = ["I will tell you all about bees."] * 5
-    stream = client.chat.completions.create(model="m", messages=said(MOVED), stream=True)  # type: ignore[call-overload]
-    read = [next(stream) for _ in range(7)]
+    stream = create(model="m", messages=said(MOVED), stream=True)
+    for _ in range(7):
+        next(stream)
     stream.close()
     memory_of(client).flush(WAIT)
-    assert read and decided(user) == [MOVED, "I will"]
-    with claude.messages.stream(model="m", max_tokens=9, messages=said(FISH)) as events:  # type: ignore[arg-type]
+    assert decided(user) == [MOVED, "I will"]
+    with claude.messages.stream(model="m", max_tokens=9, messages=said(FISH)) as events:
         next(iter(events.text_stream))
     memory_of(claude).flush(WAIT)
     assert decided(user)[2] == FISH
-    before = decided(user)
+    before, boat = decided(user), said("I own a boat.")
     models.breaks = True
     with pytest.raises(Exception, match="incomplete|closed|Connection error"):
-        list(client.chat.completions.create(model="m", messages=said("I own a boat."), stream=True))  # type: ignore[call-overload]
+        list(create(model="m", messages=boat, stream=True))
     with pytest.raises(Exception, match="incomplete|closed|Connection error"):
-        list(claude.messages.create(model="m", max_tokens=9, messages=said("I own a boat."), stream=True))  # type: ignore[call-overload]
+        list(claude.messages.create(model="m", max_tokens=9, messages=boat, stream=True))
     for one in (client, claude):
         memory_of(one).flush(WAIT)
     assert decided(user) == before
     models.breaks = False
-    list(client.chat.completions.create(model="m", messages=said("I own a boat."), stream=True))  # type: ignore[call-overload]
+    list(create(model="m", messages=boat, stream=True))
     memory_of(client).flush(WAIT)
     assert "I own a boat." in decided(user)
 
@@ -407,9 +411,9 @@ def test_a_stream_that_is_left_is_captured_and_one_that_breaks_is_not(
 def test_one_client_serves_many_users(models: Models, user: str) -> None:
     now = [f"{user}-a"]
     client = of_openai(models, user=lambda: now[0], session=lambda: f"s-{now[0]}")
-    client.chat.completions.create(model="m", messages=said(MOVED))  # type: ignore[arg-type]
+    client.chat.completions.create(model="m", messages=said(MOVED))
     now[0] = f"{user}-b"
-    client.chat.completions.create(model="m", messages=said(MOVED))  # type: ignore[arg-type]
+    client.chat.completions.create(model="m", messages=said(MOVED))
     memory_of(client).flush(WAIT)
     with Http(URL) as service:
         for one in ("a", "b"):
@@ -423,17 +427,17 @@ def test_copies_and_raw_replies_have_memory_and_the_callers_client_has_none(
     own = openai.OpenAI(api_key="k", base_url=f"{models.url}/v1")
     client = remembering(own, user=user, url=URL, wait=WAIT)
     assert type(client) is openai.OpenAI
-    own.chat.completions.create(model="m", messages=said("I own a boat."))  # type: ignore[arg-type]
+    own.chat.completions.create(model="m", messages=said("I own a boat."))
     copy = client.with_options(timeout=9)
-    raw = copy.chat.completions.with_raw_response.create(model="m", messages=said(MOVED))  # type: ignore[arg-type]
+    raw = copy.chat.completions.with_raw_response.create(model="m", messages=said(MOVED))
     assert raw.parse().choices[0].message.content == "Fine."
     streamed = client.chat.completions.with_streaming_response
-    with streamed.create(model="m", messages=said(FISH)) as reply:  # type: ignore[arg-type]
+    with streamed.create(model="m", messages=said(FISH)) as reply:
         assert reply.json()["id"] == "c1"
     memory_of(copy).flush(WAIT)
     assert decided(user) == [MOVED, "Fine.", FISH, "Fine."]
     del client, copy, raw
-    own.chat.completions.create(model="m", messages=said("I own a boat."))  # type: ignore[arg-type]
+    own.chat.completions.create(model="m", messages=said("I own a boat."))
     with pytest.raises(TypeError):
         remembering(object(), user="ada")
     with pytest.raises(TypeError):

@@ -1,7 +1,7 @@
 /**
- * Long-term memory around the official clients of OpenAI and Anthropic. It works below their methods,
- * at `fetch`: so `create`, `parse` and `stream` are all served, and arguments and results stay the
- * client's own. Neither package is imported here.
+ * Long-term memory around the official clients of OpenAI and Anthropic. It works below their
+ * methods, at `fetch`: so `create`, `parse` and `stream` are all served, and arguments and results
+ * stay the client's own. Neither package is imported here.
  */
 
 import { Keepsake } from "./client.js";
@@ -101,8 +101,9 @@ export class Remembering {
     if (init?.method !== "POST" || typeof init.body !== "string" || isSigned) return undefined;
     try {
       const { user, session } = this.#options;
+      const url = input instanceof Request ? input.url : `${input}`;
       const names = [user, session].map((it) => (typeof it === "function" ? it() : it));
-      return Call.of(input instanceof Request ? input.url : `${input}`, init.body, names[0]!, names[1]);
+      return Call.of(url, init.body, names[0]!, names[1]);
     } catch (error) {
       this.#without(error);
       return undefined;
@@ -140,7 +141,8 @@ export class Remembering {
 
   /** The response, whose end, or whose closing by the caller, captures the answer. */
   #heard(response: Response, call: Call, signal?: AbortSignal | null): Response {
-    const answer = new Answer((response.headers.get("content-type") ?? "").includes("event-stream"));
+    const kind = response.headers.get("content-type") ?? "";
+    const answer = new Answer(kind.includes("event-stream"));
     const reader = response.body?.getReader();
     if (!reader) return response;
     const decoder = new TextDecoder();
@@ -169,7 +171,8 @@ export class Remembering {
       },
     });
     const { status, statusText, headers, url } = response;
-    return Object.defineProperty(new Response(body, { status, statusText, headers }), "url", { value: url });
+    const made = new Response(body, { status, statusText, headers });
+    return Object.defineProperty(made, "url", { value: url });
   }
 
   /** Sends the turns that this call adds, in the background. */
@@ -186,7 +189,9 @@ export class Remembering {
     if (new TextEncoder().encode(text).length > CONTENT_BYTES_MAX) {
       return this.#lose(id, `it has more than ${CONTENT_BYTES_MAX} bytes`);
     }
-    if (this.#waiting.length === WAITING_MAX) return this.#lose(id, `${WAITING_MAX} turns are waiting`);
+    if (this.#waiting.length === WAITING_MAX) {
+      return this.#lose(id, `${WAITING_MAX} turns are waiting`);
+    }
     keep(this.#sent, SENT_MAX, id, "");
     const fields = { id, role: role as "user", ...named(call.session) };
     const send = () => this.#writer.turn(call.user, text, fields);
@@ -196,11 +201,12 @@ export class Remembering {
 
   async #work(): Promise<void> {
     for (let turn = this.#waiting.shift(); turn; turn = this.#waiting.shift()) {
-      const { send, id, since } = turn;
-      const isLate = Date.now() - since > WAITING_MS_MAX;
-      await (isLate ? Promise.reject(new Error("it has waited too long")) : send()).catch((error) => {
-        this.#lose(id, error);
-      });
+      try {
+        if (Date.now() - turn.since > WAITING_MS_MAX) throw new Error("it has waited too long");
+        await turn.send();
+      } catch (error) {
+        this.#lose(turn.id, error);
+      }
     }
     this.#sending = undefined;
   }

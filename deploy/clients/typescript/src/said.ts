@@ -101,7 +101,9 @@ export class Call {
     if (this.path === "/responses") {
       return { ...this.body, instructions: joined(this.body["instructions"], block) };
     }
-    if (this.path === "/messages") return { ...this.body, system: joined(this.body["system"], block) };
+    if (this.path === "/messages") {
+      return { ...this.body, system: joined(this.body["system"], block) };
+    }
     const [first, ...rest] = this.body["messages"];
     if (first.role === "system" || first.role === "developer") {
       const system = { ...first, content: joined(first.content, block) };

@@ -1,4 +1,4 @@
-/** A server with the APIs of OpenAI's and Anthropic's models, which says what a test has scripted. */
+/** A server with the APIs of OpenAI's and Anthropic's models, which answers by a test's script. */
 
 import { createServer, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -26,8 +26,12 @@ export class Models {
       if (typeof answer === "number") {
         response.writeHead(answer, { "content-type": "application/json" });
         response.end('{"error":{"message":"no","type":"x"}}');
-      } else if (body.stream) await this.#stream(response, streams[kind](answer as string));
-      else response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify(whole[kind](answer)));
+      } else if (body.stream) {
+        await this.#stream(response, streams[kind](answer as string));
+      } else {
+        response.writeHead(200, { "content-type": "application/json" });
+        response.end(JSON.stringify(whole[kind](answer)));
+      }
     });
   }
 
@@ -69,20 +73,23 @@ const item = (text: string) => ({
 const whole = {
   completions(answer: Answer): Json {
     const call = { id: "t1", type: "function", function: { name: "weather", arguments: "{}" } };
-    const said = typeof answer === "string" ? { content: answer } : { content: null, tool_calls: [call] };
+    const isText = typeof answer === "string";
+    const said = isText ? { content: answer } : { content: null, tool_calls: [call] };
     const choice = { index: 0, message: { role: "assistant", ...said }, finish_reason: "stop" };
     return { id: "c1", object: "chat.completion", created: 1, model: "m", choices: [choice] };
   },
   responses(answer: Answer): Json {
-    const call = { type: "function_call", id: "f1", call_id: "t1", name: "weather", arguments: "{}" };
-    const output = [typeof answer === "string" ? item(answer) : call];
-    return { id: "r1", object: "response", created_at: 1, model: "m", status: "completed", error: null, output };
+    const call = { type: "function_call", id: "f1", name: "weather", arguments: "{}" };
+    const output = [typeof answer === "string" ? item(answer) : { ...call, call_id: "t1" }];
+    const common = { object: "response", created_at: 1, model: "m", error: null };
+    return { id: "r1", status: "completed", output, ...common };
   },
   messages(answer: Answer): Json {
     const call = { type: "tool_use", id: "t1", name: "weather", input: {} };
     const content = [typeof answer === "string" ? { type: "text", text: answer } : call];
     const usage = { input_tokens: 1, output_tokens: 1 };
-    return { id: "a1", type: "message", role: "assistant", model: "m", content, stop_reason: "end_turn", usage };
+    const common = { type: "message", role: "assistant", model: "m", usage };
+    return { id: "a1", content, stop_reason: "end_turn", ...common };
   },
 };
 
@@ -90,7 +97,8 @@ const streams = {
   completions: (answer: string): Json[] =>
     ["", ...answer, null].map((content) => {
       const reason = content === null ? "stop" : null;
-      const choices = [{ index: 0, delta: { role: "assistant", content }, finish_reason: reason }];
+      const delta = { role: "assistant", content };
+      const choices = [{ index: 0, delta, finish_reason: reason }];
       return { ...whole.completions(""), object: "chat.completion.chunk", choices };
     }),
   responses(answer: string): Json[] {
