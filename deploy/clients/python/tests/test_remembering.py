@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import logging
 import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from copy import deepcopy
 from typing import Any
 from urllib.request import urlopen
@@ -40,6 +43,28 @@ def silent() -> Iterator[str]:
     """A service that takes connections and never answers."""
     with socket.create_server(("127.0.0.1", 0), backlog=64) as server:
         yield f"http://127.0.0.1:{server.getsockname()[1]}"
+
+
+@pytest.fixture
+def slow() -> Iterator[str]:
+    """A service whose answer comes a byte at a time and has no end."""
+
+    def answer(connection: socket.socket) -> None:
+        with connection, suppress(OSError):
+            connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 9999\r\n\r\n")
+            while True:
+                connection.sendall(b" ")
+                time.sleep(0.05)
+
+    def serve() -> None:
+        with suppress(OSError):
+            while True:
+                threading.Thread(target=answer, args=server.accept()[:1], daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=serve, daemon=True).start()
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+        server.shutdown(socket.SHUT_RDWR)
 
 
 def of_openai(models: Models, **options: Any) -> openai.OpenAI:
@@ -297,6 +322,9 @@ def test_the_system_prompt_of_the_caller_stays_in_front(models: Models, user: st
     parts: Any = {"role": "system", "content": [{"type": "text", "text": "Be brief."}]}
     client.chat.completions.create(model="m", messages=[parts, *question])
     assert [it["text"][:9] for it in system(models.asked[-1])] == ["Be brief.", "<memories"]
+    client.chat.completions.create(model="m", messages=[*said(FISH), first])
+    memory_of(client).flush(WAIT)
+    assert FISH in decided(user)
     client.responses.create(model="m", input=question, instructions="Be brief.")
     instructions = system(models.asked[-1])
     assert instructions.startswith("Be brief.\n\n<memories")
@@ -320,6 +348,15 @@ def test_without_a_service_the_model_answers_all_the_same(
         assert "memories" not in str(models.asked[-1])
         assert time.monotonic() - began < 3
         assert [it.name for it in caplog.records] == ["keepsake_recall"], caplog.text
+
+
+@pytest.mark.parametrize("call", [chat, chat_async])
+def test_a_slow_service_is_waited_for_no_longer_than_asked(
+    call: Call, models: Models, slow: str
+) -> None:
+    began = time.monotonic()
+    assert call(models, said(MOVED), user="ada", url=slow, wait=0.3) == "Fine."
+    assert time.monotonic() - began < 3
 
 
 def test_what_is_lost_is_counted_and_never_waited_for(
@@ -436,7 +473,8 @@ def test_copies_and_raw_replies_have_memory_and_the_callers_client_has_none(
         assert reply.json()["id"] == "c1"
     memory_of(copy).flush(WAIT)
     assert decided(user) == [MOVED, "Fine.", FISH, "Fine."]
-    del client, copy, raw
+    del client, copy, raw, streamed, reply
+    gc.collect()
     own.chat.completions.create(model="m", messages=said("I own a boat."))
     with pytest.raises(TypeError):
         remembering(object(), user="ada")
