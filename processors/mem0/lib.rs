@@ -38,6 +38,7 @@ pub static DIALECT: Dialect = Dialect {
         post   "/v3/memories/"                    Read    Message Call    Found       hosted::list;
         post   "/v3/memories/search/"             Read    Message Call    Found       hosted::search;
         delete "/v1/memories/"                    Forget  None    Call    Receipt     hosted::delete_all;
+        delete "/v1/memories"                     Forget  None    Call    Receipt     hosted::delete_all;
         get    "/v1/memories/{id}/"               Read    None    Reading Found       hosted::read;
         put    "/v1/memories/{id}/"               Write   Message Reading Receipt     hosted::update;
         delete "/v1/memories/{id}/"               Forget  None    Reading Receipt     hosted::delete_one;

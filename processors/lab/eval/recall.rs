@@ -12,6 +12,7 @@ use client::show;
 use domain::fault::Result;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 /// Maximum number of questions of other conversations that each conversation is asked. No turn
 /// answers them.
@@ -42,10 +43,12 @@ struct AskedQuestion<'c> {
 /// The default blocks of an answer, for each of [`BLOCK_LIMITS`].
 type Blocks = [Block; BLOCK_LIMITS.len()];
 
-/// The tokens of a prompt block, and whether some evidence is in it.
+/// The tokens of a prompt block, whether some evidence is in it, and the time of the call: without
+/// the encoder, whose vectors are kept, and without a broker.
 #[derive(Clone, Copy, Debug, Default)]
 struct Block {
     tokens: usize,
+    took: Duration,
     answers: bool,
 }
 
@@ -159,11 +162,13 @@ fn blocks(user: &mut SimulatedUser<'_>, question: &EvalQuestion) -> Result<Block
     let mut blocks = Blocks::default();
     for (block, limit) in blocks.iter_mut().zip(BLOCK_LIMITS) {
         let fields = json!({"limit": limit, "format": "markdown", "purpose": "prompt"});
+        let began = Instant::now();
         let answer = user.answer_to(&question.text, &fields)?;
+        let took = began.elapsed();
         let is_evidence =
             |memory: &AnsweredMemory| memory.turn().is_some_and(|turn| question.needs(turn));
         let answers = answer.memories.iter().chain(&answer.wishes).any(is_evidence);
-        *block = Block { tokens: answer.tokens, answers };
+        *block = Block { tokens: answer.tokens, took, answers };
     }
     Ok(blocks)
 }
@@ -318,7 +323,10 @@ impl RecallResults {
         let of_limit = |n: usize, limit: usize| {
             let tokens = mean(self.blocks.iter().map(|blocks| blocks[n].tokens as f64));
             let answers = share(self.blocks.iter().map(|blocks| blocks[n].answers));
-            (limit.to_string(), json!({"tokens": number(tokens), "answers": number(answers)}))
+            let ms = mean(self.blocks.iter().map(|blocks| 1e3 * blocks[n].took.as_secs_f64()));
+            let figures = json!({"tokens": number(tokens), "answers": number(answers),
+                "call_ms": number(ms)});
+            (limit.to_string(), figures)
         };
         let limits = BLOCK_LIMITS.into_iter().enumerate();
         limits.filter(|_| !self.blocks.is_empty()).map(|(n, limit)| of_limit(n, limit)).collect()
