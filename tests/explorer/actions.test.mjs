@@ -3,7 +3,7 @@
 import { after, before, test } from 'node:test';
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
-import { call, close, figure, get, go, page, publishTooLong, until, url } from './browser.mjs';
+import { PHONE, call, close, figure, get, go, grave, page, publishTooLong, unreadable, until, url } from './browser.mjs';
 
 const keyed = /** @type {string} */ (process.env.KEEPSAKE_KEYED_URL);
 const adminKey = /** @type {string} */ (process.env.KEEPSAKE_KEY);
@@ -32,7 +32,7 @@ const decided = (/** @type {string} */ outcome, /** @type {string} */ id) => unt
   return decisions.find((/** @type {any} */ each) => each.memory === id || each.related?.includes(id));
 }, `a decision ${outcome}`);
 const row = (/** @type {string} */ text) => shown.locator('li.memory', { hasText: text });
-const said = (/** @type {string | RegExp} */ text) => shown.locator('#note').getByText(text).waitFor();
+const said = (/** @type {string | RegExp} */ text, on = shown) => on.locator('#note').getByText(text).waitFor();
 const open = (/** @type {string} */ id) => go(shown, `#/u/${user}/m/${id}`);
 
 before(async () => {
@@ -47,18 +47,119 @@ after(async () => {
 });
 
 action('a user is found by a part of the name', async () => {
-  await go(shown, '#/');
+  await go(shown, '#/users');
   await shown.getByPlaceholder('Find a user').fill('OTT');
-  await shown.keyboard.press('Enter');
   await shown.getByRole('link', { name: user }).click();
   await shown.getByText('My dog is called Bella.').waitFor();
+});
+
+/** Posts as somebody of another tenant, which a gateway without keys allows. */
+async function elsewhere(/** @type {string} */ tenant, /** @type {string} */ kind, /** @type {object} */ message) {
+  const response = await fetch(`${url}/v1/keepsake/${kind}`, { method: 'POST', headers: { 'content-type': 'application/json', 'x-keepsake-tenant': tenant }, body: JSON.stringify(message) });
+  assert.ok(response.ok, `${kind}: HTTP status ${response.status}`);
+  return response.json();
+}
+
+/** As the choice of a tenant does; an empty page has no storage. */
+const choose = (/** @type {string} */ tenant) => { if (location.protocol === 'http:') sessionStorage.setItem('keepsake-tenant', tenant); };
+
+test('of many users the service searches, and the page has those that it shows', async () => {
+  await Promise.all(Array.from({ length: 60 }, (_, index) => elsewhere('crowd', 'remember', { user: `${index % 2 ? 'odd' : 'even'}-${index}`, content: 'I am one of many.' })));
+  const { shown, faults } = await page();
+  await shown.addInitScript(choose, 'crowd');
+  /** @type {Promise<any>[]} */
+  const answers = [];
+  shown.on('response', (response) => { if (response.url().includes('/v1/keepsake/users')) answers.push(response.json()); });
+  await go(shown, '#/users');
+  await shown.getByText('60 users').waitFor();
+  assert.equal(await shown.locator('.users tbody tr').count(), 50);
+  await shown.getByRole('button', { name: 'Show more of 60' }).click();
+  await until(async () => (await shown.locator('.users tbody tr').count()) === 60, 'the rest');
+  await shown.getByPlaceholder('Find a user').pressSequentially('DD-5');
+  await shown.getByText('6 users').waitFor();
+  assert.equal(await shown.locator('.users tbody tr').count(), 6);
+  assert.equal(new URL(shown.url()).hash, '#/users?find=DD-5');
+  const sizes = (await Promise.all(answers)).map(({ users }) => users.length);
+  assert.deepEqual([sizes[0], sizes[1], sizes.at(-1)], [50, 10, 6], 'each answer is bounded');
+  assert.deepEqual(faults, []);
+  await shown.context().close();
+  done += 1;
+});
+
+test('the first page of a new tenant: connect, add, recall at once; then its only user opens at once', async () => {
+  const { shown, faults } = await page({ permissions: ['clipboard-read', 'clipboard-write'] });
+  await shown.addInitScript(choose, 'fresh');
+  const clipboard = () => shown.evaluate(() => navigator.clipboard.readText());
+  await go(shown, '#/');
+  await shown.getByRole('heading', { name: 'Start' }).waitFor();
+  assert.equal(new URL(shown.url()).hash, '#/start');
+
+  // Everything that README offers for pasting.
+  const readme = readFileSync(new URL('../../../README.md', import.meta.url), 'utf8');
+  const rows = [...(readme.split('## Connect your agent')[1] ?? '').split('\n## ')[0]?.matchAll(/^\| ([^|]+) \| ?([^|]*) \| (`.+`) \|$/gm) ?? []];
+  assert.ok(rows.length >= 6);
+  for (const [, client, file, cell] of rows) {
+    const paste = [...String(cell).matchAll(/`([^`]+)`/g)].map(([, line]) => line).join('\n');
+    if (!file) {
+      const known = new URL(url);
+      assert.equal(await shown.getByLabel('the lines for any other', { exact: true }).textContent(), paste.replace('localhost:8765', known.host));
+      continue;
+    }
+    await shown.getByText(`By hand, into ${file}`, { exact: true }).click();
+    await shown.getByRole('button', { name: `Copy the lines for ${client}`, exact: true }).click();
+    assert.equal(await clipboard(), paste, client);
+    const command = await shown.getByLabel(`the command for ${client}`, { exact: true }).first().textContent();
+    assert.match(command ?? '', /^keepsake connect [a-z-]+$/);
+  }
+  await shown.getByRole('button', { name: 'Copy the command for ChatGPT' }).click();
+  assert.equal(await clipboard(), 'keepsake import --from chatgpt conversations.json');
+
+  await shown.getByLabel('Add a memory').fill('I am allergic to peanuts.');
+  await shown.getByRole('button', { name: 'Remember' }).click();
+  await said('Enter a user first.', shown);
+  await shown.getByLabel('User', { exact: true }).fill('nia');
+  await shown.getByRole('button', { name: 'Remember' }).click();
+  await shown.getByText('asked to remember').waitFor();
+  await shown.getByLabel('Ask', { exact: true }).fill('Am I allergic to peanuts?');
+  await shown.getByRole('button', { name: 'Recall' }).click();
+  await shown.getByRole('list', { name: 'Answer' }).getByText('I am allergic to peanuts.').waitFor();
+
+  await go(shown, '#/');
+  await shown.getByRole('heading', { name: 'nia' }).waitFor();
+  assert.equal(new URL(shown.url()).hash, '#/u/nia');
+  await shown.getByRole('link', { name: 'Users' }).last().click();
+  await shown.getByRole('heading', { name: 'Users' }).waitFor();
+  await shown.getByRole('link', { name: 'Start' }).click();
+  await until(async () => (await shown.getByLabel('User', { exact: true }).inputValue()) === 'nia', 'the name of the only user');
+  assert.deepEqual(faults, []);
+  await shown.context().close();
+  done += 1;
+});
+
+action('a list in other orders says what they are made of', async () => {
+  const sorting = 'sorting';
+  for (const [content, kind, importance, at] of [['I was first.', 'fact', 0.5, '01'], ['I was second.', 'event', 0.9, '02'], ['I was third.', 'preference', 0.2, '03']]) {
+    await call('remember', { user: sorting, content, kind, importance, at: `2026-01-${at}T10:00:00Z` });
+  }
+  const shownAs = async (/** @type {string} */ sort, /** @type {string} */ words) => {
+    await go(shown, `#/u/${sorting}${sort && `?sort=${sort}`}`);
+    await shown.getByText(words, { exact: true }).waitFor();
+    return (await shown.locator('li.memory .words').allTextContents()).map((text) => text.replaceAll(/I was |\./g, '')).join(' ');
+  };
+  assert.equal(await shownAs('', 'Newest first.'), 'third second first');
+  assert.equal(await shownAs('oldest', 'Oldest first.'), 'first second third');
+  assert.equal(await shownAs('importance', 'Most important first.'), 'second first third');
+  assert.equal(await shownAs('kind', 'By kind.'), 'second first third');
+  await shown.locator('select[name=sort]').selectOption('oldest');
+  await shown.getByRole('button', { name: 'Show' }).click();
+  await shown.getByText('Oldest first.', { exact: true }).waitFor();
 });
 
 action('filters and search narrow the list', async () => {
   await go(shown, `#/u/${user}`);
   await shown.getByLabel('Find').fill('What is the name of my dog?');
   await shown.getByRole('button', { name: 'Show' }).click();
-  await shown.getByText('Best match first').waitFor();
+  await shown.getByText(/^Best match first, among/).waitFor();
   await row('My dog is called Bella.').waitFor();
   await go(shown, `#/u/${user}?from=2020-01-01&to=2020-02-01`);
   await shown.getByText('No memory fits these filters').waitFor();
@@ -242,11 +343,9 @@ action('a shard: it answers, and its newest decisions', async () => {
 });
 
 action('the tenant is chosen where no keys are asked for', async () => {
-  const response = await fetch(`${url}/v1/keepsake/turn`, { method: 'POST', headers: { 'content-type': 'application/json', 'x-keepsake-tenant': 'second' }, body: JSON.stringify({ user: 'liv', content: 'I live in Bergen.' }) });
-  assert.ok(response.ok);
+  await elsewhere('second', 'turn', { user: 'liv', content: 'I live in Bergen.' });
   await go(shown, '#/');
   await shown.getByLabel('Tenant').selectOption('second');
-  await shown.getByRole('link', { name: 'liv' }).click();
   await shown.getByText('I live in Bergen.').waitFor();
   await shown.getByLabel('Tenant').selectOption('default');
   await shown.getByRole('link', { name: user }).waitFor();
@@ -299,25 +398,108 @@ action('forget a session, a query, and everything', async () => {
   await shown.getByText(`Nothing is remembered of ${user}`).waitFor();
 });
 
+test('forget several: one question that counts, and an end that says which are gone', async () => {
+  const several = 'several';
+  const texts = ['My red kite flew away.', 'My green boat leaks.', 'My blue tent is torn.', 'My grey cat sleeps.', 'My white horse limps.'];
+  for (const content of texts) await call('remember', { user: several, content, kind: 'fact' });
+  const left = async () => (await call('list', { user: several, everything: true })).memories.map((/** @type {any} */ each) => each.content);
+  const { shown, faults } = await page();
+  const dialog = shown.getByRole('dialog');
+  const mark = (/** @type {string | undefined} */ text) => shown.getByLabel(`Forget ${text}`).check();
+  await go(shown, `#/u/${several}`);
+  await shown.getByRole('button', { name: 'Forget several…' }).click();
+  assert.ok(await shown.getByRole('button', { name: 'Forget 0 memories' }).isDisabled());
+  for (const text of texts.slice(0, 3)) await mark(text);
+  await shown.getByText('3 of 5 on this page marked').waitFor();
+
+  // A second click at once, No, Escape and another address erase nothing; no mark outlives the page.
+  const all = shown.getByRole('button', { name: 'Forget 3 memories' });
+  await all.evaluate((button) => {
+    button.click();
+    document.getElementById('sure')?.click();
+  });
+  await dialog.getByText('Forget 3 memories for good?').waitFor();
+  assert.deepEqual(await dialog.locator('.preview li').allTextContents(), (await left()).filter((/** @type {string} */ text) => texts.indexOf(text) < 3));
+  await shown.setViewportSize(PHONE);
+  assert.deepEqual([await unreadable(shown), await grave(shown)], [[], []]);
+  await dialog.getByRole('button', { name: 'Keep them' }).click();
+  await all.click();
+  assert.equal(await shown.evaluate(() => document.activeElement?.textContent), 'Keep them');
+  await shown.keyboard.press('Escape');
+  await all.click();
+  await shown.evaluate(() => { location.hash += '?sort=oldest'; });
+  await dialog.waitFor({ state: 'detached' });
+  await shown.getByRole('button', { name: 'Forget several…' }).click();
+  await shown.getByText('0 of 5 on this page marked').waitFor();
+  assert.equal((await left()).length, 5);
+
+  // The second one fails, and the third is erased all the same.
+  let calls = 0;
+  await shown.route('**/v1/keepsake/forget', (route) => (++calls === 2 ? route.fulfill({ status: 503, json: { error: { code: 'overloaded', message: 'too much to do' } } }) : route.continue()));
+  for (const text of texts.slice(0, 3)) await mark(text);
+  await all.click();
+  await dialog.getByRole('button', { name: 'Forget 3 memories' }).click();
+  await dialog.getByText('2 memories forgotten, 1 not').waitFor();
+  await dialog.locator('.preview li', { hasText: texts[1] }).getByText('too much to do').waitFor();
+  await dialog.getByText(/^Receipt 2/).click();
+  await dialog.getByText('1 digest of erased texts').last().click();
+  await dialog.getByText(/^Salt /).last().waitFor();
+  assert.deepEqual([await unreadable(shown), await grave(shown)], [[], []]);
+  await dialog.getByRole('button', { name: 'Close' }).click();
+  assert.deepEqual((await left()).sort(), [texts[1], texts[3], texts[4]].sort());
+  await shown.locator('li.memory', { hasText: texts[0] }).waitFor({ state: 'detached' });
+  assert.deepEqual(faults.splice(0).map((fault) => fault.includes('503')), [true]);
+
+  // Stop keeps the rest.
+  await shown.unroute('**/v1/keepsake/forget');
+  await shown.route('**/v1/keepsake/forget', async (route) => { await new Promise((later) => setTimeout(later, 1_000)); await route.continue(); });
+  await shown.getByRole('button', { name: 'Forget several…' }).click();
+  for (const text of [texts[1], texts[3], texts[4]]) await mark(text);
+  await all.click();
+  await dialog.getByRole('button', { name: 'Forget 3 memories' }).click();
+  await dialog.getByRole('button', { name: 'Stop' }).click();
+  await dialog.getByText('1 memory forgotten, 2 not').waitFor();
+  assert.equal((await left()).length, 2);
+  assert.deepEqual(faults, []);
+  await shown.context().close();
+  done += 1;
+});
+
 test('a gateway with keys asks for one, and its rights decide', async () => {
   await call('turn', { user: 'wren', content: 'I live in Turku.' }, keyed, adminKey);
   await call('turn', { user: 'rook', content: 'I live in Porto.' }, keyed, adminKey);
   const { shown } = await page();
+  await shown.setViewportSize(PHONE);
   await shown.goto(`${keyed}/`);
   await shown.getByLabel('Key').fill('ksk_wrong');
   await shown.getByRole('button', { name: 'Open' }).click();
   await shown.getByText('does not exist or was revoked').waitFor();
+  assert.deepEqual([await unreadable(shown), await grave(shown)], [[], []]);
   await shown.getByLabel('Key').fill(readKey);
   await shown.getByRole('button', { name: 'Open' }).click();
-  await shown.getByRole('link', { name: 'wren' }).click();
+  // Its user is the only one that it may see.
   await shown.getByText('I live in Turku.').waitFor();
-  assert.ok(await shown.getByRole('button', { name: 'Forget' }).first().isDisabled());
-  assert.ok(await shown.getByRole('button', { name: 'Confirm' }).first().isDisabled());
-  await shown.goto(`${keyed}/#/u/rook`);
-  await shown.getByText('This key lacks the right').waitFor();
+  assert.equal(new URL(shown.url()).hash, '#/u/wren');
+  await shown.getByText('read only').waitFor();
+  const { memories: [memory] } = await call('list', { user: 'wren' }, keyed, adminKey);
+  for (const hash of ['#/u/wren', '#/u/wren/timeline', `#/u/wren/m/${memory.id}`, '#/u/wren/ask?q=Where+do+I+live%3F', '#/u/wren/changes', '#/u/wren/forgotten', '#/u/wren?session=s', '#/u/wren?find=Turku', '#/users', '#/start', '#/move']) {
+    await go(shown, hash, keyed);
+    await shown.waitForTimeout(200);
+    assert.equal(await shown.getByRole('button', { name: /^(Forget|Confirm|Edit|Wrong|Switch|Remember|Undo|Import$)/ }).count(), 0, `${hash} offers a change`);
+    assert.equal(await shown.getByText('rook').count(), 0, `${hash} shows another user`);
+    assert.deepEqual(await unreadable(shown), [], hash);
+  }
+  assert.equal(await shown.getByRole('link', { name: 'Service' }).count(), 0);
+  for (const hash of ['#/u/rook', '#/u/rook/decisions', '#/u/rook/forgotten']) {
+    await shown.goto('about:blank');
+    await shown.goto(`${keyed}/${hash}`);
+    await shown.getByText('This key lacks the right').first().waitFor();
+    assert.equal(await shown.getByText('Porto').count(), 0);
+  }
   await shown.getByRole('button', { name: 'Sign out' }).click();
   await shown.getByLabel('Key').fill(adminKey);
   await shown.getByRole('button', { name: 'Open' }).click();
+  await shown.goto(`${keyed}/#/u/rook`);
   await shown.getByText('I live in Porto.').waitFor();
   assert.equal(await shown.evaluate(() => localStorage.length), 0);
   const other = await shown.context().newPage();

@@ -1,6 +1,7 @@
 // A page in Chromium that notes everything that must not happen, and the calls of a test to the gateway.
 
 import { spawnSync } from 'node:child_process';
+import axe from 'axe-core';
 import { chromium } from 'playwright-core';
 import { appendFileSync } from 'node:fs';
 import assert from 'node:assert/strict';
@@ -78,6 +79,61 @@ export async function page(options = {}) {
   shown.setDefaultTimeout(15_000);
   return { shown, faults };
 }
+
+export const PHONE = { width: 390, height: 844 };
+
+/** Serious and critical findings of axe. @param {import('playwright-core').Page} shown @returns {Promise<string[]>} */
+export async function grave(shown) {
+  if (!(await shown.evaluate(() => 'axe' in window))) await shown.evaluate(axe.source);
+  const { violations } = await shown.evaluate(() => /** @type {any} */ (window).axe.run());
+  return violations.filter((/** @type {any} */ each) => ['serious', 'critical'].includes(each.impact))
+    .map((/** @type {any} */ each) => `${each.id}: ${each.nodes.map((/** @type {any} */ node) => node.html).slice(0, 3)}`);
+}
+
+/**
+ * Finds text that a person could not read: beside the window, in a box that scrolls or cuts sideways,
+ * in a cell that is too small, in letters below 11 pixels, or a word whose letters are in two lines.
+ *
+ * @param {import('playwright-core').Page} shown
+ * @returns {Promise<string[]>}
+ */
+export const unreadable = (shown) => shown.evaluate(() => {
+  const root = /** @type {Element} */ (document.scrollingElement);
+  const found = new Set(root.scrollWidth > innerWidth ? [`the page is ${root.scrollWidth} pixels wide`] : []);
+  // Words for screen readers alone are clipped away.
+  const isClipped = (/** @type {Element | null} */ element) => element !== null && (getComputedStyle(element).clipPath !== 'none' || isClipped(element.parentElement));
+  const isHidden = (/** @type {Element} */ element) => !element.checkVisibility({ visibilityProperty: true }) || element.closest('.skip') || isClipped(element);
+  for (const element of document.body.querySelectorAll('*')) {
+    if (isHidden(element) || element.closest('svg') || element.matches('input, select, textarea')) continue;
+    const { overflowX } = getComputedStyle(element);
+    const isCut = element.scrollWidth > element.clientWidth + 1 && element.clientWidth > 0;
+    if (isCut && (overflowX !== 'visible' || element.matches('td, th'))) found.add(`cut sideways: ${element.outerHTML.slice(0, 120)}`);
+  }
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  const range = document.createRange();
+  for (let node = texts.nextNode(); node; node = texts.nextNode()) {
+    const element = node.parentElement;
+    const text = node.textContent ?? '';
+    if (!element || !text.trim() || element.matches('option, title') || isHidden(element)) continue;
+    range.selectNodeContents(node);
+    const { left, right } = range.getBoundingClientRect();
+    if (left === right) continue;
+    if (left < -0.5 || right > innerWidth + 0.5) found.add(`beside the window: ${text.trim().slice(0, 60)}`);
+    const drawing = /** @type {SVGGraphicsElement | null} */ (element.closest('svg text'));
+    const pixels = parseFloat(getComputedStyle(element).fontSize) * (drawing?.getScreenCTM()?.a ?? 1);
+    if (pixels < 11) found.add(`${pixels.toFixed(1)} pixels small: ${text.trim().slice(0, 60)}`);
+    if (element.closest('pre, code, svg')) continue;
+    // Longer ones, such as ids, may break, and so may any at a hyphen or a slash.
+    for (const word of text.matchAll(/[^\s/-]+/g)) {
+      if (word[0].length > 16) continue;
+      range.setStart(node, word.index);
+      range.setEnd(node, word.index + word[0].length);
+      const lines = new Set([...range.getClientRects()].map((line) => Math.round(line.top / 4)));
+      if (lines.size > 1) found.add(`broken word: ${word[0]}`);
+    }
+  }
+  return [...found].slice(0, 12);
+});
 
 export const close = async () => browser?.close();
 

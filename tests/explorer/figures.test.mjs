@@ -43,7 +43,7 @@ for (const [view, rows] of [['', 'li.memory'], ['timeline', '.spans li']]) {
   test(`20,000 memories as a ${view || 'list'}`, async () => {
     const { shown, faults } = await page();
     // The pages of the explorer are there before, as for a person who comes from the list of users.
-    await go(shown, '#/', base);
+    await go(shown, '#/users', base);
     const began = performance.now();
     await shown.goto(shown.url().replace(/#.*/, `#/u/${user}${view ? `/${view}` : ''}`));
     await shown.getByText('number 19999').waitFor();
@@ -74,6 +74,15 @@ for (const [view, rows] of [['', 'li.memory'], ['timeline', '.spans li']]) {
     await shown.goto(shown.url().replace(/\?.*/, '?from=2024-03-01&to=2024-03-02'));
     await shown.getByText(/number 1[12]\d\d$/).first().waitFor();
     const third = performance.now() - jumped;
+
+    if (!view) {
+      await shown.goto(shown.url().replace(/\?.*/, '?sort=oldest'));
+      await shown.getByText('Oldest first, of 20,000.', { exact: true }).waitFor();
+      await shown.locator('li.memory').first().getByText(/number 0$/).waitFor();
+      await shown.goto(shown.url().replace(/\?.*/, '?sort=importance'));
+      await shown.getByText('Most important first, among the 100 of this page only: the pages are by time.', { exact: true }).waitFor();
+      assert.equal(await shown.locator(String(rows)).count(), 100);
+    }
 
     const name = view || 'list';
     figure(`20,000 memories, ${name}: first, next page, jump to a day`, [first, second, third].map((it) => `${it.toFixed(0)} ms`).join(', '), `≤ ${WITHIN_MS} ms`);

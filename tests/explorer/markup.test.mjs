@@ -35,8 +35,8 @@ test('50 tries of markup run on no screen and are read as written', async () => 
   const { shown, faults } = await page();
   const at = encodeURIComponent(user);
   const { memories } = await call('list', { user, everything: true, limit: 100 });
-  const hashes = ['#/', `#/u/${at}`, `#/u/${at}?skip=50`, `#/u/${at}/timeline`, `#/u/${at}/timeline?skip=50`, `#/u/${at}/ask?q=${encodeURIComponent(String(tries[0]))}`, `#/u/${at}/ask?q=number&beside=lynkr&limit=50`, `#/u/${at}/then?q=number`, `#/u/${at}/changes`, `#/u/${at}/decisions`, `#/u/${at}/forgotten`, `#/u/${at}/export`, '#/decisions', '#/service',
-    `#/?find=${encodeURIComponent(String(tries[10]))}`, `#/u/${encodeURIComponent(String(tries[10]))}`, `#/u/${at}?kind=${encodeURIComponent(String(tries[0]))}&label=${encodeURIComponent(String(tries[2]))}`, ...names.map((name) => `#/u/${encodeURIComponent(name)}`), ...memories.slice(0, 12).map((/** @type {any} */ memory) => `#/u/${at}/m/${memory.id}`)];
+  const hashes = ['#/users', '#/start', `#/u/${at}`, `#/u/${at}?sort=kind`, `#/u/${at}?skip=50`, `#/u/${at}/timeline`, `#/u/${at}/timeline?skip=50`, `#/u/${at}/ask?q=${encodeURIComponent(String(tries[0]))}`, `#/u/${at}/ask?q=number&beside=lynkr&limit=50`, `#/u/${at}/then?q=number`, `#/u/${at}/changes`, `#/u/${at}/decisions`, `#/u/${at}/forgotten`, `#/u/${at}/export`, '#/decisions', '#/service',
+    `#/users?find=${encodeURIComponent(String(tries[10]))}`, `#/u/${encodeURIComponent(String(tries[10]))}`, `#/u/${at}?kind=${encodeURIComponent(String(tries[0]))}&label=${encodeURIComponent(String(tries[2]))}`, ...names.map((name) => `#/u/${encodeURIComponent(name)}`), ...memories.slice(0, 12).map((/** @type {any} */ memory) => `#/u/${at}/m/${memory.id}`)];
   const read = new Set();
   let ran = 0;
   for (const hash of hashes) {
@@ -51,6 +51,15 @@ test('50 tries of markup run on no screen and are read as written', async () => 
     for (const summary of (await shown.locator('summary').all()).slice(0, 5)) await summary.click();
     ran += await shown.evaluate(() => Number(/** @type {any} */ (window).executed ?? 0));
   }
+  // The question of a forget of several quotes them too.
+  await go(shown, `#/u/${at}`);
+  await shown.getByRole('button', { name: 'Forget several…' }).click();
+  await shown.evaluate(() => document.querySelectorAll('.choose input').forEach((each) => /** @type {HTMLElement} */ (each).click()));
+  await shown.getByRole('button', { name: 'Forget 50 memories' }).click();
+  await shown.getByRole('dialog').getByText('Forget 50 memories for good?').waitFor();
+  assert.equal(await shown.locator('dialog .preview li').count(), 50);
+  assert.equal(await shown.locator('dialog li *').count(), 0, 'the question has an element of a text');
+  ran += await shown.evaluate(() => Number(/** @type {any} */ (window).executed ?? 0));
   figure('markup that ran, of 50 tries', ran, '0');
   assert.equal(ran, 0);
   assert.deepEqual(tries.filter((text) => !read.has(text)), [], 'each try is on some screen, as it is written');

@@ -37,7 +37,7 @@ const questions = [
   }],
   ['What is outdated?', async (shown, click) => {
     await click(shown.getByRole('link', { name: 'mira' }));
-    await click(shown.getByRole('link', { name: 'Changes' }));
+    await click(shown.getByRole('link', { name: 'Changes', exact: true }));
     await shown.locator('.changes li', { hasText: 'replaces' }).getByText('I am vegetarian since October.').waitFor();
   }],
   ['Is it keeping up?', async (shown, click) => {

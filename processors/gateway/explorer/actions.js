@@ -3,7 +3,7 @@
 
 import { html, nothing } from './vendor/lit-html.js';
 import { call, get } from './api.js';
-import { act, confirmed, counted, dialog, field, minuteOf, note, submitted, time } from './parts.js';
+import { act, confirmed, counted, dialog, field, inked, minuteOf, note, submitted, table, time } from './parts.js';
 
 /**
  * @typedef {import('./api.js').Memory} Memory
@@ -92,6 +92,18 @@ export async function edit(user, memory, kinds) {
 
 const rounded = (/** @type {number} */ value) => Math.round(value * 100) / 100;
 
+/** The receipt of each event. @param {string} user @returns {Promise<(decision: Decision) => Receipt | undefined>} */
+async function receipts(user) {
+  const erasures = /** @type {Receipt[]} */ ((await get('erasures', { user })).erasures);
+  return ({ event: { partition, offset } }) => erasures.find(({ event }) => event.partition === partition && event.offset === offset);
+}
+
+const FOR_GOOD = html`<p>Forgetting cannot be undone: later replays do not bring it back. A receipt says what was erased and where bytes may remain until when.</p>`;
+
+/** @param {string} title @param {unknown} view */
+const ended = (title, view) => dialog(title, (/** @type {(answer?: undefined) => void} */ close) => html`${view}
+  <p class="buttons"><button type="button" class="first" autofocus @click=${() => close()}>Close</button></p>`);
+
 /**
  * Asks, erases, and shows the receipt.
  *
@@ -100,25 +112,70 @@ const rounded = (/** @type {number} */ value) => Math.round(value * 100) / 100;
  * @param {unknown} what
  */
 export async function forget(user, target, what) {
-  const sure = await confirmed('Forget for good?', html`${what}<p>Forgetting cannot be undone: later replays do not bring it back. A receipt says what was erased and where bytes may remain until when.</p>`, 'Forget');
-  if (!sure) return false;
+  if (!await confirmed('Forget for good?', html`${what}${FOR_GOOD}`, 'Forget')) return false;
   /** @type {Decision | undefined} */
   let decision;
   /** @type {Receipt | undefined} */
   let receipt;
   const done = await act(async () => {
     decision = decided(await call('forget', { user, ...target }));
-    const { erasures } = await get('erasures', { user });
-    const { partition, offset } = decision.event;
-    receipt = erasures.find((/** @type {Receipt} */ each) => each.event.partition === partition && each.event.offset === offset);
+    receipt = (await receipts(user))(decision);
     return 'Forgotten.';
   });
-  if (done) {
-    await dialog('Forgotten', (/** @type {(answer?: undefined) => void} */ close) => html`
-      ${receipt ? receiptView(receipt, decision?.salt) : html`<p>${decision?.reason}</p>`}
-      <p class="buttons"><button type="button" class="first" autofocus @click=${() => close()}>Close</button></p>`);
-  }
+  if (done) await ended('Forgotten', receipt ? receiptView(receipt, decision?.salt) : html`<p>${decision?.reason}</p>`);
   return done;
+}
+
+/**
+ * Asks once, erases one after the other, and says which are gone. A fault of one does not keep the next;
+ * Stop, Escape and leaving the page do.
+ *
+ * @param {string} user
+ * @param {Memory[]} memories
+ */
+export async function forgetEach(user, memories) {
+  const some = counted(memories.length, 'memory', 'memories');
+  const all = (/** @type {unknown[]} */ items) => html`<ul class="preview long-list" tabindex="0" aria-label="Memories">${items.map((item) => html`<li>${item}</li>`)}</ul>`;
+  if (!await confirmed(`Forget ${some} for good?`, html`${all(memories.map(({ content }) => inked(content)))}${FOR_GOOD}`, `Forget ${some}`, 'Keep them')) return false;
+  let isStopped = false;
+  /** @type {(answer?: undefined) => void} */
+  let close = () => {};
+  const closed = dialog('Forgetting', (/** @type {(answer?: undefined) => void} */ done) => {
+    close = done;
+    return html`<p id="progress" role="status"></p><p class="buttons"><button type="button" autofocus @click=${() => done()}>Stop</button></p>`;
+  }).then(() => { isStopped = true; });
+  /** @type {{memory: Memory, decision?: Decision, why?: string}[]} */
+  const ends = [];
+  for (const [index, memory] of memories.entries()) {
+    if (isStopped) {
+      ends.push({ memory, why: 'kept, because you stopped' });
+      continue;
+    }
+    const progress = document.getElementById('progress');
+    if (progress) progress.textContent = `${index + 1} of ${some}`;
+    try {
+      ends.push({ memory, decision: decided(await call('forget', { user, memory: memory.id })) });
+    } catch (error) {
+      ends.push({ memory, why: error instanceof Error ? error.message : String(error) });
+    }
+  }
+  close();
+  await closed;
+  const of = await receipts(user).catch(() => undefined);
+  const receiptOf = (/** @type {Decision | undefined} */ decision) => decision && of?.(decision);
+  for (const each of ends) if (receiptOf(each.decision)?.count === 0) each.why = 'was gone before';
+  const gone = ends.filter(({ why }) => why === undefined);
+  const failed = ends.filter(({ why }) => why !== undefined);
+  const erased = gone.reduce((sum, { decision }) => sum + (receiptOf(decision)?.count ?? 1), 0);
+  await ended(`${counted(gone.length, 'memory', 'memories')} forgotten${failed.length ? `, ${failed.length} not` : ''}`, html`
+    ${failed.length ? html`<p role="alert">Not forgotten, or not certainly:</p>${all(failed.map(({ memory, why }) => html`${inked(memory.content)} <span class="mark">${why}</span>`))}` : nothing}
+    ${erased > gone.length ? html`<p>With what was made of them, <b>${counted(erased, 'memory', 'memories')}</b> were erased.</p>` : nothing}
+    ${of ? nothing : html`<p>The receipts cannot be read now: see Forgotten.</p>`}
+    ${gone.map(({ memory, decision }, index) => {
+      const receipt = receiptOf(decision);
+      return receipt ? html`<details><summary>Receipt ${index + 1}: <code>${memory.id}</code></summary>${receiptView(receipt, decision?.salt)}</details>` : nothing;
+    })}`);
+  return true;
 }
 
 /**
@@ -133,12 +190,14 @@ export function receiptView(receipt, salt) {
   return html`<section class="receipt" aria-label="Receipt">
     <p><b>${counted(receipt.count, 'memory', 'memories')}</b> erased ${time(receipt.at, 'minute')}; asked for: ${whole}.
       ${receipt.left ? html`<b>${counted(receipt.left, 'more matches', 'more match')}</b>: Keepsake goes on by itself.` : 'Nothing that matches is left.'}</p>
-    <table class="list"><caption>Where bytes may remain</caption><thead><tr><th scope="col">Place</th><th scope="col">What</th><th scope="col">Until</th></tr></thead>
-      <tbody>${receipt.places.map(({ place, what, within_ms: within }) => {
+    ${table({
+      caption: 'Where bytes may remain', columns: [{ label: 'Place' }, { label: 'What' }, { label: 'Until' }],
+      rows: receipt.places.map(({ place, what, within_ms: within }) => {
         const end = within === undefined ? undefined : began + within;
-        return html`<tr class=${end !== undefined && end < Date.now() ? 'quiet' : ''}><th scope="row"><code>${place}</code></th><td>${what}</td>
-          <td>${end === undefined ? 'no limit of Keepsake’s' : end < Date.now() ? html`gone since ${minuteOf(end)}` : time(new Date(end).toISOString(), 'minute')}</td></tr>`;
-      })}</tbody></table>
+        const until = end === undefined ? 'no limit of Keepsake’s' : end < Date.now() ? html`gone since ${minuteOf(end)}` : time(new Date(end).toISOString(), 'minute');
+        return { cells: [html`<code>${place}</code>`, what, until], look: end !== undefined && end < Date.now() ? 'quiet' : '' };
+      }),
+    })}
     <details><summary>${counted(receipt.texts.length + (receipt.unlisted ?? 0), 'digest')} of erased texts</summary>
       <p class="quiet">HMAC-SHA256 of each text. ${salt ? 'Its key is the salt below, which is shown only now: keep it to prove later what was erased.' : 'Its key, the salt, was in the reply to the forget.'}</p>
       ${salt ? html`<p>Salt <code class="long">${salt}</code></p>` : nothing}

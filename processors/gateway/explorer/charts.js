@@ -2,6 +2,7 @@
 
 import { html, nothing, svg } from './vendor/lit-html.js';
 import { dayOf, kindChip, time, to } from './parts.js';
+import { term } from './words.js';
 
 /** @typedef {import('./api.js').Memory} Memory */
 
@@ -25,24 +26,27 @@ export function bar(value, { low = 0, high = 1, line, look = '' } = {}) {
 }
 
 /**
- * A table of named numbers with bars, largest effect first.
+ * A table of named numbers with bars, largest effect first. Known words among the names are explained,
+ * unless they are `foreign`: those of another system.
  *
  * @param {string} caption
- * @param {[name: string, value: number, why?: string][]} rows
- * @param {{total?: [string, number], line?: [string, number]}} [end]
+ * @param {[name: string, value: number][]} rows
+ * @param {{total?: [string, number], line?: [string, number], foreign?: boolean}} [end]
  */
-export function factors(caption, rows, { total, line } = {}) {
+export function factors(caption, rows, { total, line, foreign } = {}) {
   const values = [...rows.map(([, value]) => value), total?.[1] ?? 0, line?.[1] ?? 0];
   const scale = { low: Math.min(0, ...values), high: Math.max(0.01, ...values) };
   const sorted = [...rows].sort((a, b) => Math.abs(b[1]) - Math.abs(a[1]));
   return html`<table class="factors"><caption>${caption}</caption><tbody>
-    ${sorted.map(([name, value, why]) => html`<tr><th scope="row" title=${why ?? nothing}>${name.replaceAll('_', ' ')}</th>
+    ${sorted.map(([name, value]) => html`<tr><th scope="row">${foreign ? name.replaceAll('_', ' ') : named(name)}</th>
       <td class="chart">${bar(value, scale)}</td><td class="number">${fixed(value)}</td></tr>`)}
-    </tbody>${total ? html`<tfoot><tr><th scope="row">${total[0]}</th>
+    </tbody>${total ? html`<tfoot><tr><th scope="row">${named(total[0])}</th>
       <td class="chart">${bar(total[1], { ...scale, line: line?.[1], look: 'total' })}</td><td class="number">${fixed(total[1])}</td></tr>
-      ${line ? html`<tr class="quiet"><th scope="row">${line[0]}</th><td></td><td class="number">${fixed(line[1])}</td></tr>` : nothing}</tfoot>` : nothing}
+      ${line ? html`<tr class="quiet"><th scope="row">${named(line[0])}</th><td></td><td class="number">${fixed(line[1])}</td></tr>` : nothing}</tfoot>` : nothing}
   </table>`;
 }
+
+const named = (/** @type {string} */ name) => term(name, name.replaceAll('_', ' '));
 
 /** @typedef {{strength: number, at: string, half_life_days?: number, shape: string, prune_below?: number,
  *   prune_after_days?: number, points: [string, number][]}} Fade */
@@ -53,7 +57,7 @@ export function factors(caption, rows, { total, line } = {}) {
  * @param {Fade} fade
  */
 export function fadeCurve(fade) {
-  const [width, height, left, bottom] = [640, 220, 40, 26];
+  const [width, height, left, bottom] = [640, 230, 60, 36];
   const times = fade.points.map(([at]) => Date.parse(at));
   const now = Date.parse(fade.at) || Date.now();
   const [first, last] = [Math.min(...times, now), Math.max(...times, now)];
@@ -103,7 +107,7 @@ export function spans(user, memories) {
         <rect class="track" y="4" width="100" height="2"></rect>
         <rect class=${memory.valid_to ? 'past' : memory.revised_by ? 'shaken' : 'holds'} data-kind=${memory.kind} x=${x(from)} width=${Math.max(0.6, x(end) - x(from))} y="2" height="6"></rect>
       </svg>
-      <span class="until">${memory.valid_to ? html`until ${time(memory.valid_to)}` : memory.revised_by ? 'probably changed' : memory.state === 'archived' ? 'archived' : 'holds'}</span>
+      <span class="until">${memory.valid_to ? html`until ${time(memory.valid_to)}` : memory.revised_by ? 'probably changed' : memory.state === 'archived' ? term('archived') : 'holds'}</span>
       ${kindChip(memory.kind)}</li>`;
   })}</ol>`;
 }

@@ -26,8 +26,10 @@ pub const FILES: &[(&str, &[u8])] = files![
     "screens/memory.js"
     "screens/move.js"
     "screens/service.js"
+    "screens/start.js"
     "screens/then.js"
     "screens/users.js"
     "style.css"
     "vendor/lit-html.js"
+    "words.js"
 ];

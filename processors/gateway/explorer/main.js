@@ -2,7 +2,7 @@
 
 import { html, nothing, render } from './vendor/lit-html.js';
 import { Refused, get, key, tenant } from './api.js';
-import { failed, loading, submitted, field } from './parts.js';
+import { failed, field, loading, may, submitted } from './parts.js';
 
 /**
  * @typedef {import('./parts.js').Page} Page
@@ -14,8 +14,12 @@ const main = /** @type {HTMLElement} */ (document.getElementById('main'));
 const nav = /** @type {HTMLElement} */ (document.getElementById('nav'));
 const who = /** @type {HTMLElement} */ (document.getElementById('who'));
 
-/** @type {[string, string][]} */
-const PLACES = [['', 'Users'], ['decisions', 'Decisions'], ['service', 'Service'], ['move', 'Import']];
+/**
+ * Screens of the whole tenant, with the right that each needs.
+ *
+ * @type {[name: string, words: string, right: string][]}
+ */
+const PLACES = [['start', 'Start', 'read'], ['users', 'Users', 'read'], ['decisions', 'Decisions', 'read'], ['service', 'Service', 'admin'], ['move', 'Import', 'read']];
 const OF_USER = ['timeline', 'ask', 'then', 'changes', 'decisions', 'forgotten', 'export'];
 
 /** @type {AbortController} */
@@ -28,13 +32,13 @@ let tenants = [];
 /** The module of the address, and the parts that it gets. @param {string[]} path */
 function module(path) {
   const [first = '', user, second = '', id] = path;
-  if (first === '') return ['users'];
+  if (first === '') return ['users', 'first'];
   if (first === 'u' && user) {
     if (second === 'm' && id) return ['memory', user, id];
     if (second === '' || second === 'timeline') return ['memories', user, second];
     if (OF_USER.includes(second)) return [second, user];
   }
-  if (['decisions', 'service', 'move'].includes(first) && path.length === 1) return [first];
+  if (PLACES.some(([name]) => name === first) && path.length === 1) return [first];
   return undefined;
 }
 
@@ -47,8 +51,12 @@ function address() {
   }
 }
 
-function frame(/** @type {string} */ here) {
-  render(html`${PLACES.map(([name, words]) => html`<a href=${`#/${name}`} aria-current=${name === here ? 'page' : nothing}>${words}</a>`)}`, nav);
+function frame() {
+  const [first] = address().path;
+  const here = first === 'u' || !first ? 'users' : first;
+  const known = session;
+  const places = known ? PLACES.filter(([, , right]) => may(known, right)) : [];
+  render(places.map(([name, words]) => html`<a href=${`#/${name}`} aria-current=${name === here ? 'page' : nothing}>${words}</a>`), nav);
   if (!session) return;
   const forget = () => {
     key.set('');
@@ -64,6 +72,7 @@ function frame(/** @type {string} */ here) {
   };
   render(html`${tenants.length > 1 ? html`<label class="tenant"><span class="hidden">Tenant</span><select @change=${choose}>${tenants.map((each) => html`<option ?selected=${each === own}>${each}</option>`)}</select></label>`
     : html`<span class="tenant" title="Tenant of this page">${own}</span>`}
+    ${may(session, 'write') ? nothing : html`<span class="tenant">read only</span>`}
     ${key.get() ? html`<button type="button" class="plain" @click=${forget}>Sign out</button>` : nothing}`, who);
 }
 
@@ -95,7 +104,7 @@ async function show() {
     clearTimeout(late);
     if (!left.signal.aborted) render(view, main);
   };
-  frame(path[0] === 'u' ? '' : path[0] ?? '');
+  frame();
   try {
     if (!name) throw new Refused('not_found', 'No screen has this address.');
     const [screen, known] = await Promise.all([
@@ -107,11 +116,11 @@ async function show() {
       // The page does not wait for the names: the gateway reads a topic to know them.
       get('tenants').then((found) => {
         ({ tenants } = found);
-        frame(address().path[0] === 'u' ? '' : address().path[0] ?? '');
+        frame();
       }, () => {});
     }
     session = known;
-    frame(path[0] === 'u' ? '' : path[0] ?? '');
+    frame();
     document.title = `${screen.title(rest)} · Keepsake`;
     await screen.open({ path: rest, query, signal: left.signal, session: /** @type {Session} */ (session), draw });
   } catch (error) {

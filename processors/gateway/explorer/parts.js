@@ -1,8 +1,9 @@
-// Pieces that several screens share: links, times, chips, rows of memories, dialogs and the states
-// empty, loading and failed.
+// Pieces that several screens share: links, times, chips, tables, rows of memories, dialogs and the
+// states empty, loading and failed.
 
 import { html, nothing, render } from './vendor/lit-html.js';
 import { Refused } from './api.js';
+import { explained, term } from './words.js';
 
 /**
  * @typedef {import('./api.js').Memory} Memory
@@ -73,26 +74,56 @@ export function time(at, form = 'day') {
 
 /** @param {string | undefined} kind */
 export const kindChip = (kind) => (kind ? html`<span class="kind" data-kind=${kind}>${kind}</span>` : nothing);
+/**
+ * The word of an outcome. `superseded` on the newer memory would be read the other way round.
+ *
+ * @param {string} outcome
+ */
+export const outcomeWord = (outcome) => (outcome === 'superseded' ? 'replaces' : outcome);
 /** @param {string} outcome */
-export const outcomeChip = (outcome) => html`<span class="outcome" data-outcome=${outcome}>${outcome}</span>`;
+export const outcomeChip = (outcome) => html`<span class="outcome" data-outcome=${outcome}>${outcomeWord(outcome)}</span>`;
 
 /**
- * The state of a memory besides active, in words.
+ * The links and states of a memory besides active, in words. With several older ones the link leads to
+ * the memory's own page, which lists them.
  *
+ * @param {string} user
  * @param {Memory} memory
  */
-export function marks(memory) {
-  const found = [];
-  if (memory.superseded_by || memory.valid_to) found.push(['replaced', 'A newer memory took its place']);
-  else if (memory.revised_by) found.push(['revised', 'A newer memory probably changes it']);
-  if (memory.conflicts_with?.length) found.push(['in conflict', 'Another memory contradicts it']);
-  if (memory.state === 'archived') found.push(['archived', 'Faded: recalled only on request']);
-  if (memory.enabled === false) found.push(['switched off', 'In no recall until it is switched on']);
-  if (memory.compressed_by) found.push(['in a summary', 'A summary stands for it']);
-  if (memory.scope && memory.scope !== 'user') found.push([memory.scope === 'tenant' ? 'whole tenant' : 'this session only', 'Who sees it']);
-  if (memory.expires_at) found.push([`expires ${ago(memory.expires_at)}`, minuteOf(memory.expires_at)]);
-  return found.map(([word, why]) => html`<span class="mark" title=${why}>${word}</span>`);
+export function marks(user, memory) {
+  const link = (/** @type {string} */ words, /** @type {(string | undefined)[]} */ ids) => {
+    const [id, ...others] = ids.filter((id) => id !== undefined);
+    return id ? html`<a class="mark" href=${to('u', user, 'm', others.length ? memory.id : id)}>${words}${others.length ? ` ${others.length + 1} older ones` : ''}</a>` : nothing;
+  };
+  const { supersedes = [], superseded_by: newer, revises = [] } = memory;
+  const found = [link(supersedes.length > 1 ? 'replaces' : 'replaces an older one', supersedes), link(revises.length > 1 ? 'probably changes' : 'probably changes an older one', revises),
+    newer ? link('replaced by a newer one', [newer]) : memory.valid_to ? term('replaced', 'replaced', 'mark') : link('probably changed by a newer one', [memory.revised_by])];
+  if (memory.conflicts_with?.length) found.push(term('in conflict', 'in conflict', 'mark'));
+  if (memory.state === 'archived') found.push(term('archived', 'archived', 'mark'));
+  if (memory.enabled === false) found.push(term('switched off', 'switched off', 'mark'));
+  if (memory.compressed_by) found.push(term('in a summary', 'in a summary', 'mark'));
+  if (memory.scope && memory.scope !== 'user') {
+    const seen = memory.scope === 'tenant' ? 'whole tenant' : 'this session only';
+    found.push(term(seen, seen, 'mark'));
+  }
+  if (memory.expires_at) found.push(explained(`expires ${ago(memory.expires_at)}`, `Erased by itself on ${minuteOf(memory.expires_at)}.`, 'mark'));
+  return found.filter((each) => each !== nothing);
 }
+
+/**
+ * A table; on a phone each row is a card whose cells have the names of their columns. The roles keep it
+ * a table for screen readers there too.
+ *
+ * @typedef {{label: string, why?: string, number?: boolean, hidden?: boolean}} Column
+ * @param {{look?: string, caption?: unknown, columns: Column[], rows: {cells: unknown[], look?: string, after?: unknown}[]}} parts
+ */
+export const table = ({ look = '', caption, columns, rows }) => html`<table class=${`list ${look}`} role="table">${caption ? html`<caption>${caption}</caption>` : nothing}
+  <thead role="rowgroup"><tr role="row">${columns.map(({ label, why, number, hidden }) => html`<th scope="col" role="columnheader" class=${number ? 'number' : ''}>${hidden ? html`<span class="hidden">${label}</span>` : why ? explained(label, why) : label}</th>`)}</tr></thead>
+  <tbody role="rowgroup">${rows.map(({ cells, look, after = nothing }) => html`<tr role="row" class=${look ?? ''}>${cells.map((cell, index) => {
+    const { label = '', number, hidden } = columns[index] ?? {};
+    const [column, shown] = [number ? 'number' : hidden ? 'chart' : '', html`<div>${cell}</div>`];
+    return index ? html`<td role="cell" class=${column} data-label=${hidden ? nothing : label}>${shown}</td>` : html`<th scope="row" role="rowheader" class=${column} data-label=${label}>${shown}</th>`;
+  })}</tr>${after}`)}</tbody></table>`;
 
 const INVISIBLE = /(\u{1F3F4}[\u{E0030}-\u{E0039}\u{E0061}-\u{E007A}]{2,6}\u{E007F})|([\u{E0000}-\u{E007F}\u202A-\u202E\u2066-\u2069]+)/u;
 
@@ -115,7 +146,7 @@ export const inked = (text) => text.split(INVISIBLE).map((part, index) => index 
 export const memoryRow = (user, memory, more = nothing) => html`
   <li class=${memory.valid_to || memory.state === 'archived' || memory.enabled === false ? 'memory past' : 'memory'}>
     <a class="words" href=${to('u', user, 'm', memory.id)}>${inked(memory.content)}</a>
-    <span class="about">${kindChip(memory.kind)}${marks(memory)}${memory.session ? html`<span class="session">${memory.session}</span>` : nothing}
+    <span class="about">${kindChip(memory.kind)}${marks(user, memory)}${memory.session ? html`<span class="session">${memory.session}</span>` : nothing}
       ${time(memory.created_at)}</span>
     ${more}
   </li>`;
@@ -176,7 +207,7 @@ export async function act(action) {
 export const may = (session, right) => session.rights.includes(right);
 
 /**
- * A button of an action, switched off with the reason where the key lacks the right.
+ * A button of an action; there is none where the key lacks the right.
  *
  * @param {Session} session
  * @param {string} right
@@ -184,13 +215,32 @@ export const may = (session, right) => session.rights.includes(right);
  * @param {() => void} click
  * @param {string} [look]
  */
-export function action(session, right, words, click, look = '') {
-  const allowed = may(session, right);
-  return html`<button type="button" class=${look} ?disabled=${!allowed} title=${allowed ? nothing : `This key has no right to ${right}`} @click=${click}>${words}</button>`;
+export const action = (session, right, words, click, look = '') => (may(session, right) ? html`<button type="button" class=${look} @click=${click}>${words}</button>` : nothing);
+
+/**
+ * Text to be copied. Without a clipboard, as on a page that came by http from elsewhere, the text is
+ * selected instead.
+ *
+ * @param {string} text
+ * @param {string} what
+ */
+export function copied(text, what) {
+  const copy = async (/** @type {MouseEvent} */ event) => {
+    const shown = /** @type {HTMLElement} */ (event.currentTarget).previousElementSibling;
+    try {
+      await navigator.clipboard.writeText(text);
+      note('Copied.');
+    } catch {
+      if (shown) getSelection()?.selectAllChildren(shown);
+      note('The text is selected: copy it with the keyboard or by a long touch.');
+    }
+  };
+  return html`<div class="copied"><pre tabindex="0" aria-label=${what}>${text}</pre><button type="button" aria-label=${`Copy ${what}`} @click=${copy}>Copy</button></div>`;
 }
 
 /**
- * Opens a dialog. `view` gets `done`, which closes it with an answer; Escape answers nothing.
+ * Opens a dialog. `view` gets `done`, which closes it with an answer; Escape and another address answer
+ * nothing.
  *
  * @template T
  * @param {string} title
@@ -207,7 +257,10 @@ export function dialog(title, view) {
       answer = given;
       element.close();
     };
+    const left = () => element.close();
+    addEventListener('hashchange', left);
     element.addEventListener('close', () => {
+      removeEventListener('hashchange', left);
       element.remove();
       answered(answer);
     });
@@ -217,24 +270,32 @@ export function dialog(title, view) {
   });
 }
 
+/** A double click on what opened the question does not answer it. */
+const READ_MS = 500;
+
 /**
  * Asks before something that cannot be undone.
  *
  * @param {string} title
  * @param {unknown} body
  * @param {string} words
+ * @param {string} [no]
  */
-export const confirmed = (title, body, words) => dialog(title, (/** @type {(answer?: boolean) => void} */ done) => html`
-  <div class="prose">${body}</div>
-  <p class="buttons"><button type="button" autofocus @click=${() => done()}>Keep it</button>
-  <button type="button" class="danger" @click=${() => done(true)}>${words}</button></p>`);
+export function confirmed(title, body, words, no = 'Keep it') {
+  const answered = dialog(title, (/** @type {(answer?: boolean) => void} */ done) => html`
+    <div class="prose">${body}</div>
+    <p class="buttons"><button type="button" autofocus @click=${() => done()}>${no}</button>
+    <button type="button" class="danger" id="sure" disabled @click=${() => done(true)}>${words}</button></p>`);
+  setTimeout(() => document.getElementById('sure')?.removeAttribute('disabled'), READ_MS);
+  return answered;
+}
 
 /**
  * @param {string} user
  * @param {string} here
  */
 export const userHead = (user, here) => html`
-  <p class="crumbs"><a href="#/">Users</a></p>
+  <p class="crumbs"><a href="#/users">Users</a></p>
   <h1>${user}</h1>
   <nav class="tabs" aria-label=${`Screens of ${user}`}>${[
     ['Memories', ''], ['Timeline', 'timeline'], ['Ask', 'ask'], ['As of', 'then'], ['Changes', 'changes'], ['Decisions', 'decisions'], ['Forgotten', 'forgotten'], ['Export', 'export'],

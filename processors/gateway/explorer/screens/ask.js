@@ -4,6 +4,7 @@ import { html, nothing } from '../vendor/lit-html.js';
 import { call } from '../api.js';
 import { bar, factors, fixed } from '../charts.js';
 import { empty, failed, field, inked, kindChip, loading, marks, submitted, time, to, userHead, withQuery } from '../parts.js';
+import { term } from '../words.js';
 
 /**
  * @typedef {import('../parts.js').Page} Page
@@ -13,16 +14,6 @@ import { empty, failed, field, inked, kindChip, loading, marks, submitted, time,
 
 const FORMATS = ['markdown', 'xml', 'compact', 'json'];
 
-/** What the terms of the default profile mean. Terms of other profiles are shown by name. */
-const TERMS = /** @type {Record<string, string>} */ ({
-  dense: 'closeness of meaning, as a share of the best', words: 'common words, as a share of the best', cosine: 'cosine of the two vectors', bm25: 'BM25 of the common words',
-  neighbour: 'from a better turn beside it', answer: 'from the question before it', speaker: 'the question names its speaker', when: 'asks when, and it has a time',
-  month: 'from the month that is named', specificity: 'it is specific', beyond_word: 'closer to the question than to any of its words', literal: 'contains most of the question',
-  question: 'penalty: it only asks', role: 'factor on what an assistant said', superseded: 'factor on what a newer memory replaced', nudge: 'factor of recency, importance and confidence, at most a twentieth',
-  recency: 'what time has left of it', importance: 'how surprising it was', confidence: 'how sure it is', share: 'its share of all scores', whole: 'cosine beyond that of the nearest single word',
-  above: 'cosine beyond the mean of the ten best', shared: 'share of the information of the question', relevance: 'probability that it answers', score: 'the score',
-  rerank: 'probability by the cross-encoder', before_rerank: 'the score before the cross-encoder',
-});
 const ADDED = ['dense', 'words', 'neighbour', 'answer', 'speaker', 'when', 'month', 'specificity', 'beyond_word', 'literal', 'question'];
 const FACTORS = ['role', 'superseded', 'nudge'];
 
@@ -89,9 +80,9 @@ function answer(user, reply, other) {
   const places = new Map(other?.memories.map(({ id }, index) => [id, index + 1]));
   return html`<p class="summary">${reply.match ? html`<b class="match" data-match=${reply.match}>Match ${MATCHES[reply.match] ?? reply.match}</b>` : html`<b>This profile computes no relevance</b>`}
       <span>${(reply.took_us / 1000).toFixed(1)} ms</span>${reply.stale ? html`<span class="mark">behind: the newest events are missing</span>` : nothing}${reply.partial ? html`<span class="mark">cut short by the deadline</span>` : nothing}</p>
-    ${memories.length ? html`<ol class="hits">${memories.map((memory, index) => html`<li><details ?open=${index === 0}>
+    ${memories.length ? html`<p class="quiet">Best first, by ${term('score')}${memories[0]?.relevance === undefined ? nothing : html`, with the ${term('relevance')} of each`}. Open one for the terms of its score.</p><ol class="hits">${memories.map((memory, index) => html`<li>${linked(user, memory)}<details ?open=${index === 0}>
       <summary><span class="place">${index + 1}</span><span class="words">${inked(memory.content)}</span>
-        <span class="about">${kindChip(memory.kind)}${marks(memory)}${time(memory.created_at)}${above(memory, memories.slice(index + 1))}${other ? html`<span class="mark">${places.has(memory.id) ? `beside: ${places.get(memory.id)}` : 'only here'}</span>` : nothing}</span>
+        <span class="about">${kindChip(memory.kind)}${time(memory.created_at)}${above(memory, memories.slice(index + 1))}${other ? html`<span class="mark">${places.has(memory.id) ? `beside: ${places.get(memory.id)}` : 'only here'}</span>` : nothing}</span>
         <span class="score">${bar(memory.score ?? 0, { high: best || 1, line: floor })}<span class="number">score ${fixed(memory.score ?? 0)}</span></span>
         ${memory.relevance === undefined ? nothing : html`<span class="score">${bar(memory.relevance, { line: good, look: 'relevance' })}<span class="number">relevance ${fixed(memory.relevance)}</span></span>`}</summary>
       <div class="more">${memory.note ? html`<p>${memory.note}</p>` : nothing}${terms(memory.explain ?? {})}<p><a href=${to('u', user, 'm', memory.id)}>Open this memory</a></p></div></details></li>`)}</ol>
@@ -99,6 +90,17 @@ function answer(user, reply, other) {
       : empty('No memory is returned', html`<p>None is above the floor. Lower the smallest relevance, or ask in other words.</p>`)}
     <section class="card"><h3>What the model gets</h3><p class="quiet">${reply.tokens} tokens, ${Math.round(reply.budget_used * 100)} % of the budget</p>${bar(reply.budget_used)}
       ${reply.prompt ? html`<pre class="prompt" tabindex="0" aria-label="The prompt block">${reply.prompt}</pre>` : html`<p>Nothing: the block is empty.</p>`}</section>`;
+}
+
+/**
+ * Links and explanations stand outside the summary, which is a button itself.
+ *
+ * @param {string} user
+ * @param {Memory} memory
+ */
+function linked(user, memory) {
+  const found = marks(user, memory);
+  return found.length ? html`<p class="about linked">${found}</p>` : nothing;
 }
 
 /** @param {Recalled['levels']} levels */
@@ -123,9 +125,9 @@ function above(memory, below) {
 
 /** @param {Record<string, number>} explain */
 function terms(explain) {
-  const of = (/** @type {string[]} */ names) => /** @type {[string, number, string?][]} */ (names.filter((name) => explain[name]).map((name) => [name, explain[name], TERMS[name]]));
+  const of = (/** @type {string[]} */ names) => /** @type {[string, number][]} */ (names.filter((name) => explain[name]).map((name) => [name, explain[name]]));
   const rest = Object.keys(explain).filter((name) => !ADDED.includes(name) && !FACTORS.includes(name) && name !== 'score');
   const isOurs = 'dense' in explain;
-  return html`<div class="terms">${factors(isOurs ? 'Added up' : 'Terms', of(isOurs ? ADDED : Object.keys(explain)))}
+  return html`<div class="terms">${factors(isOurs ? 'Added up' : 'Terms', of(isOurs ? ADDED : Object.keys(explain)), { foreign: !isOurs })}
     ${isOurs ? html`${factors('Then multiplied by', of(FACTORS))}${factors('Measured', of(rest))}` : nothing}</div>`;
 }

@@ -3,7 +3,8 @@
 import { html, nothing } from '../vendor/lit-html.js';
 import { Refused, decisions, get } from '../api.js';
 import { bar, factors, fixed } from '../charts.js';
-import { act, empty, failed, inked, kindChip, loading, outcomeChip, time, to, userHead, withQuery } from '../parts.js';
+import { act, empty, failed, inked, kindChip, loading, outcomeChip, outcomeWord, time, to, userHead, withQuery } from '../parts.js';
+import { WORDS, term } from '../words.js';
 
 /**
  * @typedef {import('../parts.js').Page} Page
@@ -94,13 +95,14 @@ export async function open(page) {
   const draw = () => page.draw(html`
     ${page.path[0] ? userHead(page.path[0], 'decisions') : html`<div class="head"><h1>Decisions</h1><p class="quiet">What became of every statement, and why.</p></div>`}
     <div class="row"><nav class="choices" aria-label="Outcome"><a href=${link('')} aria-current=${outcome ? nothing : 'true'}>all</a>
-      ${OUTCOMES.map((each) => html`<a href=${link(each)} aria-current=${outcome === each ? 'true' : nothing}>${each}</a>`)}</nav>
+      ${OUTCOMES.map((each) => html`<a href=${link(each)} aria-current=${outcome === each ? 'true' : nothing}>${outcomeWord(each)}</a>`)}</nav>
       <p class="live" data-state=${state === 'live' && !paused ? 'live' : 'waiting'} role="status">${paused ? 'paused' : state}${missed ? html` · ${missed} missed, this page was too slow` : nothing}
       <button type="button" class="plain" @click=${pause}>${paused ? 'Go on' : 'Pause'}</button></p></div>
+    ${outcome ? html`<p class="quiet">${WORDS.get(outcomeWord(outcome))}</p>` : nothing}
     ${fault ? failed(fault) : !isLoaded && !live.length ? loading('Reading decisions') : live.length + past.length ? html`
       <ul class="decisions">${[...live, ...past].map((decision) => row(decision, !page.path[0]))}</ul>
       ${before ? html`<p class="buttons"><button type="button" @click=${() => act(async () => { await older(); return 'Older decisions are below.'; })}>Show older ones</button></p>` : nothing}`
-      : empty(outcome ? `No decision ended as ${outcome}` : 'No decision yet', html`<p>Send a turn and its decision appears here at once.</p>`)}`);
+      : empty(outcome ? `No decision ended as ${outcomeWord(outcome)}` : 'No decision yet', html`<p>Send a turn and its decision appears here at once.</p>`)}`);
 
   draw();
   listen();
@@ -126,11 +128,12 @@ function row(decision, withUser) {
       <span class="reason">${decision.reason}</span>
       <span class="about">${surprise ? html`${bar(surprise.total, { low: -0.5, line: threshold })}<span class="number">${fixed(surprise.total)}</span>` : nothing}${time(decision.at, 'ago')}</span></summary>
     <div class="more">
+      <p class="quiet">${WORDS.get(outcomeWord(decision.outcome))}${surprise ? html` What counts is its ${term('surprise')}.` : nothing}</p>
       ${surprise ? factors('Points that add up to the total', Object.entries(surprise.points ?? {}), { total: ['total', surprise.total], ...(threshold !== undefined && { line: ['kept from', threshold] }) }) : nothing}
       <dl class="facts"><div><dt>Time</dt><dd>${time(decision.at, 'minute')}</dd></div>${decision.kind ? html`<div><dt>Kind</dt><dd>${kindChip(decision.kind)}</dd></div>` : nothing}
         ${decision.session ? html`<div><dt>Session</dt><dd>${decision.session}</dd></div>` : nothing}
         <div><dt>Event</dt><dd><code>${decision.event.partition}:${decision.event.offset}</code></dd></div><div><dt>Profile</dt><dd>${decision.profile}${decision.shadow ? ', shadow only' : ''}</dd></div>
         ${decision.memory && decision.user ? html`<div><dt>Memory</dt><dd><a href=${to('u', decision.user, 'm', decision.memory)}>open it</a></dd></div>` : nothing}
-        ${(decision.related ?? []).slice(0, 5).map((other) => html`<div><dt>Concerns</dt><dd><a href=${to('u', decision.user, 'm', other)}>another memory</a></dd></div>`)}</dl>
+        ${(decision.related ?? []).slice(0, 5).map((other, index) => html`<div><dt>${index === 0 && decision.outcome === 'superseded' ? 'Replaces' : 'Concerns'}</dt><dd><a href=${to('u', decision.user, 'm', other)}>${index === 0 && decision.outcome === 'superseded' ? 'the older memory' : 'another memory'}</a></dd></div>`)}</dl>
     </div></details></li>`;
 }

@@ -5,12 +5,16 @@ import { Refused, call, get } from '../api.js';
 import { edit, feedback, forget, holdsStill, toggle } from '../actions.js';
 import { factors, fadeCurve, fixed } from '../charts.js';
 import { action, counted, inked, kindChip, marks, may, memoryRow, minuteOf, outcomeChip, time, to, userHead } from '../parts.js';
+import { term } from '../words.js';
 
 /**
  * @typedef {import('../parts.js').Page} Page
  * @typedef {import('../api.js').Memory} Memory
  * @typedef {import('../api.js').Decision} Decision
  */
+
+/** Words for effects of newer memories. @type {Record<string, string>} */
+const CHANGED = { superseded: 'replaced by a newer one', revised: 'probably changed by a newer one' };
 
 /** @param {string[]} path */
 export const title = ([user = '']) => `A memory of ${user}`;
@@ -59,12 +63,12 @@ export async function open(page) {
       const some = ids.filter(Boolean);
       return some.length ? html`<h3>${words}</h3><ul class="memories">${some.map(link)}</ul>` : nothing;
     };
-    const links = [group('Took the place of', memory.supersedes ?? []), group('Its place was taken by', [memory.superseded_by]),
+    const links = [group('Replaces', memory.supersedes ?? []), group('Replaced by', [memory.superseded_by]),
       group('Probably changes', memory.revises ?? []), group('Probably changed by', [memory.revised_by]),
       group('In conflict with', memory.conflicts_with ?? []), group('Summary of', memory.covers ?? []), group('Is in the summary', [memory.compressed_by])];
     page.draw(html`${userHead(user, 'm')}
       <article class="whole">
-        <header class="card lead"><p class="about">${kindChip(memory.kind)}${marks(memory)}</p>
+        <header class="card lead"><p class="about">${kindChip(memory.kind)}${marks(user, memory)}</p>
           <blockquote>${inked(memory.content)}</blockquote>
           <p class="quiet">${memory.speaker ?? memory.role ?? 'user'} · ${time(memory.created_at, 'minute')}${memory.session ? html` · session ${memory.session}` : nothing}${memory.valid_to ? html` · held until ${time(memory.valid_to, 'minute')}` : nothing}</p>
           <p class="buttons">
@@ -80,10 +84,9 @@ export async function open(page) {
         <div><section class="card"><h2>Why it was kept</h2>
           ${decision ? html`<p>${outcomeChip(decision.outcome)} ${decision.reason}</p>` : html`<p>${memory.reason ?? 'The decision is no longer held by the shard.'}</p>`}
           ${surprise ? html`${factors('Points that add up to the total', Object.entries(surprise.points ?? {}), { total: ['total', surprise.total], ...(memory.threshold !== undefined && { line: ['kept from', memory.threshold] }) })}
-            ${factors('Factors, 0 to 1', [['novelty', surprise.novelty, 'Unlike the earlier statements of this user'], ['contradiction', surprise.contradiction, 'Another value of an earlier fact'],
-              ['specificity', surprise.specificity, 'Rare words'], ['emphasis', surprise.emphasis], ['context switch', surprise.context_switch, 'Away from the topic of the session']])}`
+            ${factors('Factors, 0 to 1', [['novelty', surprise.novelty], ['contradiction', surprise.contradiction], ['specificity', surprise.specificity], ['emphasis', surprise.emphasis], ['context_switch', surprise.context_switch]])}`
             : html`<p class="quiet">It was stored without being judged, so it has no factors.</p>`}
-          <p class="quiet">${surprise && memory.threshold !== undefined && surprise.total < memory.threshold ? 'The total is below the line: here the reason decides by itself. ' : nothing}Profile ${memory.profile ?? decision?.profile}.</p></section>
+          <p class="quiet">${surprise && memory.threshold !== undefined && surprise.total < memory.threshold ? 'The total is below the line: here the reason decides by itself. ' : nothing}${term('profile', 'Profile')} ${memory.profile ?? decision?.profile}.</p></section>
         <section class="card"><h2>Where it came from</h2>
           ${rest?.source ? html`<figure class="turn"><figcaption>${rest.source.event.speaker ?? rest.source.event.role ?? 'user'}, ${time(rest.source.event.at ?? new Date(rest.source.timestamp_ms).toISOString(), 'minute')}</figcaption><blockquote>${inked(rest.source.event.content)}</blockquote></figure>`
             : rest ? html`<p class="quiet">The turn is no longer there, may not be shown, or this key may not read it.</p>` : nothing}
@@ -93,14 +96,14 @@ export async function open(page) {
         <div><section class="card"><h2>How it fades</h2>${explained?.fade ? fadeCurve(explained.fade) : nothing}
           ${factors('Strength is their product with the time since the last use', [['importance', memory.importance], ['confidence', memory.confidence]])}
           <dl class="facts"><div><dt>Uses</dt><dd>${memory.uses ?? 0}</dd></div><div><dt>Confirmed</dt><dd>${memory.confirmed ?? 0}</dd></div>
-            <div><dt>Last use or confirmation</dt><dd>${memory.fresh_at && (memory.uses || memory.confirmed) ? time(memory.fresh_at, 'ago') : 'never'}</dd></div><div><dt>Version</dt><dd>${memory.version}</dd></div></dl></section>
+            <div><dt>Last use or confirmation</dt><dd>${memory.fresh_at && (memory.uses || memory.confirmed) ? time(memory.fresh_at, 'ago') : 'never'}</dd></div><div><dt>${term('version', 'Version')}</dt><dd>${memory.version}</dd></div></dl></section>
         <section class="card"><h2>Links</h2>${links.some((each) => each !== nothing) ? links : html`<p class="quiet">No other memory replaces, changes or contradicts it.</p>`}</section>
         <section class="card"><h2>Versions and history</h2><ol class="history">
           <li>${time(memory.created_at, 'minute')} <span>made${history[0] ? html`: <q>${history[0].content}</q>` : nothing}</span></li>
           ${history.map(({ until }, index) => html`<li>${time(until, 'minute')} <span>changed to <q>${history[index + 1]?.content ?? memory.content}</q></span></li>`)}
-          ${(explained?.since ?? []).filter((/** @type {any} */ each) => each.what !== 'updated').map((/** @type {any} */ each) => html`<li>${each.at ? time(each.at, 'minute') : html`<span class="quiet">no time noted</span>`} <span>${each.what.replaceAll('_', ' ')}${each.count ? `, ${counted(each.count, 'time')}` : ''}</span></li>`)}
+          ${(explained?.since ?? []).filter((/** @type {any} */ each) => each.what !== 'updated').map((/** @type {any} */ each) => html`<li>${each.at ? time(each.at, 'minute') : html`<span class="quiet">no time noted</span>`} <span>${CHANGED[each.what] ?? each.what.replaceAll('_', ' ')}${each.count ? `, ${counted(each.count, 'time')}` : ''}</span></li>`)}
           </ol></section>
-        <section class="card"><h2>Neighbours</h2>${rest ? rest.near.length ? html`<p class="quiet">The nearest by meaning and words.</p><ul class="memories">${rest.near.map((other) => memoryRow(user, other, html`<span class="number" title="Score for the text of this memory">${fixed(other.score ?? 0)}</span>`))}</ul>`
+        <section class="card"><h2>Neighbours</h2>${rest ? rest.near.length ? html`<p class="quiet">The nearest by meaning and words.</p><ul class="memories">${rest.near.map((other) => memoryRow(user, other, html`<span class="number">score ${fixed(other.score ?? 0)}</span>`))}</ul>`
           : html`<p class="quiet">No other memory is near.</p>` : html`<p class="quiet">…</p>`}</section></div>
         ${memory.expires_at ? html`<p class="quiet">Erased by itself on ${minuteOf(memory.expires_at)}.</p>` : nothing}
       </article>`);

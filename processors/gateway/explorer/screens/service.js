@@ -3,7 +3,8 @@
 import { html, nothing } from '../vendor/lit-html.js';
 import { get, call } from '../api.js';
 import { bar } from '../charts.js';
-import { act, action, ago, count, counted, empty, failed, may, outcomeChip, time, to } from '../parts.js';
+import { act, action, ago, count, counted, empty, failed, may, outcomeChip, table, time, to } from '../parts.js';
+import { WORDS } from '../words.js';
 
 /**
  * @typedef {import('../parts.js').Page} Page
@@ -122,11 +123,17 @@ export async function open(page) {
     page.draw(html`<div class="head"><h1>Service</h1><p class="quiet">Shards, their lag, and what could not be processed.</p></div>
       ${fault ? failed(fault, look) : nothing}
       ${service ? html`<p class="verdict" data-good=${!behind && !alone && !silent} role="status">${silent ? `${counted(silent, 'shard')} ${silent === 1 ? 'does' : 'do'} not answer` : alone ? `${counted(alone, 'shard')} without a process: its users get no answers` : lag ? `${counted(lag, 'event')} behind` : behind ? `${counted(behind, 'shard')} behind` : 'It keeps up: every event is applied'}</p>
-        <table class="list shards"><caption>${counted(shards.length, 'shard')} of the group ${service.group}${service.state ? `, which is ${service.state.toLowerCase()}` : ''}</caption>
-        <thead><tr><th scope="col" class="number">Shard</th>${numbers ? html`<th scope="col" class="number">Applied</th><th scope="col" class="number">End</th><th scope="col" class="number">Lag</th><th scope="col"><span class="hidden">Lag as a bar</span></th><th scope="col">Oldest waiting</th><th scope="col" class="number" title="Records of its memories partition, which a restore reads">To restore</th>` : html`<th scope="col">State</th>`}<th scope="col">Answers</th><th scope="col" class="number">Dead letters</th>${service.state ? html`<th scope="col">Process</th>` : nothing}</tr></thead>
-        <tbody>${shards.map((shard) => html`<tr><th scope="row" class="number"><button type="button" class="plain" aria-expanded=${opened === shard.partition} aria-label=${`The newest decisions of shard ${shard.partition}`} @click=${() => open(shard.partition).catch(() => {})}>${shard.partition}</button></th>${numbers ? html`<td class="number">${count(shard.applied ?? 0)}</td><td class="number">${count(shard.end ?? 0)}</td><td class="number">${count(shard.lag ?? 0)}</td>
-          <td class="chart">${bar(shard.lag ?? 0, { high: most })}</td><td>${shard.oldest_waiting_at ? ago(shard.oldest_waiting_at) : '–'}</td><td class="number">${count(shard.restore ?? 0)}</td>` : html`<td>${shard.behind ? 'behind' : 'up to date'}</td>`}<td>${answer(answers.get(shard.partition))}</td><td class="number">${count(shard.dead_letters)}</td>${service.state ? html`<td>${shard.member ? html`${shard.member.client} <span class="quiet">${shard.member.host ?? ''}</span>` : html`<span class="mark">none</span>`}</td>` : nothing}</tr>
-          ${opened === shard.partition ? html`<tr class="tail"><td colspan=${(numbers ? 9 : 4) + (service.state ? 1 : 0)}>${newest(tail)}</td></tr>` : nothing}`)}</tbody></table>` : nothing}
+        ${table({
+          look: 'shards', caption: `${counted(shards.length, 'shard')} of the group ${service.group}${service.state ? `, which is ${service.state.toLowerCase()}` : ''}`,
+          columns: columns(numbers, Boolean(service.state)),
+          rows: shards.map((shard) => ({
+            cells: [html`<button type="button" class="plain" aria-expanded=${opened === shard.partition} aria-label=${`The newest decisions of shard ${shard.partition}`} @click=${() => open(shard.partition).catch(() => {})}>${shard.partition}</button>`,
+              ...(numbers ? [count(shard.applied ?? 0), count(shard.end ?? 0), count(shard.lag ?? 0), bar(shard.lag ?? 0, { high: most }), shard.oldest_waiting_at ? ago(shard.oldest_waiting_at) : '–', count(shard.restore ?? 0)] : [shard.behind ? 'behind' : 'up to date']),
+              answer(answers.get(shard.partition)), count(shard.dead_letters),
+              ...(service.state ? [shard.member ? html`${shard.member.client} <span class="quiet">${shard.member.host ?? ''}</span>` : html`<span class="mark">none</span>`] : [])],
+            after: opened === shard.partition ? html`<tr class="tail" role="row"><td role="cell" colspan=${columns(numbers, Boolean(service.state)).length}>${newest(tail)}</td></tr>` : nothing,
+          })),
+        })}` : nothing}
       ${may(page.session, 'admin') ? html`<section><h2>Dead letters</h2>${letters.length ? html`<p class="quiet">${letterCount ? `${letterCount.complete ? '' : 'More than '}${counted(letterCount.count, 'record')}` : counted(letters.length, 'record')} could not be processed. Sending one again helps when its cause is gone.</p>
         <ul class="letters">${letters.map((letter) => html`<li class=${sent.has(place(letter)) ? 'quiet' : ''}><label><input type="checkbox" .checked=${chosen.has(place(letter))} @change=${() => choose(letter)}><span class="hidden">Choose ${place(letter)}</span></label>
           <details><summary><b>${letter.reason}</b> <span class="reason">${letter.message}</span> <span class="about">${sent.has(place(letter)) ? html`<span class="mark">sent again</span>` : nothing}${letter.redriven ? html`<span class="mark">failed again, ${counted(letter.redriven, 'time')}</span>` : nothing}${letter.at ? time(letter.at, 'ago') : nothing}</span></summary>
@@ -146,6 +153,14 @@ export async function open(page) {
     });
   }
 }
+
+/** @param {boolean} numbers @param {boolean} isGroup @returns {import('../parts.js').Column[]} */
+const columns = (numbers, isGroup) => [
+  { label: 'Shard', number: true, why: WORDS.get('shard') },
+  ...(numbers ? [{ label: 'Applied', number: true, why: WORDS.get('applied') }, { label: 'End', number: true, why: WORDS.get('end') }, { label: 'Lag', number: true, why: WORDS.get('lag') },
+    { label: 'Lag as a bar', hidden: true }, { label: 'Oldest waiting' }, { label: 'To restore', number: true, why: WORDS.get('to restore') }] : [{ label: 'State' }]),
+  { label: 'Answers' }, { label: 'Dead letters', number: true, why: WORDS.get('dead letters') }, ...(isGroup ? [{ label: 'Process' }] : []),
+];
 
 /** @param {Answer | undefined} asked */
 function answer(asked) {
