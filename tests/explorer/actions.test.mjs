@@ -155,6 +155,15 @@ action('a list in other orders says what they are made of', async () => {
   await shown.getByText('Oldest first.', { exact: true }).waitFor();
 });
 
+action('a page has all its memories, although one answer of the service has 1 MiB of them', async () => {
+  const long = 'long';
+  await Promise.all(Array.from({ length: 24 }, (_, index) => call('remember', { user: long, content: `${index} ${'very long '.repeat(6_000)}`, kind: 'fact', scope: 'session', session: 's' })));
+  assert.ok((await call('list', { user: long, everything: true, limit: 50 })).memories.length < 24);
+  await go(shown, `#/u/${long}`);
+  await until(async () => (await shown.locator('li.memory').count()) === 24, 'all rows');
+  assert.equal(await shown.getByRole('link', { name: 'Older' }).count(), 0);
+});
+
 action('filters and search narrow the list', async () => {
   await go(shown, `#/u/${user}`);
   await shown.getByLabel('Find').fill('What is the name of my dog?');
