@@ -93,9 +93,11 @@ export function explained(shown, why, look = '') {
     place.showPopover();
     const { offsetWidth, offsetHeight } = place;
     const below = word.bottom + GAP;
-    place.style.left = `${Math.max(EDGE, Math.min(word.left, innerWidth - offsetWidth - EDGE))}px`;
-    place.style.top = `${below + offsetHeight > innerHeight ? Math.max(EDGE, word.top - offsetHeight - GAP) : below}px`;
-    for (const end of ['scroll', 'hashchange']) addEventListener(end, () => place.hidePopover(), { once: true });
+    const top = below + offsetHeight > innerHeight ? Math.max(EDGE, word.top - offsetHeight - GAP) : below;
+    // It scrolls with its word.
+    place.style.left = `${scrollX + Math.max(EDGE, Math.min(word.left, innerWidth - offsetWidth - EDGE))}px`;
+    place.style.top = `${scrollY + top}px`;
+    addEventListener('hashchange', () => place.hidePopover(), { once: true });
   };
   return html`<button type="button" class=${`term ${look}`} @click=${open}>${shown}</button>`;
 }
