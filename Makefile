@@ -91,7 +91,7 @@ ifeq ($(KEEPSAKE_TEST_KAFKA),skip)
 endif
 
 # A build without the parts that it may leave out, its stand-ins, and each part alone.
-PARTS := lab llm mem0 published-policies registry spans
+PARTS := lab llm mem0 oauth published-policies registry spans
 parts = cargo clippy --locked --no-default-features -- -D warnings; \
 	cargo test --locked --no-default-features --lib -- lack; \
 	for part in $(PARTS); do cargo check --locked --no-default-features --features $$part; done

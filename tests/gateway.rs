@@ -5,6 +5,7 @@ mod explorer;
 mod flood;
 mod hidden;
 mod hosted;
+mod oauth;
 mod places;
 
 use crate::support::program::{Printed, command, parsed, run};

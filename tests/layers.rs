@@ -10,7 +10,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A heavy library, and the crates that may name it as a dependency.
-const LIBRARIES: [(&str, &[&str]); 10] = [
+const LIBRARIES: [(&str, &[&str]); 11] = [
     ("rdkafka", &["keepsake-kafka"]),
     ("sled", &["keepsake-storage"]),
     ("tantivy", &["keepsake-storage"]),
@@ -19,6 +19,7 @@ const LIBRARIES: [(&str, &[&str]); 10] = [
     ("prometheus", &["keepsake-metrics", "keepsake-gateway"]),
     ("prost-reflect", &["keepsake-registry"]),
     ("protox", &["keepsake-registry"]),
+    ("jsonwebtoken", &["keepsake-gateway"]),
     (
         "tokio",
         &[
@@ -385,10 +386,11 @@ fn clients_are_built_without_stores_indexes_and_models() {
 }
 
 /// The parts that a build may leave out, and what it is built from only for their sake.
-const PARTS: [(&str, &[&str]); 6] = [
+const PARTS: [(&str, &[&str]); 7] = [
     ("lab", &["keepsake-lab"]),
     ("llm", &["keepsake-llm", "ureq"]),
     ("mem0", &["keepsake-mem0"]),
+    ("oauth", &["jsonwebtoken", "ureq"]),
     ("published-policies", &["keepsake-published"]),
     ("registry", &["keepsake-registry", "prost-reflect", "protox", "ureq"]),
     ("spans", &["ureq"]),

@@ -31,7 +31,8 @@ const CONNECT_MAX: Duration = Duration::from_secs(10);
 
 pub const WHERE: &str = "\
 Listens at gateway.listen, 127.0.0.1:8765 unless set. It asks for keys if gateway.keys names a file of \
-them, which `keepsake keys new` makes; without one every caller has all rights.
+them, which `keepsake keys new` makes, and for tokens if gateway.oauth.issuer names who issues them; \
+without either every caller has all rights.
 
 Example:
   keepsake gateway --brokers localhost:9092 --set gateway.keys=gateway.keys";
@@ -162,10 +163,10 @@ pub fn connect(config: &Config, options: &Options, away_max: Duration) -> Result
     let within = Duration::from_millis(config.kafka.connect_ms).min(CONNECT_MAX);
     connection.cluster_id_unless_away(within, away_max)?;
     let has_login = connection.options.iter().any(|(name, _)| name == "sasl.password");
-    if options.gateway.keys_file().is_some() && config.kafka.is_embedded() && !has_login {
+    if options.gateway.is_guarded() && config.kafka.is_embedded() && !has_login {
         tracing::warn!(
-            "every process on this machine reads and writes the embedded log without the keys of the \
-             gateway: start `keepsake serve` with the same gateway.keys, or with embedded.secret"
+            "every process on this machine reads and writes the embedded log without a key or a token \
+             of the gateway: start `keepsake serve` with the same options, or with embedded.secret"
         );
     }
     Calls::connect(connection, topics, tenants, options)

@@ -30,9 +30,9 @@ Where it keeps things:
   Without --brokers everything lies in one directory: --data DIR, else KEEPSAKE_DATA, else the data \
 directory of this account. It is readable by this account only. Kafka clients reach the log at \
 embedded.listen, on loopback. Every account and every process on this machine can read and write \
-there, unless embedded.secret or gateway.keys is set: then clients need the password in DIR/secret, \
-which the commands of this account read by themselves. With embedded.secret and no gateway.keys, MCP, \
-HTTP and the explorer stay closed: they would let every account in.
+there, unless embedded.secret, gateway.keys or gateway.oauth.issuer is set: then clients need the \
+password in DIR/secret, which the commands of this account read by themselves. With embedded.secret \
+and neither keys nor an issuer, MCP, HTTP and the explorer stay closed: they would let every account in.
   With --brokers the topics of the cluster keep everything, and store.dir has a copy.";
 
 #[derive(Args)]
@@ -73,7 +73,7 @@ impl ServeCommand {
             take_free_ports(&mut config);
         }
         // A password of the log means nothing beside a gateway that asks for no key.
-        let is_open = !config.embedded.secret || !config.gateway.keys.is_empty();
+        let is_open = !config.embedded.secret || config.gateway.is_guarded();
         // On a cluster many processes serve, and fewer gateways are enough.
         let is_usual = is_embedded && !self.no_gateway && !self.gateway;
         if is_usual && !is_open {

@@ -25,7 +25,7 @@ impl Brokers {
             return Ok(Brokers { connection, embedded: None, data: None });
         }
         let data = DataDir::open(config)?;
-        let secret = data.secret(config.embedded.secret || !config.gateway.keys.is_empty())?;
+        let secret = data.secret(config.embedded.secret || config.gateway.is_guarded())?;
         let options = settings::data_dir::options(config, secret.as_deref());
         let listen = config.embedded.address().expect("the configuration was checked");
         let mut log = embedded::EmbeddedOptions::new(data.log(), listen);

@@ -6,7 +6,7 @@ use crate::bodies;
 use crate::budget::{self, Permit};
 use crate::calls::{TRACE, TRACEPARENT};
 use crate::dialect::Dialect;
-use crate::keys::{Caller, Permission};
+use crate::keys::{Caller, PREFIX, Permission};
 use crate::pages::{Documents, Pages};
 use crate::refusal::{Refusal, Result};
 use crate::route::{Answer, Needs, Route, UNKNOWN};
@@ -79,16 +79,16 @@ impl Gateway {
         Ok(())
     }
 
-    fn caller(&self, headers: &HeaderMap) -> Result<Caller> {
+    async fn caller(&self, headers: &HeaderMap) -> Result<Caller> {
         // `HeaderValue::to_str` reads no name beyond ASCII.
         let named =
             headers.get(TENANT).map(|tenant| str::from_utf8(tenant.as_bytes()).unwrap_or_default());
-        let Some(keys) = &self.keys else {
+        if !self.is_guarded() {
             let tenant = named.unwrap_or(&self.options.gateway.tenant);
             UserKey::new(tenant, "any")
                 .map_err(|e| Refusal::invalid(TENANT, format!("{TENANT} {}", e.why)))?;
             return Ok(Caller::local(tenant));
-        };
+        }
         let bearer = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
         let bearer = bearer.and_then(|value| {
             let (scheme, key) = value.split_once(' ')?;
@@ -97,17 +97,21 @@ impl Gateway {
             is_known.then(|| key.trim())
         });
         let header = headers.get("x-api-key").and_then(|value| value.to_str().ok());
-        let Some(key) = bearer.or(header) else {
-            return Err(Refusal::new(
-                StatusCode::UNAUTHORIZED,
-                "unauthorized",
-                "a key is missing: send Authorization: Bearer KEY or X-API-Key: KEY",
-            ));
+        let caller = match (&self.tokens, bearer, &self.keys, bearer.or(header)) {
+            (Some(tokens), Some(token), ..) if !token.starts_with(PREFIX) => {
+                tokens.caller(token).await?
+            }
+            (_, _, Some(keys), Some(key)) => keys.caller(key)?,
+            (None, ..) => {
+                return Err(unauthorized(
+                    "a key is missing: send Authorization: Bearer KEY or X-API-Key: KEY",
+                ));
+            }
+            _ => return Err(unauthorized("a token is missing: send Authorization: Bearer TOKEN")),
         };
-        let caller = keys.caller(key)?;
         if named.is_some_and(|named| named != caller.tenant) {
             return Err(Refusal::forbidden(
-                "this key is for one tenant, and the call names another",
+                "this key or token is for one tenant, and the call names another",
             ));
         }
         Ok(caller)
@@ -122,7 +126,7 @@ impl Gateway {
         }
         let now = Instant::now();
         let mut left = self.left.lock();
-        let (tokens, at) = left.entry(key.to_owned()).or_insert((rate.max(1.0), now));
+        let (tokens, at) = left.get_or_insert_mut(key.to_owned(), || (rate.max(1.0), now));
         *tokens = (*tokens + now.duration_since(*at).as_secs_f64() * rate).min(rate.max(1.0));
         *at = now;
         if *tokens < 1.0 {
@@ -142,7 +146,7 @@ impl Gateway {
         let is_open = route.needs == Needs::Nothing;
         let is_short = parts.extensions.get::<IsShort>().is_some();
         let is_probe = PROBES.contains(&parts.uri.path());
-        if is_short && !is_probe && (self.keys.is_none() || is_open) {
+        if is_short && !is_probe && (!self.is_guarded() || is_open) {
             return Err(no_connection());
         }
         if is_open {
@@ -150,7 +154,7 @@ impl Gateway {
             return Ok(Admitted { request, _body: None });
         }
         check_site(&parts.headers)?;
-        let caller = self.caller(&parts.headers)?;
+        let caller = self.caller(&parts.headers).await?;
         if is_short {
             caller.may(Permission::Admin).map_err(|_| no_connection())?;
         }
@@ -194,6 +198,10 @@ fn check_site(headers: &HeaderMap) -> Result<()> {
         return Err(origin_refused());
     }
     Ok(())
+}
+
+fn unauthorized(what: &str) -> Refusal {
+    Refusal::new(StatusCode::UNAUTHORIZED, "unauthorized", what)
 }
 
 fn origin_refused() -> Refusal {
@@ -274,6 +282,9 @@ async fn enter(
         }
         Err(refusal) => refusal.into_response(),
     };
+    if let Some(tokens) = &gateway.tokens {
+        tokens.challenge(&mut response);
+    }
     let headers = response.headers_mut();
     if let Some(id) = id {
         headers.insert(REQUEST_ID, id);

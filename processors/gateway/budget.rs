@@ -8,11 +8,12 @@
 
 use crate::keys::{Caller, Permission};
 use crate::refusal::{Refusal, Result};
-use crate::{IMPORT_BYTES_MAX, Options};
+use crate::{IMPORT_BYTES_MAX, Options, REMEMBERED_MAX};
 use axum::body::{Body, Bytes, to_bytes};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
+use lru::LruCache;
 use parking_lot::Mutex;
 use std::collections::{BTreeSet, HashMap};
 use std::convert::Infallible;
@@ -187,8 +188,14 @@ impl Budgets {
 }
 
 /// Slows a key whose calls are refused again and again: a token bucket for each key.
-#[derive(Clone, Default)]
-pub struct Refusals(Arc<Mutex<HashMap<String, (f64, Instant)>>>);
+#[derive(Clone)]
+pub struct Refusals(Arc<Mutex<LruCache<String, (f64, Instant)>>>);
+
+impl Default for Refusals {
+    fn default() -> Refusals {
+        Refusals(Arc::new(Mutex::new(LruCache::new(REMEMBERED_MAX))))
+    }
+}
 
 impl Refusals {
     /// Refuses a call of a key that has no refusals left.
@@ -207,7 +214,7 @@ impl Refusals {
             return Err(Refusal::overloaded(what).after(seconds));
         }
         if is_full {
-            left.remove(key);
+            left.pop(key);
         }
         Ok(())
     }
@@ -219,7 +226,7 @@ impl Refusals {
             && status != StatusCode::UNAUTHORIZED;
         if is_wrong && !key.is_empty() {
             let mut left = self.0.lock();
-            left.entry(key.to_owned()).or_insert((REFUSALS, Instant::now())).0 -= 1.0;
+            left.get_or_insert_mut(key.to_owned(), || (REFUSALS, Instant::now())).0 -= 1.0;
         }
     }
 }

@@ -71,7 +71,7 @@ struct Visible(Option<String>);
 
 impl Visible {
     fn to(gateway: &Gateway, caller: &Caller) -> Visible {
-        Visible(gateway.keys.is_some().then(|| caller.tenant.clone()))
+        Visible(gateway.is_guarded().then(|| caller.tenant.clone()))
     }
 
     fn has(&self, letter: &DeadLetter) -> bool {

@@ -3,7 +3,7 @@
 //! A key is 256 random bits, so a plain SHA-256 suffices: a slow hash protects secrets that people
 //! choose, and nobody finds 256 random bits by trying. The file never holds a key itself.
 
-use crate::refusal::{Refusal, Result};
+use crate::refusal::{INSUFFICIENT_SCOPE, Refusal, Result};
 use axum::http::StatusCode;
 use domain::fault::{self, Fault, StopName};
 use domain::{SenderLimits, UserKey};
@@ -12,10 +12,12 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use subtle::ConstantTimeEq;
 
-const PREFIX: &str = "ksk";
+/// How a key begins. A token of an issuer, which is JSON in base64, begins with `ey`.
+pub const PREFIX: &str = "ksk";
 /// Pause between two looks at the file: a key that was revoked is refused from then on.
 const LOOK: Duration = Duration::from_secs(1);
 /// Time for which the keys stay as they were while the file cannot be read. An editor replaces a file
@@ -70,18 +72,31 @@ impl Key {
             tenant: self.tenant.clone(),
             user: self.user.clone(),
             rights: self.rights.clone(),
+            token: None,
         }
     }
 }
 
-/// The caller: the tenant, user and rights of the key that came with a request.
+/// The scopes of an issuer that give rights.
+pub type Scopes = Vec<(Permission, String)>;
+
+/// What the gateway keeps of a token, which is not the token.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Token {
+    /// The second of the epoch from which on the token opens nothing.
+    pub until: i64,
+    pub scopes: Arc<Scopes>,
+}
+
+/// The caller: the tenant, user and rights of the key or the token that came with a request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Caller {
-    /// Id of the key; empty without keys.
+    /// Id of the key, or the user of a token; empty without keys.
     pub key: String,
     pub tenant: String,
     pub user: Option<String>,
     pub rights: Vec<Permission>,
+    pub token: Option<Token>,
 }
 
 impl Caller {
@@ -89,7 +104,7 @@ impl Caller {
     pub fn local(tenant: &str) -> Caller {
         let rights =
             vec![Permission::Read, Permission::Write, Permission::Forget, Permission::Admin];
-        Caller { key: String::new(), tenant: tenant.to_owned(), user: None, rights }
+        Caller { key: String::new(), tenant: tenant.to_owned(), user: None, rights, token: None }
     }
 
     /// The limits of the key, by which the service judges the events.
@@ -103,6 +118,15 @@ impl Caller {
             return Ok(());
         }
         let name = format!("{right:?}").to_lowercase();
+        if let Some(token) = &self.token {
+            let scope = token.scopes.iter().find(|(of, _)| *of == right).map(|(_, scope)| scope);
+            let Some(scope) = scope else {
+                return Err(Refusal::forbidden(format!("no token has the right to {name}")));
+            };
+            let what = format!("this token has no right to {name}: get one with the scope {scope}");
+            let refusal = Refusal::new(StatusCode::FORBIDDEN, INSUFFICIENT_SCOPE, what);
+            return Err(Refusal { scope: Some(scope.clone()), ..refusal });
+        }
         Err(Refusal::forbidden(format!(
             "this key has no right to {name}: make one with `keepsake keys new --rights {name}`"
         )))
@@ -118,7 +142,8 @@ impl Caller {
         let user = match (&self.user, named) {
             (Some(own), Some(named)) if own != named => {
                 return Err(Refusal::forbidden(format!(
-                    "this key is for one user, and the call names another, {named:?}"
+                    "this {} is for one user, and the call names another, {named:?}",
+                    if self.token.is_some() { "token" } else { "key" }
                 )));
             }
             (Some(own), _) => own,

@@ -1,7 +1,8 @@
 //! The gateway: HTTP and MCP for programs that do not speak Kafka. Publishes events and sends
 //! requests like any other client, and holds no state that a restart would lose.
 //!
-//! `calls.rs` is the Kafka client, `admission.rs` admits or refuses an HTTP request, `native.rs`,
+//! `calls.rs` is the Kafka client, `admission.rs` admits or refuses an HTTP request by a key of `keys.rs` or a
+//! token of `oauth.rs`, `native.rs`,
 //! `streams.rs`, `mcp.rs` and the crate of a [`dialect`] translate, `explorer.rs` and `docs.rs` have the web
 //! pages, `budget.rs` hands out permits, `serve.rs` listens. `state.rs` is what all handlers share;
 //! `routes.rs` names them. No module here opens a shard or applies a policy.
@@ -22,10 +23,14 @@ mod followed_users;
 mod hidden;
 mod history;
 mod import;
+#[cfg(feature = "oauth")]
+mod jwks;
 pub mod keys;
 pub mod mcp;
 mod mcp_http;
 mod native;
+#[cfg_attr(not(feature = "oauth"), path = "lacking/oauth.rs")]
+mod oauth;
 pub mod openapi;
 mod origins;
 mod outcome;

@@ -126,8 +126,8 @@ fn failed(refusal: Refusal) -> ErrorData {
     }
 }
 
-/// The HTTP status of a refused call or tool; 400 for an error of the protocol.
-pub fn refused(answer: &[u8]) -> Option<StatusCode> {
+/// The refusal of a call or tool; `invalid` for an error of the protocol.
+pub fn refused(answer: &[u8]) -> Option<Refusal> {
     let answer: Value = serde_json::from_slice(answer).ok()?;
     let body = match &answer["error"] {
         Value::Null if answer["result"]["isError"] == true => {
@@ -136,8 +136,15 @@ pub fn refused(answer: &[u8]) -> Option<StatusCode> {
         Value::Null => return None,
         error => &error["data"],
     };
-    let status = body["error"]["status"].as_u64().unwrap_or(400);
-    StatusCode::from_u16(status as u16).ok()
+    let error = &body["error"];
+    let status = StatusCode::from_u16(error["status"].as_u64().unwrap_or(400) as u16).ok()?;
+    let text = |field: &str| error[field].as_str();
+    let refusal = Refusal::new(
+        status,
+        text("code").unwrap_or("invalid"),
+        text("message").unwrap_or_default(),
+    );
+    Some(Refusal { scope: text("scope").map(str::to_owned), ..refusal })
 }
 
 async fn called(

@@ -2,6 +2,7 @@
 
 use crate::keys::Caller;
 use crate::mcp;
+use crate::refusal::INSUFFICIENT_SCOPE;
 use crate::state::Gateway;
 use axum::body::{HttpBody, to_bytes};
 use axum::extract::{Path, Request, State};
@@ -41,8 +42,12 @@ async fn mcp_of(gateway: Arc<Gateway>, user: Option<String>, mut request: Reques
     // MCP answers refused calls with HTTP 200.
     let (parts, body) = response.into_parts();
     let answer = to_bytes(body, REFUSAL_BYTES as usize).await.unwrap_or_default();
-    if let Some(status) = mcp::refused(&answer) {
-        gateway.budgets.refusals.count(&key, status);
+    if let Some(refusal) = mcp::refused(&answer) {
+        gateway.budgets.refusals.count(&key, refusal.status);
+        // A client asks its user for a further scope only after a 403.
+        if refusal.code == INSUFFICIENT_SCOPE {
+            return refusal.into_response();
+        }
     }
     Response::from_parts(parts, answer.into())
 }

@@ -86,7 +86,7 @@ pub async fn session(
         "tenant": caller.tenant,
         "user": caller.user,
         "rights": caller.rights,
-        "keys": gateway.keys.is_some(),
+        "keys": gateway.is_guarded(),
         "profiles": gateway.options.profiles,
         "version": env!("CARGO_PKG_VERSION"),
     }))

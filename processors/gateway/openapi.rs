@@ -118,7 +118,9 @@ pub fn document(dialect: &Dialect) -> Value {
                 changes and erases no memory of the whole tenant."},
         "paths": paths,
         "components": {"schemas": schemas, "securitySchemes": {
-            "bearer": {"type": "http", "scheme": "bearer"},
+            "bearer": {"type": "http", "scheme": "bearer", "description": "A key, or with \
+                gateway.oauth.issuer a token (JWT) of that issuer, for one user. \
+                /.well-known/oauth-protected-resource names the issuer and the scopes."},
             "key": {"type": "apiKey", "in": "header", "name": "X-API-Key"}}},
         "security": [{"bearer": []}, {"key": []}, {}],
     })

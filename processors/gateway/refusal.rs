@@ -6,12 +6,17 @@ use axum::response::{IntoResponse, Response};
 use domain::fault::{Fault, Reject};
 use serde_json::{Value, json};
 
+/// A token has not the right that a call needs: the name that RFC 6750 gives it.
+pub const INSUFFICIENT_SCOPE: &str = "insufficient_scope";
+
 #[derive(Clone, Debug)]
 pub struct Refusal {
     pub status: StatusCode,
     pub code: String,
     pub message: String,
     pub field: Option<String>,
+    /// The scope that a token needs for the call.
+    pub scope: Option<String>,
     /// Whole seconds after which a repeated call can succeed.
     pub retry_after: Option<u64>,
 }
@@ -22,7 +27,7 @@ impl Refusal {
     pub fn new(status: StatusCode, code: &str, message: impl Into<String>) -> Refusal {
         let (code, message) = (code.to_owned(), message.into());
         let retry_after = (status == StatusCode::TOO_MANY_REQUESTS).then_some(1);
-        Refusal { status, code, message, field: None, retry_after }
+        Refusal { status, code, message, field: None, scope: None, retry_after }
     }
 
     pub fn invalid(field: &str, message: impl Into<String>) -> Refusal {
@@ -102,6 +107,9 @@ impl Refusal {
         if let Some(field) = &self.field {
             error["field"] = json!(field);
         }
+        if let Some(scope) = &self.scope {
+            error["scope"] = json!(scope);
+        }
         // `detail` is where the clients of mem0 look for the text.
         json!({"error": error, "detail": self.message})
     }
@@ -158,6 +166,8 @@ impl IntoResponse for Refusal {
         if let Some(seconds) = self.retry_after {
             response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
         }
+        // By which `admission.rs` tells the client where it gets a token.
+        response.extensions_mut().insert(self);
         response
     }
 }

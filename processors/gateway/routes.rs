@@ -5,7 +5,7 @@ use crate::dialect::Dialect;
 use crate::route::Route;
 use crate::state::Gateway;
 use crate::{
-    dead_letters, explorer, history, import, mcp_http, native, pages, shards, streams, users,
+    dead_letters, explorer, history, import, mcp_http, native, oauth, pages, shards, streams, users,
 };
 use axum::Router;
 use std::sync::Arc;
@@ -20,6 +20,8 @@ pub static ROUTES: &[Route] = routes! {
     get    "/readyz"                          Nothing None    Nothing Found       pages::readyz;
     get    "/health"                          Nothing None    Nothing Found       pages::livez;
     get    "/ready"                           Nothing None    Nothing Found       pages::readyz;
+    get    "/.well-known/oauth-protected-resource" Nothing None Nothing Found     oauth::metadata;
+    get    "/.well-known/oauth-protected-resource/{*path}" Nothing None Nothing Found oauth::metadata;
     get    "/metrics"                         Nothing None    Nothing Found       pages::metrics;
 
     any    "/mcp"                             Key     Message Call    Receipt     mcp_http::mcp_by_header;

@@ -72,10 +72,11 @@ pub fn bind(options: &Options) -> Result<Bound> {
         let what = format!("gateway.listen: {}: {e}", options.gateway.listen);
         Fault::stop(StopName::ConfigInvalid, what)
     })?;
-    if options.gateway.keys_file().is_none() && !wanted.ip().is_loopback() {
+    if !options.gateway.is_guarded() && !wanted.ip().is_loopback() {
         let what = format!(
             "gateway.listen: {wanted} is no loopback address and gateway.keys is empty: make a key \
-             with `keepsake keys new` and set gateway.keys, or listen on 127.0.0.1"
+             with `keepsake keys new` and set gateway.keys, set gateway.oauth.issuer, or listen on \
+             127.0.0.1"
         );
         return Err(Fault::stop(StopName::ConfigInvalid, what));
     }
@@ -104,6 +105,12 @@ pub async fn run(
     let gateway = Gateway::new(calls.clone(), options, bound.address, bound.keys, dialect.beside)?;
     let listener = tokio::net::TcpListener::from_std(bound.listener)
         .map_err(|e| Fault::retry(format!("listen: {e}")))?;
+    let prepared = gateway.clone();
+    tokio::spawn(async move {
+        if let Some(tokens) = &prepared.tokens {
+            tokens.prepare().await;
+        }
+    });
     let app = app(gateway.clone(), dialect);
     let (drain, draining) = watch::channel(false);
     let connections = Connections::new(options);

@@ -52,7 +52,7 @@ pub async fn list(
     let shards = read.map_err(|fault| unavailable(&fault))?;
     let Calls { topics, .. } = &*gateway.calls;
     // Counts and offsets of a shard are those of all tenants, and one machine serves all.
-    let tenant = gateway.keys.is_some().then_some(&*caller.tenant);
+    let tenant = gateway.is_guarded().then_some(&*caller.tenant);
     Ok(Json(shards.reply(&topics.events, &letters, tenant)))
 }
 

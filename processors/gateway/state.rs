@@ -1,7 +1,6 @@
 //! Holds the state that the handlers of all calls share: the client of Kafka, the keys, the
 //! budgets, the followed topics and the metrics.
 
-use crate::Options;
 use crate::budget::{Budgets, Imports, Permit};
 use crate::calls::Calls;
 use crate::decisions::Decisions;
@@ -9,15 +8,18 @@ use crate::followed_users::Users;
 use crate::hidden::Hidden;
 use crate::keys::{Caller, Keys};
 use crate::mcp;
+use crate::oauth::Tokens;
 use crate::origins::LetterCount;
 use crate::refusal::Result;
+use crate::{Options, REMEMBERED_MAX};
 use axum::http::Extensions;
 use domain::fault;
+use jiff::Timestamp;
+use lru::LruCache;
 use parking_lot::Mutex;
 use prometheus::{HistogramVec, IntCounterVec, Registry};
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
-use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
@@ -34,9 +36,10 @@ pub struct Gateway {
     /// The gateway listens on loopback, where the pages of a browser on this machine can reach it.
     pub is_local: bool,
     pub keys: Option<Keys>,
+    pub tokens: Option<Tokens>,
     pub mcp: Mcp,
     /// Requests that each key may still send, and when that was so.
-    pub left: Mutex<HashMap<String, (f64, Instant)>>,
+    pub left: Mutex<LruCache<String, (f64, Instant)>>,
     pub imports: Imports,
     pub decisions: Decisions,
     pub hidden: Arc<Hidden>,
@@ -68,6 +71,15 @@ impl Gateway {
             &["door"],
         )
         .map_err(about)?;
+        let outcomes = IntCounterVec::new(
+            prometheus::opts!(
+                "keepsake_gateway_tokens_total",
+                "Calls with a token of gateway.oauth.issuer by outcome: accepted, or the refusal's name."
+            ),
+            &["outcome"],
+        )
+        .map_err(about)?;
+        registry.register(Box::new(outcomes.clone())).map_err(about)?;
         registry.register(Box::new(requests.clone())).map_err(about)?;
         registry.register(Box::new(seconds.clone())).map_err(about)?;
         let server =
@@ -85,8 +97,9 @@ impl Gateway {
             registry,
             is_local: address.ip().is_loopback(),
             keys,
+            tokens: Tokens::of(&options.gateway, outcomes),
             mcp: Mcp::new(move || Ok(server.clone()), Arc::default(), config),
-            left: Mutex::default(),
+            left: Mutex::new(LruCache::new(REMEMBERED_MAX)),
             imports: Imports::default(),
             decisions: Decisions::default(),
             hidden: Arc::default(),
@@ -100,8 +113,16 @@ impl Gateway {
         }))
     }
 
-    /// False once the caller's key was revoked or changed.
+    /// Whether a caller is who a key or a token says. Otherwise everybody on this machine has all rights.
+    pub fn is_guarded(&self) -> bool {
+        self.keys.is_some() || self.tokens.is_some()
+    }
+
+    /// False once the caller's key was revoked or changed, or the token has expired.
     pub fn still_admits(&self, caller: &Caller) -> bool {
+        if let Some(token) = &caller.token {
+            return Timestamp::now().as_second() < token.until;
+        }
         self.keys.as_ref().is_none_or(|keys| keys.still_has(caller))
     }
 

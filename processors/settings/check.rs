@@ -33,6 +33,7 @@ pub fn check(config: &Config) -> Result<(), String> {
     config.llm.checked()?;
     config.schemas.checked()?;
     config.tracing.checked()?;
+    config.gateway.oauth.checked()?;
     if config.kafka.bootstrap_servers.trim().is_empty() {
         return Err("kafka.bootstrap_servers: is empty; give host:port or \"embedded\"".into());
     }

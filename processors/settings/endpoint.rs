@@ -1,6 +1,8 @@
 //! Checks the address of another service, and reads the secret for that service from a file or a
 //! variable.
 
+use std::net::IpAddr;
+
 /// Checks an address. `secret`: the option that takes a secret instead.
 pub fn check(option: &str, url: &str, secret: &str) -> Result<(), String> {
     let (scheme, rest) = url.split_once("://").unwrap_or_default();
@@ -12,6 +14,34 @@ pub fn check(option: &str, url: &str, secret: &str) -> Result<(), String> {
         return Err(format!(
             "{option}: may hold no password and no query, because `config show` prints it; use \
              {secret}"
+        ));
+    }
+    Ok(())
+}
+
+/// Returns whether nobody between here and this address can read or change what is sent: https, or this
+/// machine itself.
+pub fn is_secure(url: &str) -> bool {
+    let (scheme, rest) = url.split_once("://").unwrap_or_default();
+    let authority = rest.split('/').next().unwrap_or_default();
+    let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
+    let host = authority.rsplit_once(':').filter(|(_, port)| is_port(port));
+    let host = host.map_or(authority, |(host, _)| host).trim_matches(['[', ']']);
+    let is_loopback =
+        || host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
+    !host.is_empty() && (scheme == "https" || scheme == "http" && is_loopback())
+}
+
+/// Checks an address whose answers are trusted.
+pub fn check_secure(option: &str, url: &str) -> Result<(), String> {
+    if !is_secure(url) {
+        return Err(format!(
+            "{option}: must begin with https:// and a host; http:// only for this machine"
+        ));
+    }
+    if url.contains(['@', '#', '"', '\\']) || url.contains(|it: char| it <= ' ' || it > '~') {
+        return Err(format!(
+            "{option}: may hold no password, fragment, quote, space or letter beyond ASCII"
         ));
     }
     Ok(())

@@ -8,6 +8,7 @@ use domain::fault::lacking;
 pub fn is_built(part: &str) -> bool {
     match part {
         "llm" => cfg!(feature = "llm"),
+        "oauth" => cfg!(feature = "oauth"),
         "registry" => cfg!(feature = "registry"),
         "spans" => cfg!(feature = "spans"),
         other => unreachable!("no option asks for the part {other}"),
@@ -18,6 +19,7 @@ pub fn is_built(part: &str) -> bool {
 pub fn check(config: &Config, is_built: impl Fn(&str) -> bool) -> Result<(), String> {
     let asked = [
         ("llm.url", config.llm.is_on(), "llm"),
+        ("gateway.oauth.issuer", config.gateway.oauth.is_on(), "oauth"),
         ("schemas.registry", config.schemas.is_on(), "registry"),
         ("tracing.endpoint", config.tracing.is_on(), "spans"),
     ];
@@ -34,11 +36,18 @@ mod tests {
 
     #[test]
     fn an_option_that_asks_for_a_part_which_the_build_lacks_stops_by_name() {
-        for (option, part) in
-            [("llm.url", "llm"), ("schemas.registry", "registry"), ("tracing.endpoint", "spans")]
-        {
+        for (option, part) in [
+            ("llm.url", "llm"),
+            ("gateway.oauth.issuer", "oauth"),
+            ("schemas.registry", "registry"),
+            ("tracing.endpoint", "spans"),
+        ] {
             let mut layers = Layers::load(None, std::iter::empty()).expect("the defaults are read");
             layers.set("llm.model", "any", "--set").expect("the option exists");
+            if part == "oauth" {
+                let resource = "http://localhost:1/mcp";
+                layers.set("gateway.oauth.resource", resource, "--set").expect("the option exists");
+            }
             layers.set(option, "http://localhost:1", "--set").expect("the option exists");
             // A build with all parts takes what one without this part must not ignore.
             match layers.checked() {

@@ -116,6 +116,7 @@ test_quickstarts() { start && "$python" "$here/quickstarts.py"; }
 test_mcp() {
   tool python && tool node && start || return
   installed "$here/mcp_tools.py" || return
+  installed "$here/mcp_oauth.py" || return
   cd "$work/node"
   node --test --test-reporter=spec mcp_tools.mjs
 }

@@ -11,6 +11,7 @@ pub mod cluster;
 pub mod collector;
 pub mod http_server;
 pub mod in_process;
+pub mod issuer;
 pub mod kafka;
 pub mod language_server;
 pub mod program;
