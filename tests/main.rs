@@ -31,6 +31,7 @@ mod language;
 mod languages;
 mod laws;
 mod layers;
+mod map;
 mod mcp;
 mod old_events;
 mod prometheus;

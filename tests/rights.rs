@@ -16,6 +16,7 @@ use std::net::TcpStream;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+mod mapping;
 mod moving;
 
 on_kafka! {

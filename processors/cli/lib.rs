@@ -19,6 +19,7 @@ mod import;
 mod keys;
 #[cfg_attr(not(feature = "lab"), path = "lacking/laboratory.rs")]
 mod laboratory;
+mod map;
 mod mcp;
 mod model;
 mod requests;
@@ -185,6 +186,8 @@ enum Command {
     Backup(backup::BackupCommand),
     /// Publish a backup into the topics of an empty service, on the same or another cluster
     Restore(restore::RestoreCommand),
+    /// Read the topic of another application as turns, or preview what would become of it
+    Map(map::MapCommand),
     /// Watch decisions live
     #[command(subcommand)]
     Tail(tail::TailCommand),
@@ -324,6 +327,7 @@ fn run(typed: CommandLine) -> Result<ExitCode> {
         Command::Import(import) => import.run(&config, output),
         Command::Backup(backup) => backup.run(&config, output),
         Command::Restore(restore) => restore.run(&config, output),
+        Command::Map(map) => map.run(&config, output),
         Command::Tail(tail) => tail.run(&config, output),
         Command::Compact(compact) => compact.run(&config, output),
         Command::Topics(topics) => topics.run(&config, output),
@@ -358,7 +362,7 @@ fn layers(CommandLine { common, command }: &CommandLine) -> Result<Layers> {
 /// Starts logging to standard error: at the configured level for the service, errors only for any
 /// other command. `KEEPSAKE_LOG` overrides both.
 fn log(config: &Config, command: &Command) {
-    let quiet = !matches!(command, Command::Serve(_) | Command::Gateway);
+    let quiet = !matches!(command, Command::Serve(_) | Command::Gateway | Command::Map(_));
     let level = match std::env::var("KEEPSAKE_LOG") {
         Ok(level) => level,
         Err(_) if quiet => "error".into(),

@@ -7,6 +7,8 @@ pub mod erased;
 pub mod history;
 pub mod import;
 pub mod letter;
+pub mod mapper;
+pub mod mapping;
 pub mod reading;
 pub mod rules;
 pub mod show;

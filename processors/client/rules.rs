@@ -3,7 +3,7 @@
 
 use crate::sign;
 use broker::clock::{Clock, SystemClock};
-use broker::{OutgoingRecord, Record};
+use broker::{Headers, OutgoingRecord, Record};
 use contract::decode::{self, DecodeOptions};
 use domain::fault::Reject;
 use settings::Config;
@@ -33,13 +33,30 @@ impl Rules {
 
     /// Like [`Rules::check`], for the value of an event that is not signed yet.
     pub fn check_event(&self, key: &str, event: &serde_json::Value) -> Result<(), Reject> {
+        self.event(key, event, Headers::new()).map(drop)
+    }
+
+    /// Builds the signed record of an event, or returns why the service would refuse it.
+    pub fn event(
+        &self,
+        key: &str,
+        event: &serde_json::Value,
+        headers: Headers,
+    ) -> Result<OutgoingRecord, Reject> {
         let mut signed = OutgoingRecord {
             topic: self.events.clone(),
             key: Some(key.as_bytes().to_vec()),
             value: Some(event.to_string().into_bytes()),
+            headers,
             ..OutgoingRecord::default()
         };
         sign(&mut signed, &self.decode.tenants);
-        self.check(&signed)
+        self.check(&signed)?;
+        Ok(signed)
+    }
+
+    /// Reads the JSON object of a record of any topic, within the limits of the service.
+    pub fn body(&self, record: &Record) -> Result<serde_json::Value, Reject> {
+        decode::body_of(record, &self.decode)
     }
 }

@@ -1,5 +1,5 @@
 //! The least rights at Kafka of each role: the service, those who publish, those who ask, the
-//! gateway, operators, the job that backs up, and those who restore or grow a service. Pure:
+//! gateway, operators, the job that backs up, those who restore or grow a service, and `keepsake map`. Pure:
 //! follows from the configuration alone.
 //!
 //! A right that nothing needs is not listed: the tests `rights` of `tests/rights.rs` and
@@ -25,6 +25,8 @@ pub enum Role {
     Backup,
     /// Restores a backup, builds the next generation, and cuts over.
     Mover,
+    /// Reads the topic of another application as turns.
+    Mapper,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, strum::Display)]
@@ -71,6 +73,7 @@ pub fn acls(config: &Config) -> Vec<Acl> {
     operator(config, &mut List { role: Role::Operator, acls: &mut all });
     backup(config, &mut List { role: Role::Backup, acls: &mut all });
     mover(config, &mut List { role: Role::Mover, acls: &mut all });
+    mapper(config, &mut List { role: Role::Mapper, acls: &mut all });
     all
 }
 
@@ -242,6 +245,20 @@ fn mover(config: &Config, list: &mut List<'_>) {
     list.group(next.kafka.group_id.clone(), Read, "commit where the generation begins");
     let recalls = format!("{}-recalls", next.kafka.group_id);
     list.group(recalls, Read, "commit which requests are answered");
+}
+
+fn mapper(config: &Config, list: &mut List<'_>) {
+    use Operation::{Read, Write};
+    let settings::map::ForeignTopic { topic, group, .. } = &config.map;
+    if topic.is_empty() {
+        return;
+    }
+    list.topic(topic.clone(), Read, "read the records of the other application");
+    list.topic(config.topics.events(), Write, "publish turns");
+    list.topic(config.topics.dead_letters(), Write, "put aside what does not fit");
+    list.group(group.clone(), Read, "share out the partitions");
+    let ids = format!("{group}-*");
+    list.add(Resource::TransactionalId, ids, Write, "publish a batch as one transaction");
 }
 
 fn default_replication(config: &Config, list: &mut List<'_>) {

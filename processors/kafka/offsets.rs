@@ -98,11 +98,18 @@ impl Connection {
         let found = client.committed_offsets(list, OFFSETS).map_err(|e| {
             of_group(&client, format!("reads the offsets of group {group} in {topic}"), &e)
         })?;
-        let noted = found.elements().into_iter().filter_map(|element| {
-            let offset = known_offset(element.offset())?;
-            Some((element.partition(), Noted { offset, text: element.metadata().to_owned() }))
-        });
-        Ok(noted.collect())
+        let mut noted = BTreeMap::new();
+        for element in found.elements() {
+            // The offset of a transaction that is still open is an error, not the absence of one.
+            element
+                .error()
+                .map_err(|e| failed(format!("reads the offset of group {group} in {topic}"), &e))?;
+            if let Some(offset) = known_offset(element.offset()) {
+                let text = element.metadata().to_owned();
+                noted.insert(element.partition(), Noted { offset, text });
+            }
+        }
+        Ok(noted)
     }
 
     /// Commits offsets for a group that has no members, and waits for the answer.

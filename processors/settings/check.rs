@@ -45,6 +45,7 @@ pub fn check(config: &Config) -> Result<(), String> {
         }
     }
     check_topics(config)?;
+    config.map.check(config)?;
     config.embedded.address()?;
     if config.http.listen.parse::<SocketAddr>().is_err() {
         return Err(format!(

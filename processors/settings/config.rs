@@ -2,6 +2,7 @@
 
 use super::embedded::{Data, EmbeddedLog, Mcp};
 use super::gateway::Gateway;
+use super::map::ForeignTopic;
 use super::schemas::Schemas;
 use super::sections::*;
 use super::tables::leaves;
@@ -29,6 +30,7 @@ pub struct Config {
     pub http: Http,
     pub gateway: Gateway,
     pub mcp: Mcp,
+    pub map: ForeignTopic,
     pub metrics: Metrics,
     pub ingest: Ingest,
     pub recall: Recall,

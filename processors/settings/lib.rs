@@ -14,6 +14,7 @@ mod embedded;
 mod endpoint;
 mod gateway;
 mod layers;
+pub mod map;
 mod parts;
 pub mod quota;
 mod ranges;

@@ -2,10 +2,12 @@
 
 use super::eventually;
 use rdkafka::admin::{
-    AdminClient, AdminOptions, AlterConfig, ConfigSource, NewPartitions, ResourceSpecifier,
+    AdminClient, AdminOptions, AlterConfig, ConfigSource, NewPartitions, NewTopic,
+    ResourceSpecifier, TopicReplication,
 };
 use rdkafka::client::DefaultClientContext;
 use rdkafka::config::ClientConfig;
+use rdkafka::metadata::MetadataPartition;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use std::time::Duration;
 
@@ -47,6 +49,19 @@ impl Admin {
             let deleted = self.client.delete_topics(&names, &AdminOptions::new());
             let _ = self.runtime.block_on(deleted);
         }
+    }
+
+    pub fn create_topic(&self, topic: &str, count: usize) {
+        let topic = NewTopic::new(topic, count as i32, TopicReplication::Fixed(1));
+        self.done(self.client.create_topics([&topic], &AdminOptions::new()));
+        // A broker learns of a topic a moment after the controller.
+        eventually("the topic is there", || {
+            let within = Duration::from_secs(30);
+            let found = self.client.inner().fetch_metadata(Some(topic.name), within).ok()?;
+            let partitions = found.topics().first()?.partitions();
+            let has_leader = |it: &MetadataPartition| it.leader() >= 0;
+            (partitions.len() == count && partitions.iter().all(has_leader)).then_some(())
+        });
     }
 
     pub fn add_partitions(&self, topic: &str, count: usize) {

@@ -22,8 +22,8 @@ use std::sync::OnceLock;
 /// Passwords are marked, so that a test can search for them.
 pub const MARK: &str = "hush-hush-secret";
 /// Principals without any right of their own: the tests of rights give them some.
-pub const ROLES: [&str; 7] =
-    ["service", "publisher", "asker", "gateway", "operator", "backup", "mover"];
+pub const ROLES: [&str; 8] =
+    ["service", "publisher", "asker", "gateway", "operator", "backup", "mover", "mapper"];
 
 pub struct SecureKafka {
     pub authority: Authority,

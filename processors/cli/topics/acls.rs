@@ -50,6 +50,9 @@ pub struct Acls {
     /// for the time of the move
     #[arg(long, value_name = "PRINCIPAL")]
     mover: Option<String>,
+    /// Principal of `keepsake map`, if map.topic is set
+    #[arg(long, value_name = "PRINCIPAL")]
+    mapper: Option<String>,
     /// Brokers in the lines for kafka-acls.sh [default: kafka.bootstrap_servers]
     #[arg(long, value_name = "SERVERS")]
     bootstrap: Option<String>,
@@ -88,6 +91,7 @@ impl Acls {
             (Role::Operator, &self.operator),
             (Role::Backup, &self.backup),
             (Role::Mover, &self.mover),
+            (Role::Mapper, &self.mapper),
         ];
         if all.iter().all(|(_, named)| named.is_none()) {
             return Some(format!("User:{role}"));

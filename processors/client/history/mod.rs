@@ -250,7 +250,7 @@ fn hashed(parts: &[&str]) -> String {
 }
 
 /// Parses a time: RFC 3339, without an offset as UTC, or a day.
-fn time_ms(text: &str) -> Option<i64> {
+pub(crate) fn time_ms(text: &str) -> Option<i64> {
     let text = text.trim();
     if let Some(moment) = contract::wire::Moment::parse(text) {
         return Some(moment.0);

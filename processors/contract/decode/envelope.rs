@@ -31,19 +31,7 @@ pub struct Envelope {
 ///
 /// Order matters: the size is checked before the bytes are parsed, and the form before the type.
 pub fn open(record: &Record, options: &DecodeOptions) -> Result<Envelope, Reject> {
-    let value = record
-        .value
-        .as_deref()
-        .ok_or_else(|| Reject::new(RejectCode::NotJson, "the record has no value"))?;
-    if value.len() > options.message_bytes_max {
-        let message = format!(
-            "the message is longer than {} bytes: {}",
-            options.message_bytes_max,
-            value.len()
-        );
-        return Err(Reject::new(RejectCode::TooLarge, message));
-    }
-    let body = body(value, options)?;
+    let body = body_of(record, options)?;
     let attributes = if is_structured(record) { structured(body)? } else { binary(record, body)? };
     let name = name_of(&attributes)?;
     let id = attributes.id.filter(|_| !has(&attributes.body, "id"));
@@ -63,6 +51,24 @@ struct Attributes {
     id: Option<String>,
     time: Option<String>,
     body: Value,
+}
+
+/// Reads the JSON object of a record, or the value that a schema describes. Its fields may be those
+/// of another application.
+pub fn body_of(record: &Record, options: &DecodeOptions) -> Result<Value, Reject> {
+    let value = record
+        .value
+        .as_deref()
+        .ok_or_else(|| Reject::new(RejectCode::NotJson, "the record has no value"))?;
+    if value.len() > options.message_bytes_max {
+        let message = format!(
+            "the message is longer than {} bytes: {}",
+            options.message_bytes_max,
+            value.len()
+        );
+        return Err(Reject::new(RejectCode::TooLarge, message));
+    }
+    body(value, options)
 }
 
 /// Reads the value, behind the Confluent prefix if there is one: a zero byte and the id of a

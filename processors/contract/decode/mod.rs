@@ -19,7 +19,8 @@ mod options;
 mod request;
 
 pub use allowed_topics::AllowedTopics;
-pub use fields::{names, plain, unknown_fields};
+pub use envelope::body_of;
+pub use fields::{brief, names, plain, unknown_fields};
 pub use headers::{
     REPLY_PARTITION, VIA, forwarded, hand_over, is_repetition, may_be_forwarded, signed, signed_at,
 };
