@@ -23,7 +23,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 /// Time after which a prompt goes on without memories.
-const PROMPT_WITHIN: Duration = Duration::from_millis(130);
+const PROMPT_WITHIN: Duration = Duration::from_millis(120);
 /// Time after which a session begins without memories. The service may be starting.
 const SESSION_WITHIN: Duration = Duration::from_secs(2);
 /// Bytes of a message of an agent, which repeats the prompt and the answer.
@@ -123,9 +123,14 @@ fn begin(
     if waiting > 0 {
         tell(format!("Keepsake: {waiting} earlier turns wait for the memory service."));
     }
-    if state.lost.turns > 0 {
-        let lost = &state.lost;
-        tell(format!("Keepsake: {} earlier turns were not remembered: {}", lost.turns, lost.why));
+    let lost = &state.lost;
+    if lost.turns > lost.told {
+        let turns = lost.turns - lost.told;
+        tell(format!("Keepsake: {turns} earlier turns were not remembered: {}", lost.why));
+        capture.change(|state| {
+            state.lost.told = state.lost.turns;
+            Ok(())
+        })?;
     }
     Ok(shown)
 }

@@ -37,6 +37,8 @@ pub struct Lost {
     pub turns: u64,
     /// The reason of the last one.
     pub why: String,
+    /// Turns that a session was told of.
+    pub told: u64,
 }
 
 impl State {
