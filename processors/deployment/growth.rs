@@ -118,8 +118,9 @@ impl AwaitingConsumer {
         if is_open? {
             tracing::info!("the generation is open: joins its group");
             self.member = Some((self.join)()?);
+            // Leaving a group may take as long as a rebalance of it, and the events must not wait.
             if let Some(waiting) = self.waiting.take() {
-                waiting.close();
+                std::thread::spawn(move || waiting.close());
             }
         }
         Ok(())

@@ -76,7 +76,7 @@ pub const CALLS: &[Call] = &[
     ),
     (
         "delete",
-        "/v1/memories/",
+        "/v1/memories",
         "Erase what the given names have in common",
         &["user_id", "agent_id", "app_id", "run_id"],
     ),
