@@ -30,7 +30,7 @@ LONG := backup:: broker:: faults:: full_disk:: fuzz:: gateway::attacks gateway::
 	written::
 
 # Scenarios that `make test` runs with a few kills and seeds, and `make test-all` with many.
-OFTEN := law_nothing_lost_under_kill_9 sim::the_laws_hold torture::
+OFTEN := law_nothing_lost_under_kill_9 hooks::law_nothing_lost sim::the_laws_hold torture::
 MANY := KEEPSAKE_KILLS=20 KEEPSAKE_TORTURE_KILLS=20 KEEPSAKE_TORTURE_EMBEDDED=5 KEEPSAKE_SIM_SEEDS=2000
 
 # What the steps with named tests print, and a check that each test of CONFORMANCE.md is among the passed ones.
