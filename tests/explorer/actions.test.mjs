@@ -172,7 +172,7 @@ action('filters and search narrow the list', async () => {
   await row('My dog is called Bella.').waitFor();
   await go(shown, `#/u/${user}?from=2020-01-01&to=2020-02-01`);
   await shown.getByText('No memory fits these filters').waitFor();
-  await go(shown, `#/u/${user}?kind=instruction`);
+  await go(shown, `#/u/${user}?kind=recipe`);
   await shown.getByText('No memory fits these filters').waitFor();
 });
 
