@@ -40,7 +40,7 @@ impl LabCommand {
     }
 }
 
-/// What an import of these events would keep.
+/// Counts by kind the events that an import would keep.
 pub fn preview(config: &Config, events: &[Value]) -> Result<Option<Value>> {
     lab::preview::of(config, events).map(Some)
 }

@@ -80,7 +80,7 @@ impl Key {
 /// The scopes of an issuer that give rights.
 pub type Scopes = Vec<(Permission, String)>;
 
-/// What the gateway keeps of a token, which is not the token.
+/// The part of a token that the gateway keeps, which is not the token.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Token {
     /// The second of the epoch from which on the token opens nothing.

@@ -110,7 +110,7 @@ impl HistoryImport<'_> {
         Ok(if report.refused == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    /// What the service would keep of the newest messages, by kind.
+    /// Counts by kind the messages, of the newest, that the service would keep.
     fn preview(
         &self,
         config: &Config,

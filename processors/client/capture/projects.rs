@@ -14,7 +14,7 @@ pub struct Project {
     pub dir: PathBuf,
     /// The tenant and user who has the memories of the project.
     pub user: String,
-    /// What was said before stays out: `keepsake import` is for that.
+    /// Earlier messages stay out: `keepsake import` is for those.
     pub since_ms: i64,
 }
 

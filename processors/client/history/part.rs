@@ -78,7 +78,7 @@ pub fn read(
     Ok(())
 }
 
-/// What a transcript has had appended.
+/// The messages that were appended to a transcript.
 pub struct Tail {
     pub items: Vec<Item>,
     /// The place behind the last whole line.
