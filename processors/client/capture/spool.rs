@@ -5,7 +5,9 @@ use crate::rules::Rules;
 use crate::{Client, parse_user};
 use domain::fault::{Fault, Result};
 use serde_json::{Value, json};
+use std::fs::File;
 use std::io::{ErrorKind, Write};
+use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
 const WAITING: &str = "waiting.jsonl";
@@ -34,7 +36,9 @@ pub fn append(capture: &Capture, state: &mut State, events: &[Value]) -> Result<
     let mut file = capture.open(WAITING)?;
     let unusable = |error| capture.unusable(WAITING, &error);
     let length = file.metadata().map_err(unusable)?.len();
-    let mut lines = String::new();
+    // A hook that was killed, or a full disk, has left half a line, which must not swallow the next.
+    let mut lines =
+        if ends_a_line(&file, length).map_err(unusable)? { "" } else { "\n" }.to_owned();
     for (place, event) in events.iter().enumerate() {
         let line = format!("{event}\n");
         if length + (lines.len() + line.len()) as u64 > BYTES_MAX {
@@ -44,6 +48,14 @@ pub fn append(capture: &Capture, state: &mut State, events: &[Value]) -> Result<
         lines += &line;
     }
     file.write_all(lines.as_bytes()).and_then(|()| file.sync_data()).map_err(unusable)
+}
+
+fn ends_a_line(file: &File, length: u64) -> std::io::Result<bool> {
+    let mut last = [b'\n'];
+    if length > 0 {
+        file.read_exact_at(&mut last, length - 1)?;
+    }
+    Ok(last == [b'\n'])
 }
 
 /// The number of turns that wait.
