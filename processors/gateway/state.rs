@@ -113,7 +113,7 @@ impl Gateway {
         }))
     }
 
-    /// Whether a caller is who a key or a token says. Otherwise everybody on this machine has all rights.
+    /// True if a caller is who a key or a token says. Otherwise everybody on this machine has all rights.
     pub fn is_guarded(&self) -> bool {
         self.keys.is_some() || self.tokens.is_some()
     }

@@ -1,4 +1,4 @@
-//! What an import would keep: decides events in process, as the service would, with nothing in it.
+//! Judges in process the events of an import, as the service would with nothing in it.
 
 use super::eval::harness::{Harness, SimulatedUser, record};
 use super::eval::report::progress;

@@ -125,7 +125,7 @@ impl Oauth {
 }
 
 impl Gateway {
-    /// Whether each call needs a key or a token. Otherwise every caller on this machine is served.
+    /// True if each call needs a key or a token. Otherwise every caller on this machine is served.
     pub fn is_guarded(&self) -> bool {
         !self.keys.is_empty() || self.oauth.is_on()
     }
