@@ -9,7 +9,7 @@ use crate::support::{Broker, Child, Client, eventually, number_from_env, scratch
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -144,11 +144,11 @@ impl Session {
     }
 }
 
-/// Kills a service that has described itself. A number that is none would be every process.
-fn kill_9(pid: &Value) {
+/// Signals a service that has described itself. A number that is none would be every process.
+fn signal(signal: &str, pid: &Value) {
     if let Some(pid) = pid.as_i64().and_then(|pid| i32::try_from(pid).ok()).filter(|pid| *pid > 1) {
         let mut kill = Command::new("kill");
-        let _ = kill.args(["-9", &pid.to_string()]).stderr(Stdio::null()).status();
+        let _ = kill.args([signal, &pid.to_string()]).stderr(Stdio::null()).status();
     }
 }
 
@@ -184,7 +184,7 @@ fn law_nothing_lost_and_nothing_twice_when_service_hook_and_agent_are_killed() {
             (true, _) => {
                 desk.stop(&session);
                 std::thread::sleep(Duration::from_millis(dice.below(400)));
-                kill_9(&desk.status()["service"]["pid"]);
+                signal("-KILL", &desk.status()["service"]["pid"]);
             }
             (false, _) if n % 5 == 0 => desk.stop(&session),
             (false, _) => {}
@@ -220,6 +220,39 @@ fn law_nothing_lost_and_nothing_twice_when_service_hook_and_agent_are_killed() {
     assert_eq!(decided.len(), said.len(), "each turn is decided");
     let twice: Vec<_> = decided.iter().filter(|(_, count)| **count > 1).collect();
     assert!(twice.is_empty(), "{twice:?}");
+}
+
+#[test]
+fn the_process_that_sends_outlives_the_service() {
+    let mut desk = Desk::new(&[]);
+    let session = desk.session();
+    let spool = desk.place.data().join("hooks/waiting.jsonl");
+    session.says("user", "first", "We deploy the billing service on Tuesdays.");
+    desk.stop(&session);
+    desk.sent();
+    let pid = desk.status()["service"]["pid"].clone();
+    signal("-STOP", &pid);
+    session.says("user", "second", "We deploy the search service on Fridays.");
+    desk.stop(&session);
+    let right = std::fs::metadata(spool.with_file_name("SENDING")).expect("a file").ino();
+    eventually("a process sends", || {
+        let locks = std::fs::read_to_string("/proc/locks").expect("Linux");
+        locks.contains(&format!(":{right} ")).then_some(())
+    });
+    // A hook that was killed in the middle of a line.
+    let mut file = std::fs::OpenOptions::new().append(true).open(&spool).expect("a file");
+    file.write_all(br#"{"type":"turn","id":"claude-"#).expect("written");
+    // Relies on the process that sends.
+    session.says("user", "third", "We deploy the login service on Mondays.");
+    desk.stop(&session);
+    signal("-KILL", &pid);
+    desk.sent();
+    assert_eq!(desk.status()["lost"]["turns"], 0);
+    let day = eventually("a prompt finds what came last", || {
+        let shown = desk.prompt(&session, "On which day do we deploy the login service?");
+        Some(shown).filter(|shown| shown.contains("Mondays"))
+    });
+    assert!(day.contains("login"), "{day}");
 }
 
 #[test]

@@ -18,6 +18,9 @@ const BYTES_MAX: u64 = 16 << 20;
 const TOGETHER: usize = 100;
 /// Time between two receipts.
 const RECEIPTS_WITHIN: Duration = Duration::from_secs(20);
+/// Time between two attempts.
+const PAUSE_MIN: Duration = Duration::from_millis(250);
+const PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// Gives an event the user of the project.
 pub fn of_project(mut event: Value, project: &Project) -> Value {
@@ -77,26 +80,31 @@ impl Capture {
         count(self)
     }
 
-    /// Sends what waits, unless another process is sending. Ends with nothing waiting, with the
-    /// time, or with the fault of the service.
+    /// Sends what waits, unless another process is sending. After a fault, of which the end of the
+    /// service is one, connects again, until nothing waits or the time is over.
     pub fn send(
         &self,
         rules: &Rules,
-        connect: impl FnOnce() -> Result<Client>,
+        mut connect: impl FnMut() -> Result<Client>,
         within: Duration,
     ) -> Result<()> {
         let end = Instant::now() + within;
-        let mut connect = Some(connect);
-        let mut client = None;
+        let mut pause = PAUSE_MIN;
         // Order matters: looked at after the right is given back. Whoever adds a turn and finds the
-        // right taken relies on this look.
-        while self.waiting()? > 0 && Instant::now() < end {
+        // right taken relies on this look, and on this process to go on after a failure.
+        while self.waiting()? > 0 {
             let Some(_right) = self.right_to_send()? else { return Ok(()) };
-            if let Some(connect) = connect.take() {
-                client = Some(connect()?);
+            let sent = connect().and_then(|mut client| {
+                while Instant::now() < end && self.send_some(rules, &mut client)? {}
+                Ok(())
+            });
+            match sent {
+                Err(_) if Instant::now() + pause < end => std::thread::sleep(pause),
+                Err(fault) => return Err(fault),
+                Ok(()) if Instant::now() < end => {}
+                Ok(()) => return Ok(()),
             }
-            let Some(client) = &mut client else { return Ok(()) };
-            while Instant::now() < end && self.send_some(rules, client)? {}
+            pause = (pause * 2).min(PAUSE_MAX);
         }
         Ok(())
     }
