@@ -171,16 +171,15 @@ impl SledRecords {
             let no_batch = self.copy.write();
             let files = self.files();
             let from = after.clone().map_or(Bound::Unbounded, Bound::Excluded);
-            let mut batch = Batch::default();
             let mut last = None;
             for record in files.db.range::<IVec, _>((from, Bound::Unbounded)).take(COPIED_TOGETHER)
             {
                 let (key, value) = record.map_err(|error| self.read_failed(error))?;
-                batch.insert(key.clone(), value);
+                // Not as a batch of sled, for which the readers of every shard would wait.
+                copy.insert(&key, value).map_err(|error| Fault::retry(error.to_string()))?;
                 last = Some(key);
             }
             let Some(last) = last else { return Ok(()) };
-            copy.apply_batch(batch).map_err(|error| Fault::retry(error.to_string()))?;
             after = Some(last);
             drop((files, no_batch));
             self.check_copy(goes_on)?;
