@@ -37,4 +37,4 @@ pub use names::{Owner, is_signing_key, named, owner, session_of};
 pub use progress::Progress;
 pub use proof::{Evidence, Mismatch, Proof, Writers};
 pub use records::{Destination, STATE_HEADER, closed_of, records, without_state};
-pub use source::{Source, last_meta};
+pub use source::{Source, last_meta, memory_named};

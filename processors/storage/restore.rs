@@ -38,7 +38,7 @@ pub(crate) use pending::Pending;
 pub use take_over::TakeOver;
 pub use write::ChangedMemories;
 
-use crate::changelog::Source;
+use crate::changelog::{Source, memory_named};
 use crate::checkpoint::Checkpoint;
 use crate::store::{EncodedBatch, Store};
 use broker::Log;
@@ -115,26 +115,70 @@ pub fn outdated(
 ) -> Result<Option<&'static str>> {
     let Some(read) = store.changelog() else { return Ok(None) };
     let partition = store.identity().partition;
-    if let Some(TombstonesGone(gone)) = &options.tombstones_gone {
-        let lacks_one = gone(partition) > read;
-        return Ok(lacks_one.then_some("it lacks a tombstone that compaction has removed"));
-    }
-    // The entry behind the store's last record may be the marker that ends the transaction.
-    let lacks_from = read + 2;
     let age_ms = now_ms.saturating_sub(store.read_at().0);
-    Ok(if age_ms > options.away_ms_max {
+    Ok(if options.tombstones_gone.is_some() {
+        lacks_some(log, partition, read, now_ms, options)?
+    } else if age_ms > options.away_ms_max {
         Some("it is older than half the time that the changelog keeps tombstones")
     } else if age_ms < -AHEAD_MS_MAX {
         // Written by a clock that was wrong, so its age is unknown.
         Some("its date is in the future")
-    } else if read + 1 < log.beginning(partition)? {
+    } else {
+        lacks_some(log, partition, read, now_ms, options)?
+    })
+}
+
+/// Returns why whoever has read the changelog up to this offset cannot learn all that has changed
+/// since, or `None`.
+fn lacks_some(
+    log: &dyn Log,
+    partition: i32,
+    read: i64,
+    now_ms: i64,
+    options: &RestoreOptions,
+) -> Result<Option<&'static str>> {
+    if let Some(TombstonesGone(gone)) = &options.tombstones_gone {
+        let lacks_one = gone(partition) > read;
+        return Ok(lacks_one.then_some("it lacks a tombstone that compaction has removed"));
+    }
+    // The entry behind the last record may be the marker that ends the transaction.
+    let lacks_from = read + 2;
+    Ok(if read + 1 < log.beginning(partition)? {
         Some("the changelog no longer has the records that follow")
     } else if lacks_from < log.first_since(partition, now_ms - options.away_ms_max)? {
-        // Its date may be of a clock that was wrong; the times of the records are the broker's.
+        // A date may be of a clock that was wrong; the times of the records are the broker's.
         Some("it lacks records from before half the time that the changelog keeps tombstones")
     } else {
         None
     })
+}
+
+/// Offsets of the changelog that are read for the index after a crash: as many as one flush of the
+/// index may cover. To look at every memory of the shard costs no more for many more.
+const MISSED_MAX: i64 = 200_000;
+
+/// Returns the memories that the changelog names behind the offset `after`, up to `until`. `None` if
+/// these are too many, or the changelog may no longer name all.
+pub fn changed_between(
+    from: &Restoring<'_>,
+    partition: i32,
+    (after, until): (i64, i64),
+) -> Result<Option<ChangedMemories>> {
+    let &Restoring { log, options, progress, clock } = from;
+    let too_many = until - after > MISSED_MAX;
+    if too_many || lacks_some(log, partition, after, clock.wall().0, options)?.is_some() {
+        return Ok(None);
+    }
+    let mut changed = ChangedMemories::new();
+    let reading = Progress::default();
+    Source::range(log, partition, after + 1, until + 1).each_until(&reading, &mut |record| {
+        changed.extend(memory_named(record));
+        if progress.is_cancelled() {
+            reading.cancel();
+        }
+        Ok(())
+    })?;
+    Ok(Some(changed))
 }
 
 /// Reads the changelog from the store's checkpoint to the present end. Returns early, and

@@ -19,9 +19,10 @@ use super::meta::{META, Meta, any_meta};
 use super::names::{is_signing_key, named};
 use super::progress::Progress;
 use super::records::STATE_HEADER;
-use crate::store::{Identity, Store};
+use crate::store::{Identity, Store, keys};
 use broker::{Consumer, Log, Polled, Record};
 use domain::fault::Result;
+use domain::{MemoryId, UserKey};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
@@ -178,6 +179,12 @@ impl<'a> Source<'a> {
         }
         Ok(())
     }
+}
+
+/// Returns the memory whose state a record of the changelog has or removes.
+pub fn memory_named(record: Record) -> Option<(UserKey, MemoryId)> {
+    // A restore judges records of others.
+    keys::memory_of(&named(record.key?).ok()?)
 }
 
 /// Returns the last meta record before `end`, sought from there backwards.

@@ -7,8 +7,8 @@
 //!    ([`restore`]). A store that then differs from the writer's digest is moved aside and
 //!    restored from the beginning; if that differs too, the changelog is incomplete.
 //! 4. Open the index, and index each memory that changed since the index was last flushed: those
-//!    that the restore wrote, or after a crash all that are newer than the index's checkpoint. The
-//!    [`Shard`] is ready for readers afterwards.
+//!    that the restore wrote, and after a crash those that the changelog names since. Where it may
+//!    not name all, every memory is compared. The [`Shard`] is ready for readers afterwards.
 
 use super::{Shard, ShardOptions, document};
 use crate::checkpoint::Checkpoint;
@@ -57,18 +57,34 @@ impl Shard {
     }
 
     /// Brings the index up to the store's position, and returns the number of memories indexed. The
-    /// index is derived, and a crash may have taken its last seconds. Ends early, under the old
-    /// checkpoint, if `goes_on` returns false.
-    fn catch_up(&self, restored: &Restored, goes_on: &dyn Fn() -> bool) -> Result<usize> {
-        let (indexed, present) = (self.index.text.checkpoint(), self.store.checkpoint());
-        match (indexed, &restored.changed) {
-            (Some(indexed), _) if indexed == present => Ok(0),
-            (Some(indexed), Some(changed))
-                if indexed.changelog.is_some() && indexed.changelog == restored.behind =>
-            {
-                self.index_changed(changed, indexed, goes_on)
-            }
-            _ => self.compare_index(indexed.unwrap_or(Checkpoint::NOTHING), goes_on),
+    /// index is derived, and a crash may have taken its last seconds: what these had is read from the
+    /// changelog. `changed`: what the restore wrote, from the offset `behind` on. Ends early, under the old checkpoint, if `goes_on` returns false.
+    fn catch_up(
+        &self,
+        mut changed: Option<ChangedMemories>,
+        behind: Option<i64>,
+        from: Option<&Restoring<'_>>,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<usize> {
+        let indexed = self.index.text.checkpoint().unwrap_or(Checkpoint::NOTHING);
+        if indexed == self.store.checkpoint() {
+            return Ok(0);
+        }
+        if indexed.changelog != behind {
+            let missed = match (indexed.changelog, behind, from) {
+                (Some(indexed), Some(behind), Some(from)) if indexed < behind => {
+                    restore::changed_between(from, self.partition, (indexed, behind))?
+                }
+                _ => None,
+            };
+            changed = changed.zip(missed).map(|(mut changed, missed)| {
+                changed.extend(missed);
+                changed
+            });
+        }
+        match changed.filter(|_| indexed.changelog.is_some()) {
+            Some(changed) => self.index_changed(&changed, indexed, goes_on),
+            None => self.compare_index(indexed, goes_on),
         }
     }
 
@@ -184,7 +200,8 @@ fn open(
         shard.lost_store = home.set_aside(identity);
     }
     let goes_on = || from.is_none_or(|from| !from.progress.is_cancelled());
-    found.caught_up = shard.catch_up(&found.restored, &goes_on)?;
+    let (changed, behind) = (found.restored.changed.take(), found.restored.behind);
+    found.caught_up = shard.catch_up(changed, behind, from, &goes_on)?;
     found.index_discarded = shard.index.text.discarded().map(str::to_owned);
     Ok((shard, found))
 }

@@ -11,6 +11,7 @@ use crate::store::{Changes, Digest, InMemory, StoreOptions, keys};
 use broker::clock::{Clock, SystemClock};
 use broker::{Consumer, Log, Polled, Record};
 use domain::Memory;
+use std::path::Path;
 
 /// The records of the changelog of one shard, as a writer with a sound store makes them.
 struct Topic {
@@ -435,16 +436,63 @@ fn a_meta_record_of_another_group_stops_unless_it_is_a_former_name() {
     assert!(stop.what.contains("\"ours\"") && stop.what.contains("offset 7"), "{}", stop.what);
 }
 
+/// A long batch is written record by record. Wherever a crash ends that, and whatever of it was not
+/// on the disk yet, a restore brings the store to the state of the writer.
+#[test]
+fn law_nothing_lost_and_nothing_twice_when_a_crash_ends_a_long_batch() {
+    let mut topic = Topic::new();
+    let names: Vec<String> = (0..100).map(|n| format!("user{n:03}")).collect();
+    let states = |removes: usize, state: u8| -> Vec<(&str, Option<u8>)> {
+        let of = |(n, _): (usize, &String)| (n % 3 != removes).then_some(state);
+        names.iter().enumerate().map(|it| (it.1.as_str(), of(it))).collect()
+    };
+    topic.batch(&states(9, 1));
+    let before = InMemory::default();
+    let store = Store::over(before.clone(), &identity()).unwrap();
+    assert_eq!(topic.restore(&store, &options()).unwrap(), Proof::Equal);
+    drop(store);
+    topic.batch(&states(1, 2));
+    let changes = Changes {
+        records: states(1, 2)
+            .into_iter()
+            .map(|(user, state)| (keys::gate(&key(user)), state.map(|state| vec![4, state])))
+            .collect(),
+    };
+    let mut was_marked = 0;
+    for written in 0..=103 {
+        let records = before.found_after_crash(0);
+        let store = Store::over(records.clone(), &identity()).unwrap();
+        records.fill_up_after(written);
+        let batch = EncodedBatch { changes: changes.clone(), ..EncodedBatch::default() };
+        let changelog = Some(topic.records.len() as i64 - 1);
+        let committed = store.commit(batch, Checkpoint { applied: 1, changelog });
+        let is_whole = written == 103;
+        assert_eq!(committed.is_ok(), is_whole, "two notes, 100 records, the end");
+        for lost in [0, 1, 50] {
+            let found = records.found_after_crash(lost);
+            let store = Store::over(found, &identity()).unwrap();
+            was_marked += usize::from(store.is_ahead());
+            let proof = topic.restore(&store, &options()).unwrap();
+            let nothing_to_read = is_whole && lost == 0;
+            assert_eq!(proof == Proof::Equal, !nothing_to_read, "{written}, {lost}: {proof:?}");
+            assert_eq!(store.digest().unwrap(), topic.digest());
+            assert!(!store.is_ahead());
+        }
+    }
+    assert!(was_marked > 200, "{was_marked} of 312 crashes left a part");
+}
+
 /// While a generation is built, no event moves the shard.
 #[test]
 fn an_index_has_what_a_restore_wrote_while_no_event_was_applied() {
     let dir = tempfile::tempdir().unwrap();
     let home = Home::Directory(dir.path().to_owned());
     let mut topic = Topic::new();
-    let open = |topic: &Topic| {
+    let open_with = |topic: &Topic, gone: Option<i64>| {
+        let tombstones_gone = gone.map(|gone| TombstonesGone(Arc::new(move |_| gone)));
         let from = Restoring {
             log: topic,
-            options: &options(),
+            options: &RestoreOptions { tombstones_gone, ..options() },
             progress: &Progress::default(),
             clock: &SystemClock,
         };
@@ -456,13 +504,14 @@ fn an_index_has_what_a_restore_wrote_while_no_event_was_applied() {
         };
         Shard::open(&home, &options, &identity(), SystemClock.wall(), Some(&from)).unwrap()
     };
+    let open = |topic: &Topic| open_with(topic, None);
     let indexed = |shard: &Shard| {
         let mut ids: Vec<_> =
             shard.index.text.ids().unwrap().into_iter().map(|(_, id)| id).collect();
         ids.sort_unstable();
         ids
     };
-    let mut all: Vec<Memory> = (0..4).map(|n| a_memory(1000 + n, "likes tea")).collect();
+    let mut all: Vec<Memory> = (0..5).map(|n| a_memory(1000 + n, "likes tea")).collect();
     // Of a user who moved here with this memory, from the beginning of another partition.
     all[2].source.partition = 4;
     all[2].changed = 0;
@@ -487,6 +536,38 @@ fn an_index_has_what_a_restore_wrote_while_no_event_was_applied() {
     topic.memories(&all[3..4], &all[1..2], 0);
     let (shard, found) = open(&topic);
     assert_eq!((indexed(&shard), found.caught_up), (expected(&[2, 3]), 2));
+    drop(shard);
+    topic.memories(&all[4..], &[], 0);
+    drop(open(&topic));
+
+    // A crash takes the last seconds of the index, not of the store: a memory that moved here comes,
+    // one is forgotten, and another comes while nobody looks.
+    let place = std::fs::read_dir(dir.path()).unwrap().map(|it| it.unwrap().path());
+    let index = place.map(|it| it.join("index")).find(|it| it.is_dir()).expect("of one partition");
+    let before = dir.path().join("before");
+    copy(&index, &before);
+    topic.memories(&all[..1], &all[2..3], 0);
+    drop(open(&topic));
+    std::fs::remove_dir_all(&index).unwrap();
+    copy(&before, &index);
+    topic.memories(&all[1..2], &[], 1);
+    let (shard, found) = open(&topic);
+    assert_eq!((indexed(&shard), found.caught_up), (expected(&[0, 1, 3, 4]), 3));
+    let read = shard.store.changelog();
+    drop(shard);
+    // A changelog that may lack a tombstone does not tell which memories are gone.
+    std::fs::remove_dir_all(&index).unwrap();
+    copy(&before, &index);
+    let (shard, found) = open_with(&topic, read);
+    assert_eq!((indexed(&shard), found.caught_up), (expected(&[0, 1, 3, 4]), 4), "compared");
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for file in std::fs::read_dir(from).unwrap() {
+        let (file, to) = file.map(|it| (it.path(), to.join(it.file_name()))).unwrap();
+        if file.is_dir() { copy(&file, &to) } else { std::fs::copy(file, to).map(drop).unwrap() }
+    }
 }
 
 /// `keepsake verify --online` folds what a restore would write to a store.
