@@ -445,7 +445,7 @@ fn processors_are_assembled_once() {
     let files = below("processors").chain(below("tests"));
     let files: Vec<_> =
         files.filter(|path| path.extension().is_some_and(|it| it == "rs")).collect();
-    for made in ["options: ingest_options(", "Recall::new(\n", "Compact::new("] {
+    for made in ["options: ingest_options(", "Inbox::new(options", "Compact::new("] {
         let places: Vec<_> = files
             .iter()
             .filter(|path| !path.ends_with("tests/layers.rs"))

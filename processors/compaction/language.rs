@@ -1,6 +1,6 @@
 //! Lets the language model of `[llm]` write summaries and extract facts, in the place of the rules.
 //!
-//! A call blocks up to `llm.timeout_ms`, so no ingest and no recall thread asks. The compaction
+//! A call blocks up to `llm.timeout_ms`, so neither ingest nor an answering thread asks. The compaction
 //! worker asks through an [`Asking`], which has separate threads.
 
 mod asker;

@@ -7,7 +7,12 @@ use crate::ingest::event_rate::EventRate;
 use crate::ingest::sizes::RecordSizes;
 use crate::ingest::{self, Ingest};
 use crate::ownership::ShardRegistry;
+use crate::recall::answer::Answerer;
+use crate::recall::inbox::Inbox;
+use crate::recall::traced::Stages;
+use crate::recall::word_vectors::WordVectors;
 use crate::recall::{Recall, RecallOptions};
+use broker::clock::SystemClock;
 use deployment::{topic_settings, topics};
 use domain::CosineScale;
 use kafka::ClusterFacts;
@@ -79,18 +84,33 @@ impl<'a> Assembly<'a> {
         }
     }
 
+    /// Recall on one thread.
     pub fn recall(&self, encoder: Box<dyn Embedder>) -> Recall {
-        let mut recall = Recall::new(
-            RecallOptions::new(self.config),
-            self.profiles.clone(),
-            self.shards.clone(),
+        Recall { inbox: self.inbox(), answerer: self.answerer(encoder) }
+    }
+
+    pub fn inbox(&self) -> Inbox {
+        let options = RecallOptions::new(self.config);
+        let clock = Arc::new(SystemClock);
+        let mut inbox = Inbox::new(options, self.shards.clone(), self.metrics.clone(), clock);
+        inbox.tracer = self.tracer.clone();
+        inbox
+    }
+
+    pub fn answerer(&self, encoder: Box<dyn Embedder>) -> Answerer {
+        Answerer {
+            options: RecallOptions::new(self.config),
+            profiles: self.profiles.clone(),
+            shards: self.shards.clone(),
             encoder,
-            self.tokens.clone(),
-            self.metrics.clone(),
-        );
-        recall.spread = self.spread;
-        recall.tracer = self.tracer.clone();
-        recall
+            spread: self.spread,
+            tokens: self.tokens.clone(),
+            metrics: self.metrics.clone(),
+            clock: Arc::new(SystemClock),
+            reranking: None,
+            word_vectors: WordVectors::default(),
+            stages: Stages::default(),
+        }
     }
 
     pub fn compact(&self) -> Compact {

@@ -6,7 +6,7 @@
 //!                      │ texts          │ tick
 //!                      ▼                ▼
 //!                   encoder × n      compact ──► events topic
-//!   recalls topic ─► recall ───────────────────────────────────────────────────► replies
+//!   recalls topic ─► recall ──► answer × n ────────────────────────────────────► replies
 //!   memories topic ► restore × n, standby ──► shards
 //!                    index: flushes the text indexes      http: /livez /readyz /metrics
 //!                    old events: deletes events behind the applied offsets
@@ -31,6 +31,7 @@ pub mod lag;
 pub mod loops;
 pub mod old_events;
 pub mod pace;
+mod recalling;
 pub mod replier;
 pub mod reply_topics;
 pub mod requests;

@@ -237,6 +237,7 @@ pub struct Recall {
     pub min_offset_ms: i64,
     #[serde(deserialize_with = "at_least_1")]
     pub waiting_max: usize,
+    pub workers: usize,
 }
 
 #[derive(Clone, Debug, Deserialize)]

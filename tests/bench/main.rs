@@ -1,12 +1,15 @@
-//! Benchmarks that only developers need, of the log, of very many memories, of several processes and of
-//! the gateway: `cargo run --release --example bench -- scale`. Those that `keepsake bench` has are in
+//! Benchmarks that only developers need, of the log, of very many memories, of several processes or
+//! threads and of the gateway: `cargo run --release --example bench -- scale`. Those that `keepsake bench` has are in
 //! `processors/lab/bench.rs`.
 
 mod child;
 mod gateway;
 mod log;
+mod lone;
+mod neighbours;
 mod processes;
 mod scale;
+mod workers;
 
 use clap::{Parser, Subcommand};
 use client::show::Output;
@@ -69,6 +72,27 @@ Examples:
   bench gateway --brokers localhost:9092
   bench gateway --brokers localhost:9092 --connections 0 --json    the overhead only";
 
+const WORKERS_EXAMPLES: &str = "\
+Method:
+  Recalls of 200 users wait in the inbox of one shard on disk, without a broker. One answering thread \
+takes them all, then several do, in alternation. With --encode-us the threads sleep instead of \
+encoding: what then limits them is the store, the index and their common queue.
+
+Examples:
+  bench workers
+  bench workers --workers 32 --encode-us 5600 --memories 10 --set embedder.model=hash";
+
+const NEIGHBOURS_EXAMPLES: &str = "\
+Method:
+  Two shards on disk in this process, without a broker and with vectors that cost nothing to compute. \
+Recalls of a thousand users on one of them read its store, one every four milliseconds: first alone, \
+then while the other shard takes large batches one after the other, and then while it is written anew. \
+A recall that waits counts as late, and so do those behind it.
+
+Examples:
+  bench neighbours
+  bench neighbours --batch 500 --json";
+
 /// Measures what only developers need, as ratios to bare parts or to another Kafka.
 #[derive(Parser)]
 #[command(name = "bench", max_term_width = 110)]
@@ -100,6 +124,12 @@ enum Bench {
     /// Time calls through the gateway against the same calls over Kafka, and count a thousand callers
     #[command(after_help = GATEWAY_EXAMPLES)]
     Gateway(gateway::GatewayBench),
+    /// Time recalls on one shard while another takes batches and is rewritten
+    #[command(after_help = NEIGHBOURS_EXAMPLES)]
+    Neighbours(neighbours::NeighboursBench),
+    /// Count the recalls per second of several answering threads, against one
+    #[command(after_help = WORKERS_EXAMPLES)]
+    Workers(workers::WorkersBench),
 }
 
 fn main() -> ExitCode {
@@ -123,6 +153,8 @@ fn measure(typed: &CommandLine) -> Result<()> {
         Bench::Log(bench) => bench.measure(&config, &mut report)?,
         Bench::Processes(bench) => bench.measure(&config, &mut report)?,
         Bench::Gateway(bench) => bench.measure(&config, &mut report)?,
+        Bench::Neighbours(bench) => bench.measure(&config, &mut report)?,
+        Bench::Workers(bench) => bench.measure(&config, &mut report)?,
     }
     report.print(if typed.json { Output::Json } else { Output::Person });
     Ok(())

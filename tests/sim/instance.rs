@@ -476,7 +476,7 @@ impl Process {
     pub fn ask(&mut self, request: Record) -> Option<OutgoingRecord> {
         let partition = request.partition;
         let mut replies = self.recall.step(self.shared.now(), Some(request));
-        self.recall.give_up(&[partition]);
+        self.recall.inbox.give_up(&[partition]);
         replies.pop()
     }
 

@@ -5,7 +5,7 @@
 //! was forgotten, and costs a few recalls, however much is stored. The vectors of these questions
 //! are kept. The memories that hold the user's slots (home, work, favourites) are read by key.
 
-use super::Recall;
+use super::answer::Answerer;
 use super::ask::{AnswerResult, ShardState, broken, is_others};
 use contract::reply::{Answer, Picture, PictureLine};
 use domain::fault::{Fault, Reject};
@@ -28,7 +28,7 @@ const LANGUAGES_MAX: usize = 2;
 /// Memories read of each question: of two, one may have been revised.
 const READ_MAX: usize = 4;
 
-impl Recall {
+impl Answerer {
     pub(super) fn about(
         &mut self,
         now: Now,

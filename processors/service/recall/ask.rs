@@ -7,7 +7,7 @@
 //! Invariant: each other request is read under one view of the shard (`shard.view()`), so that a
 //! commit in between is not half visible.
 
-use super::Recall;
+use super::answer::Answerer;
 use super::search::{Searched, asks_nothing};
 use contract::reply::{Answer, FadeCurve, RecalledMemory, Stats};
 use domain::fault::{Fault, Reject, RejectCode};
@@ -66,7 +66,7 @@ fn memories_that_fit(bytes: impl Iterator<Item = usize>) -> usize {
         .count()
 }
 
-impl Recall {
+impl Answerer {
     /// Answers the queries in their order until `left_ms()` is negative. The reply is then partial.
     pub(super) fn recall(
         &mut self,

@@ -11,7 +11,7 @@
 //! others appear when some have been forgotten. A page ends after `duplicates_ms`, because the
 //! requests of others wait.
 
-use super::Recall;
+use super::answer::Answerer;
 use super::ask::{AnswerResult, ShardState, broken};
 use contract::reply::{Answer, DuplicatePair};
 use domain::fault::Fault;
@@ -30,7 +30,7 @@ const NEIGHBOURS: usize = 10;
 /// 10 MB, which `recall.reply_bytes_max` takes.
 const PAIRS_MAX: usize = 80;
 
-impl Recall {
+impl Answerer {
     /// Ends a page early at the deadline, after `duplicates_ms`, and before a memory whose pairs
     /// could exceed [`PAIRS_MAX`].
     pub(super) fn duplicates(

@@ -3,7 +3,7 @@
 //!
 //! Step 2 of a search: only a question that names such an event pays for this second look.
 
-use super::Recall;
+use super::answer::Answerer;
 use super::hits::PreparedQuestion;
 use domain::fault::Fault;
 use domain::{Now, UserKey};
@@ -15,7 +15,7 @@ use text::EventBound;
 /// The least relevance of a memory of the event.
 const RELEVANCE_MIN: f32 = 0.2;
 
-impl Recall {
+impl Answerer {
     /// Returns the time before or after the event, if this request may see a memory of it.
     pub(super) fn time_bound(
         &mut self,

@@ -21,7 +21,7 @@ const TOP: usize = 50;
 /// Pairs in one call of the model. Larger batches share the work and are padded to their longest pair.
 const BATCH: usize = 8;
 
-/// The cross-encoder session of the recall thread, with the limits.
+/// The cross-encoder session of an answering thread, with the limits.
 pub struct Reranking {
     pub model: Box<dyn Reranker>,
     pub clock: Arc<dyn Clock>,

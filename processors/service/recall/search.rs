@@ -10,7 +10,7 @@
 //! Invariant: the hits of a query are read under one view of the shard (`shard.view()`), so that a
 //! commit in between is not half visible.
 
-use super::Recall;
+use super::answer::Answerer;
 use super::ask::{ShardState, broken, is_others};
 use super::hits::{PreparedQuestion, find_hits};
 use super::rerank::QueryResult;
@@ -51,7 +51,7 @@ pub(super) struct Searched {
     pub seen: ShardState,
 }
 
-impl Recall {
+impl Answerer {
     /// Finds and ranks memories for each query.
     pub(super) fn search(
         &mut self,

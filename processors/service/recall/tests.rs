@@ -4,10 +4,14 @@ use super::*;
 use crate::assembly::Assembly;
 use crate::ingest::Ingest;
 use crate::open;
-use crate::ownership::{self, Deployment};
+use crate::ownership::{self, Deployment, ShardRegistry};
+use crate::quota::Rate;
 use broker::clock::ManualClock;
+use domain::Time;
 use domain::fault::Result;
-use models::embedder::pool;
+use metrics::Metrics;
+use models::embedder::{Embedder, pool};
+use profiles::Profiles;
 use serde_json::{Value, json};
 use settings::Layers;
 use storage::home::{Home, MemoryHome};
@@ -158,10 +162,10 @@ fn stats_of(tenant: &str, user: &str, offset: i64) -> Record {
 /// Reads the records and returns their replies, in the order of the answers.
 fn answered(bench: &mut Bench, records: Vec<Record>) -> Vec<Value> {
     let mut replies: Vec<OutgoingRecord> =
-        records.into_iter().flat_map(|record| bench.recall.read(record)).collect();
+        records.into_iter().flat_map(|record| bench.recall.inbox.read(record)).collect();
     bench.shards.polled();
     let wall = bench.clock.wall();
-    while bench.recall.has_ready() {
+    while bench.recall.inbox.has_ready() {
         replies.extend(bench.recall.step(Now { wall, events: wall }, None));
     }
     replies
@@ -191,19 +195,19 @@ fn law_nobody_suffers_from_many_requests_of_another_tenant() {
     let replies = answered(&mut bench, records);
     let calm = replies.iter().position(|reply| reply["id"] == "calm");
     assert_eq!((calm, replies.len()), (Some(1), 51), "one answer is before it, and none is lost");
-    assert_eq!(bench.recall.answered(), [(0, 51)]);
+    assert_eq!(bench.recall.inbox.answered(), [(0, 51)]);
 }
 
 #[test]
 fn a_request_that_is_read_and_not_answered_is_not_committed() {
     let mut bench = Bench::new(10);
-    assert!(bench.recall.read(stats_of("acme", "mia", 7)).is_empty());
-    assert!(bench.recall.read(stats_of("acme", "mia", 8)).is_empty());
-    assert_eq!(bench.recall.answered(), [(0, 7)]);
+    assert!(bench.recall.inbox.read(stats_of("acme", "mia", 7)).is_empty());
+    assert!(bench.recall.inbox.read(stats_of("acme", "mia", 8)).is_empty());
+    assert_eq!(bench.recall.inbox.answered(), [(0, 7)]);
     bench.step(None);
-    assert_eq!(bench.recall.answered(), [(0, 8)]);
-    bench.recall.give_up(&[0]);
-    assert!(!bench.recall.has_ready() && bench.recall.answered().is_empty());
+    assert_eq!(bench.recall.inbox.answered(), [(0, 8)]);
+    bench.recall.inbox.give_up(&[0]);
+    assert!(!bench.recall.inbox.has_ready() && bench.recall.inbox.answered().is_empty());
 }
 
 #[test]
@@ -211,7 +215,7 @@ fn a_tenant_over_its_quota_is_told_when_to_ask_again() {
     let mut bench = Bench::new(10);
     let limits =
         settings::quota::Limits { standard: 0.0, by_tenant: [("flood".to_owned(), 5.0)].into() };
-    bench.recall.rate = Rate::new(limits);
+    bench.recall.inbox.rate = Rate::new(limits);
     let mut records: Vec<Record> =
         (0..20).map(|n| with_id(stats_of("flood", "bo", n), "flood")).collect();
     records.extend((20..40).map(|n| with_id(stats_of("calm", "mia", n), "calm")));
@@ -233,7 +237,7 @@ fn a_tenant_over_its_quota_is_told_when_to_ask_again() {
 fn one_user_and_one_tenant_leave_places_to_wait_for_others() {
     let mut bench = Bench::new(10);
     // One user may have two of them, and one tenant 16.
-    bench.recall.options.settings.waiting_max = 20;
+    bench.recall.inbox.options.settings.waiting_max = 20;
     let waits = |tenant: &str, user: &str, offset| {
         let mut record = with_id(stats_of(tenant, user, offset), user);
         record.headers.push(("keepsake-min-offset".into(), b"999999".to_vec()));
@@ -271,7 +275,7 @@ fn one_user_and_one_tenant_leave_places_to_wait_for_others() {
 #[test]
 fn a_page_of_duplicates_ends_after_its_time() {
     let mut bench = Bench::new(0);
-    bench.recall.options.duplicates_ms = 0;
+    bench.recall.answerer.options.duplicates_ms = 0;
     bench.remember(1);
     bench.remember(2);
     let (mut pages, mut after) = (Vec::new(), Value::Null);
@@ -407,7 +411,7 @@ fn only_a_recall_for_a_tool_counts_as_a_use() {
         body["purpose"] = purpose.clone();
         let reply = bench.step(Some(record(5, &body))).remove(0);
         assert_eq!(reply["memories"][0]["content"], "The tea is in tin 0", "{reply}");
-        assert_eq!(bench.recall.drain().len(), events, "{purpose}");
+        assert_eq!(bench.recall.inbox.drain().len(), events, "{purpose}");
     }
     let body = json!({"type": "recall", "user": "mia", "query": "tea", "purpose": "joke"});
     let reply = bench.step(Some(record(6, &body))).pop().expect("after the dead letter");

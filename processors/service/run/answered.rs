@@ -20,22 +20,18 @@ pub struct Answered {
 }
 
 impl Answered {
-    /// Returns the offsets to commit now. `outstanding`: replies on their way. `answered`: the
-    /// offsets behind all requests that are answered.
-    pub fn due(
-        &mut self,
-        now_ms: i64,
-        outstanding: usize,
-        answered: impl FnOnce() -> Offsets,
-    ) -> Offsets {
+    /// Returns the offsets to commit now. `look` returns the offsets behind all requests that are
+    /// answered, and then the number of replies on their way.
+    pub fn due(&mut self, now_ms: i64, look: impl FnOnce() -> (Offsets, usize)) -> Offsets {
         if now_ms - self.looked_at < COMMIT_EVERY_MS {
             return Offsets::new();
         }
         self.looked_at = now_ms;
+        let (answered, outstanding) = look();
         let offsets = match self.earlier.take() {
-            _ if outstanding == 0 => answered(),
+            _ if outstanding == 0 => answered,
             Some((at, offsets)) if now_ms - at > DECIDED_AFTER_MS => {
-                self.earlier = Some((now_ms, answered()));
+                self.earlier = Some((now_ms, answered));
                 offsets
             }
             Some(earlier) => {
@@ -43,7 +39,7 @@ impl Answered {
                 return Offsets::new();
             }
             None => {
-                self.earlier = Some((now_ms, answered()));
+                self.earlier = Some((now_ms, answered));
                 return Offsets::new();
             }
         };
@@ -74,21 +70,21 @@ mod tests {
     #[test]
     fn offsets_are_committed_once_and_each_second_at_most() {
         let mut answered = Answered::default();
-        assert_eq!(answered.due(1000, 0, || vec![(0, 5)]), [(0, 5)]);
+        assert_eq!(answered.due(1000, || (vec![(0, 5)], 0)), [(0, 5)]);
         answered.committed(vec![(0, 5)]);
-        assert_eq!(answered.due(1500, 0, || vec![(0, 6)]), []);
-        assert_eq!(answered.due(2000, 0, || vec![(0, 5)]), []);
-        assert_eq!(answered.due(3000, 0, || vec![(0, 6)]), [(0, 6)]);
+        assert_eq!(answered.due(1500, || (vec![(0, 6)], 0)), []);
+        assert_eq!(answered.due(2000, || (vec![(0, 5)], 0)), []);
+        assert_eq!(answered.due(3000, || (vec![(0, 6)], 0)), [(0, 6)]);
         answered.committed(vec![(0, 6)]);
         answered.partitions_changed();
-        assert_eq!(answered.due(4000, 0, || vec![(0, 6)]), [(0, 6)], "another may have it");
+        assert_eq!(answered.due(4000, || (vec![(0, 6)], 0)), [(0, 6)], "another may have it");
     }
 
     #[test]
     fn a_steady_stream_of_replies_is_committed_a_minute_later() {
         let mut answered = Answered::default();
         let mut offset_at = |second: i64| {
-            let due = answered.due(1000 * second, 3, || vec![(0, second)]);
+            let due = answered.due(1000 * second, || (vec![(0, second)], 3));
             due.first().map(|(_, offset)| *offset)
         };
         assert!((1..=61).all(|second| offset_at(second).is_none()));
@@ -100,8 +96,8 @@ mod tests {
     #[test]
     fn what_was_answered_before_a_partition_left_is_not_committed_later() {
         let mut answered = Answered::default();
-        assert_eq!(answered.due(1000, 3, || vec![(0, 5)]), []);
+        assert_eq!(answered.due(1000, || (vec![(0, 5)], 3)), []);
         answered.partitions_changed();
-        assert_eq!(answered.due(62_000, 3, || vec![(0, 9)]), []);
+        assert_eq!(answered.due(62_000, || (vec![(0, 9)], 3)), []);
     }
 }

@@ -8,6 +8,7 @@ use super::ingesting::IngestLoop;
 use super::lag::{Ends, LagLoop};
 use super::old_events::OldEvents;
 use super::pace::BatchSize;
+use super::recalling::{Desk, ReadLoop};
 use super::replier::{Replier, ReplierOptions, WhenMissing};
 use super::reply_topics::ReplyTopics;
 use super::requests::{Delivered, RequestReader, Unanswered};
@@ -40,6 +41,7 @@ use settings::Config;
 use spans::{Exporter, Tracer};
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 use storage::home::Home;
@@ -332,28 +334,28 @@ impl Service {
 
     fn spawn_recall(&mut self, parts: &Parts) -> Result<()> {
         let Parts { config, connection, models, .. } = parts;
-        let reranking = match &models.reranker {
-            Some(model) => {
-                Some(Reranking::new(model.session()?, parts.clock.clone(), &config.rerank))
+        let replier = Replier::new(
+            connection.producer("keepsake-recall")?,
+            parts.reply_topics.clone(),
+            ReplierOptions::new(config, WhenMissing::Refuse),
+            parts.metrics.clone(),
+        );
+        let desk = Desk::new(parts.assembly().inbox(), replier);
+        for _ in 0..or_cores(config.recall.workers) {
+            let mut answerer = parts.assembly().answerer(models.encoder.session()?);
+            if let Some(model) = &models.reranker {
+                let (clock, options) = (parts.clock.clone(), &config.rerank);
+                answerer.reranking = Some(Reranking::new(model.session()?, clock, options));
             }
-            None => None,
-        };
-        let encoder = models.encoder.session()?;
-        let recall = parts.assembly().recall(encoder).with_reranking(reranking);
+            let desk = desk.clone();
+            self.spawn("answer", move |shared| desk.answer(answerer, &shared))?;
+        }
         let group = format!("{}-recalls", config.kafka.group_id);
         let (reading, recalls) = (connection.clone(), config.topics.recalls());
         let open = Box::new(move || reading.reader(&group, &recalls));
-        let recall_loop = loops::RecallLoop {
-            consumer: Box::new(RequestReader::new(open, parts.delivered.clone())?),
-            replier: Replier::new(
-                connection.producer("keepsake-recall")?,
-                parts.reply_topics.clone(),
-                ReplierOptions::new(config, WhenMissing::Refuse),
-                parts.metrics.clone(),
-            ),
-            is_whole: parts.recalls_are_whole(),
-        };
-        self.spawn("recall", move |shared| recall_loop.run(recall, &shared))
+        let consumer = Box::new(RequestReader::new(open, parts.delivered.clone())?);
+        let read_loop = ReadLoop { consumer, desk, is_whole: parts.recalls_are_whole() };
+        self.spawn("recall", move |shared| read_loop.run(&shared))
     }
 
     fn spawn_compact(
@@ -489,8 +491,15 @@ fn encoder_pool(model: &Model) -> (Pool, Worker) {
 /// Returns the number of threads that encode for ingest.
 pub fn pool_size(config: &Config) -> usize {
     match config.embedder.pool {
-        0 => std::thread::available_parallelism()
-            .map_or(1, |cores| cores.get().saturating_sub(1).max(1)),
+        0 => or_cores(0).saturating_sub(1).max(1),
+        given => given,
+    }
+}
+
+/// Returns the number of cores for 0.
+fn or_cores(threads: usize) -> usize {
+    match threads {
+        0 => std::thread::available_parallelism().map_or(1, NonZeroUsize::get),
         given => given,
     }
 }

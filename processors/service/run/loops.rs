@@ -1,4 +1,4 @@
-//! The loops of the recall, compact, index, rewrite, scrub, standby, restore and spans threads.
+//! The loops of the compact, index, rewrite, scrub, standby, restore and spans threads.
 //! Each polls its input, calls `step` of a processor and carries out the result. No loop decides
 //! about a record.
 //!
@@ -6,12 +6,9 @@
 //! [`BACK_OFF`]. Any other fault ends the thread and the process.
 
 use super::Shared;
-use super::answered::Answered;
-use super::replier::Replier;
 use crate::compact::{Compact, STATED_MAX, Stated};
 use crate::ownership::ShardRegistry;
-use crate::recall::Recall;
-use broker::{Consumer, OutgoingRecord, Polled, Producer, Start};
+use broker::{OutgoingRecord, Producer};
 use domain::Time;
 use domain::fault::{Fault, Result};
 use spans::Exporter;
@@ -27,14 +24,9 @@ pub(super) const LOOK_UP: Duration = Duration::from_millis(50);
 /// loop a second take a twentieth of a percent of a core.
 pub(super) const IDLE: Duration = Duration::from_millis(200);
 /// The same for a thread on whose next round nobody waits: bounds how late `/livez` sees the round.
-const UNHURRIED: Duration = Duration::from_secs(1);
+pub(super) const UNHURRIED: Duration = Duration::from_secs(1);
 /// Pause before something that the broker refused is tried again.
 const BACK_OFF: Duration = Duration::from_millis(200);
-/// Longest poll while requests wait for their offset: bounds how late they are answered.
-const WAKE_WAITING: Duration = Duration::from_millis(1);
-/// Requests that are read between two answers: under a flood the backlog is then read faster than
-/// answered, and 32 take less time to decode than one to answer.
-const READ_TOGETHER: usize = 32;
 /// Time for the last replies to be acknowledged while the process stops.
 pub(super) const CLOSE: Duration = Duration::from_secs(5);
 
@@ -104,129 +96,6 @@ pub(super) fn try_again(fault: Fault, shared: &Shared) -> Result<()> {
 pub(super) fn send(producer: &mut dyn Producer, record: OutgoingRecord) {
     if let Err(fault) = producer.send(&record) {
         tracing::warn!(%fault, topic = record.topic, "cannot send a record");
-    }
-}
-
-pub struct RecallLoop {
-    pub consumer: Box<dyn Consumer>,
-    pub replier: Replier,
-    /// Looks whether the recalls topic has all partitions of the generation. `None` if all are
-    /// there: until then the generation before answers.
-    pub is_whole: Option<Box<dyn Fn() -> Result<bool> + Send>>,
-}
-
-/// Pause between two looks whether the recalls topic is whole.
-const WHOLE_EVERY: Duration = Duration::from_millis(200);
-
-impl RecallLoop {
-    pub fn run(mut self, mut recall: Recall, shared: &Shared) -> Result<()> {
-        let mut seen_changes = u64::MAX;
-        let mut owned = BTreeSet::new();
-        let mut answered = Answered::default();
-        let mut outstanding = 0;
-        self.await_whole(shared)?;
-        while !shared.is_stopping() {
-            shared.turned("recall");
-            if recall.shards.changes() != seen_changes {
-                seen_changes = recall.shards.changes();
-                self.follow(&mut recall, &mut owned)?;
-                answered.partitions_changed();
-            }
-            let is_waiting = recall.is_waiting() || self.replier.is_waiting();
-            let wait = match (recall.has_ready(), is_waiting) {
-                (true, _) => Duration::ZERO,
-                (false, true) => WAKE_WAITING,
-                (false, false) if outstanding > 0 => LOOK_UP,
-                (false, false) => IDLE,
-            };
-            self.read(&mut recall, wait, shared)?;
-            for outgoing in recall.step(shared.now(), None) {
-                self.replier.send(outgoing);
-            }
-            outstanding = self.replier.turn();
-            let offsets = answered.due(shared.steady_ms(), outstanding, || recall.answered());
-            self.commit(offsets, &mut answered);
-        }
-        for outgoing in recall.drain() {
-            self.replier.send(outgoing);
-        }
-        self.replier.flush(CLOSE);
-        let offsets = answered.news(recall.answered());
-        self.commit(offsets, &mut answered);
-        self.consumer.close();
-        Ok(())
-    }
-
-    fn await_whole(&mut self, shared: &Shared) -> Result<()> {
-        let Some(is_whole) = self.is_whole.take() else { return Ok(()) };
-        while !shared.is_stopping() {
-            shared.turned("recall");
-            match is_whole() {
-                Ok(true) => {
-                    tracing::info!("the recalls topic is whole: answers requests");
-                    break;
-                }
-                Ok(false) => shared.sleep(WHOLE_EVERY),
-                Err(fault) => try_again(fault, shared)?,
-            }
-        }
-        Ok(())
-    }
-
-    /// Reads the requests that have come, up to [`READ_TOGETHER`], so that the next one to be
-    /// answered can be chosen among those of several tenants. Only the first poll waits.
-    fn read(&mut self, recall: &mut Recall, wait: Duration, shared: &Shared) -> Result<()> {
-        let mut wait = wait;
-        for _ in 0..READ_TOGETHER {
-            if recall.is_full() {
-                break;
-            }
-            match self.consumer.poll(wait) {
-                Ok(Polled::Record(record)) => {
-                    for outgoing in recall.read(record) {
-                        self.replier.send(outgoing);
-                    }
-                }
-                Ok(Polled::End { .. }) => {}
-                Ok(Polled::Nothing) => break,
-                Err(fault) => {
-                    try_again(fault, shared)?;
-                    break;
-                }
-            }
-            wait = Duration::ZERO;
-        }
-        Ok(())
-    }
-
-    /// Assigns exactly the recall partitions of the owned shards to the consumer. Shards that are
-    /// still being restored count: their requests get an `unavailable` reply.
-    fn follow(&mut self, recall: &mut Recall, owned: &mut BTreeSet<i32>) -> Result<()> {
-        let now = recall.shards.owned();
-        let lost: Vec<i32> = owned.difference(&now).copied().collect();
-        let gained: Vec<(i32, Start)> =
-            now.difference(owned).map(|partition| (*partition, Start::Committed)).collect();
-        if !lost.is_empty() {
-            recall.give_up(&lost);
-            self.consumer.unassign(&lost)?;
-        }
-        if !gained.is_empty() {
-            self.consumer.assign(&gained)?;
-        }
-        *owned = now;
-        Ok(())
-    }
-
-    fn commit(&mut self, offsets: Vec<(i32, i64)>, answered: &mut Answered) {
-        if offsets.is_empty() {
-            return;
-        }
-        match self.consumer.commit(&offsets) {
-            Ok(()) => answered.committed(offsets),
-            Err(fault) => {
-                tracing::warn!(%fault, "cannot commit recalls: a restart would answer them again")
-            }
-        }
     }
 }
 
