@@ -1,6 +1,6 @@
 //! Conditions of a request on the returned memories: metadata, session and age.
 
-use super::{Memory, Time};
+use super::{Memory, Metadata, Time};
 use std::cmp::Ordering;
 
 /// Conditions that all hold.
@@ -54,7 +54,11 @@ impl Filter {
     }
 
     pub fn holds(&self, memory: &Memory) -> bool {
-        self.holds_by(&|comparison| comparison.holds(memory))
+        self.holds_for(&Filtered::of(memory))
+    }
+
+    pub fn holds_for(&self, filtered: &Filtered<'_>) -> bool {
+        self.holds_by(&|comparison| comparison.holds_for(filtered))
     }
 
     /// Joins the verdicts of a function on the comparisons.
@@ -77,13 +81,31 @@ impl Condition {
 
 impl Comparison {
     pub fn holds(&self, memory: &Memory) -> bool {
+        self.holds_for(&Filtered::of(memory))
+    }
+
+    fn holds_for(&self, filtered: &Filtered<'_>) -> bool {
         match self {
             Comparison::Metadata(name, test) => {
-                test.holds(memory.metadata.get(name).map(String::as_str))
+                test.holds(filtered.metadata.get(name).map(String::as_str))
             }
-            Comparison::Session(test) => test.holds(memory.session.as_deref()),
-            Comparison::CreatedAt(bound, time) => bound.holds(memory.created_at.cmp(time)),
+            Comparison::Session(test) => test.holds(filtered.session),
+            Comparison::CreatedAt(bound, time) => bound.holds(filtered.created_at.cmp(time)),
         }
+    }
+}
+
+/// What a filter reads of a memory.
+pub struct Filtered<'m> {
+    pub metadata: &'m Metadata,
+    pub session: Option<&'m str>,
+    pub created_at: Time,
+}
+
+impl<'m> Filtered<'m> {
+    fn of(memory: &'m Memory) -> Filtered<'m> {
+        let Memory { metadata, session, created_at, .. } = memory;
+        Filtered { metadata, session: session.as_deref(), created_at: *created_at }
     }
 }
 

@@ -38,7 +38,7 @@ pub use event::{
     ForgetContinuation, ForwardReason, IdleSession, JudgedMemory, MemoryVersion, Remember, Revise,
     SENDER_LIMITS, SenderLimits, Signal, Step, Turn, Update,
 };
-pub use filter::{Bound, Comparison, Condition, Filter, Test};
+pub use filter::{Bound, Comparison, Condition, Filter, Filtered, Test};
 pub use generation::{Closed, GENERATION, HandOver, HandOverStep};
 pub use key::{InvalidName, NAME_BYTES_MAX, UserKey};
 pub use memory::{

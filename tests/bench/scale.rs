@@ -5,11 +5,15 @@
 //! would hide the difference.
 
 use super::lone::{LoneShard, Noise, TrialDir};
+use broker::clock::{Clock, SystemClock};
 use clap::Args;
+use domain::Now;
 use domain::fault::{Fault, Result};
+use lab::bench::distribution::Distribution;
 use lab::bench::machine;
 use lab::bench::messages;
 use lab::bench::report::{BenchReport, RatioTarget, progress};
+use serde_json::{Value, json};
 use settings::Config;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -26,6 +30,9 @@ const FIRST_QUESTIONS: usize = 500;
 const NEIGHBOUR_MEMORIES_MIN: usize = 10;
 /// Recalls before the first one that counts.
 const WARM_UP: usize = 200;
+/// Pages of a list, and memories of each.
+const PAGES: usize = 20;
+const PAGE: usize = 50;
 /// Upper bound of the recalls of the user with very many memories, which are slow.
 const VERY_MANY_RECALLS_MAX: usize = 500;
 
@@ -84,6 +91,14 @@ impl ScaleBench {
             let recalls = self.recalls.min(VERY_MANY_RECALLS_MAX);
             let one = shard.ask(|_| "one".to_owned(), WARM_UP, recalls)?;
             report.latency("recall_of_very_many", &one);
+            let (few_first, few) = shard.pages("own")?;
+            let (many_first, many) = shard.pages("one")?;
+            report.figure("first_page_us", few_first.as_secs_f64() * 1e6);
+            report.figure("first_page_of_very_many_us", many_first.as_secs_f64() * 1e6);
+            report.latency("page", &few);
+            report.latency("page_of_very_many", &many);
+            let grown = many.percentile_us(50) / few.percentile_us(50);
+            report.ratio("page_growth_p50", grown, RatioTarget::AtMost(3.0));
         }
         Ok(())
     }
@@ -101,6 +116,29 @@ impl LoneShard {
             shard.store.live_memories("default")?;
         }
         Ok(began.elapsed())
+    }
+
+    /// Times the first page of a user's list, and the next ones.
+    fn pages(&mut self, user: &str) -> Result<(Duration, Distribution)> {
+        let (mut times, mut after) = (Vec::new(), Value::Null);
+        for _ in 0..PAGES {
+            let body = json!({"type": "list", "user": user, "limit": PAGE, "after": after});
+            let request = self.request(&body);
+            let wall = SystemClock.wall();
+            let began = Instant::now();
+            let replies = self.recall.step(Now { wall, events: wall }, Some(request));
+            times.push(began.elapsed());
+            let reply = replies.first().and_then(|reply| reply.value.as_deref());
+            let reply: Value = serde_json::from_slice(reply.unwrap_or_default()).unwrap_or_default();
+            if !reply["memories"].is_array() {
+                return Err(Fault::retry(format!("a list failed: {reply}")));
+            }
+            after = reply["after"].clone();
+            if after.is_null() {
+                break;
+            }
+        }
+        Ok((times[0], Distribution::of(times.split_off(1))))
     }
 
     /// Closes the shard and times opening it, as at the start of a process.

@@ -24,6 +24,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 use storage::shard::Shard;
+use storage::store::listing::{Labels, Row};
 
 /// Most tokens of a prompt block that a request may ask for.
 const TOKEN_BUDGET_MAX: usize = 32_000;
@@ -52,18 +53,6 @@ const LIST_BYTES: usize = 1 << 20;
 fn listed_bytes(memory: &Memory) -> usize {
     let metadata = memory.metadata.iter().map(|(name, value)| name.len() + value.len());
     512 + memory.content.len() + metadata.sum::<usize>()
-}
-
-/// Returns how many of the first memories fit on a page, and at least one.
-fn memories_that_fit(bytes: impl Iterator<Item = usize>) -> usize {
-    let mut all = 0;
-    bytes
-        .enumerate()
-        .take_while(|(n, bytes)| {
-            all += bytes;
-            *n == 0 || all <= LIST_BYTES
-        })
-        .count()
 }
 
 impl Answerer {
@@ -194,34 +183,41 @@ impl Answerer {
     /// Lists memories, newest first, one page at a time. A page ends at about [`LIST_BYTES`].
     pub(super) fn list(&self, now: Now, shard: &Shard, key: &UserKey, list: &List) -> AnswerResult {
         let _still = shard.view();
-        let mut memories = Vec::new();
-        for owner in [key.clone(), key.tenant_key()] {
-            shard
-                .store
-                .memories(&owner, &mut |mut memory| {
-                    // `everything` has expired memories too, while they are stored.
-                    let is_over = memory.is_expired(now.events) && !list.everything;
-                    if !is_over && is_listed(&memory, key, list) {
-                        let earlier = list.as_of.and_then(|time| memory.earlier_content(time));
-                        if let Some(content) = earlier.map(str::to_owned) {
-                            memory.content = content;
-                        }
-                        memories.push(memory);
-                    }
-                    true
-                })
-                .map_err(broken)?;
+        let owners = [key.clone(), key.tenant_key()];
+        let listings = owners.each_ref().map(|owner| shard.store.listing(owner));
+        let [own, of_tenant] = listings;
+        let listings = [own.map_err(broken)?, of_tenant.map_err(broken)?];
+        let mut listed: Vec<(&UserKey, &Row)> = Vec::new();
+        for (owner, listing) in owners.iter().zip(&listings) {
+            // `everything` has expired memories too, while they are stored.
+            let is_over = |row: &Row| row.is_expired(now.events) && !list.everything;
+            let rows = listing.rows.iter();
+            let rows = rows.filter(|row| !is_over(row) && is_listed(row, key, list));
+            listed.extend(rows.map(|row| (owner, row)));
         }
-        let total = memories.len();
-        memories.sort_by_key(|memory| Reverse((memory.created_at, memory.id)));
-        if let Some(after) = &list.after {
-            memories.retain(|memory| (memory.created_at, memory.id) < (after.created_at, after.id));
+        let total = listed.len();
+        listed.sort_by_key(|(_, row)| Reverse((row.created_at, row.id)));
+        let begin = list.after.as_ref().map_or(0, |after| {
+            let after = (after.created_at, after.id);
+            listed.partition_point(|(_, row)| (row.created_at, row.id) >= after)
+        });
+        let rest = &listed[begin.saturating_add(list.offset).min(total)..];
+        let (mut memories, mut bytes) = (Vec::new(), 0);
+        for (owner, row) in rest.iter().take(list.limit) {
+            let Some(mut memory) = shard.store.memory(owner, row.id).map_err(broken)? else {
+                continue;
+            };
+            let earlier = list.as_of.and_then(|time| memory.earlier_content(time));
+            if let Some(content) = earlier.map(str::to_owned) {
+                memory.content = content;
+            }
+            bytes += listed_bytes(&memory);
+            if bytes > LIST_BYTES && !memories.is_empty() {
+                break;
+            }
+            memories.push(memory);
         }
-        memories.drain(..list.offset.min(memories.len()));
-        let here = memories.iter().take(list.limit);
-        let fitting = memories_that_fit(here.map(listed_bytes));
-        let more = memories.len() > fitting;
-        memories.truncate(fitting);
+        let more = rest.len() > memories.len();
         let after = if more { memories.last().map(|memory| memory.cursor()) } else { None };
         Ok((Answer::Listed { memories, after, total }, ShardState::of(shard)))
     }
@@ -301,28 +297,21 @@ impl Answerer {
     pub(super) fn stats(&self, now: Now, shard: &Shard, key: &UserKey) -> AnswerResult {
         let _still = shard.view();
         let (mut stats, mut importance) = (Stats::default(), 0.0);
+        let listing = shard.store.listing(key).map_err(broken)?;
         fn count(map: &mut BTreeMap<String, u64>, word: &str) {
             *map.entry(word.to_owned()).or_default() += 1
         }
-        shard
-            .store
-            .memories(key, &mut |memory| {
-                if memory.is_expired(now.events) {
-                    return true;
-                }
-                stats.memories += 1;
-                stats.in_sessions += u64::from(memory.session.is_some());
-                importance += memory.importance;
-                stats.bytes += memory.content.len() as u64;
-                stats.oldest = Some(
-                    stats.oldest.map_or(memory.created_at, |oldest| oldest.min(memory.created_at)),
-                );
-                count(&mut stats.by_kind, memory.kind.as_str());
-                count(&mut stats.by_scope, memory.scope.as_str());
-                count(&mut stats.by_state, state(&memory));
-                true
-            })
-            .map_err(broken)?;
+        for row in listing.rows.iter().filter(|row| !row.is_expired(now.events)) {
+            stats.memories += 1;
+            stats.in_sessions += u64::from(row.labels.session.is_some());
+            importance += row.importance;
+            stats.bytes += u64::from(row.content_bytes);
+            // The newest come first.
+            stats.oldest = Some(row.created_at);
+            count(&mut stats.by_kind, row.labels.kind.as_str());
+            count(&mut stats.by_scope, row.labels.scope.as_str());
+            count(&mut stats.by_state, state(row));
+        }
         stats.average_importance =
             if stats.memories == 0 { 0.0 } else { importance / stats.memories as f32 };
         stats.decisions = shard.outcomes_of(key);
@@ -458,19 +447,21 @@ pub(super) fn is_others(memory: &Memory, key: &UserKey) -> bool {
     memory.scope == Scope::Tenant && memory.author.as_deref() != Some(key.user())
 }
 
-fn is_listed(memory: &Memory, key: &UserKey, list: &List) -> bool {
-    if list.everything && is_others(memory, key) {
+fn is_listed(row: &Row, key: &UserKey, list: &List) -> bool {
+    let Labels { scope, kind, session, author, .. } = &*row.labels;
+    let is_others = *scope == Scope::Tenant && author.as_deref() != Some(key.user());
+    if list.everything && is_others {
         return false;
     }
     let of_session = match &list.session {
-        Some(session) => memory.session.as_ref() == Some(session),
-        None => list.everything || memory.scope != Scope::Session,
+        Some(named) => session.as_ref() == Some(named),
+        None => list.everything || *scope != Scope::Session,
     };
     of_session
-        && (list.everything || !memory.archived || list.as_of.is_some())
-        && list.as_of.is_none_or(|time| memory.created_at <= time && memory.valid_from <= time)
-        && (list.kinds.is_empty() || list.kinds.contains(&memory.kind))
-        && list.filter.holds(memory)
+        && (list.everything || !row.is_archived || list.as_of.is_some())
+        && list.as_of.is_none_or(|time| row.created_at <= time && row.valid_from <= time)
+        && (list.kinds.is_empty() || list.kinds.contains(kind))
+        && list.filter.holds_for(&row.filtered())
 }
 
 fn stored(shard: &Shard, key: &UserKey, id: MemoryId) -> Result<Option<Memory>, Fault> {
@@ -514,10 +505,10 @@ fn decision_of(memory: &Memory) -> Decision {
     }
 }
 
-fn state(memory: &Memory) -> &'static str {
-    match memory {
-        Memory { archived: true, .. } => "archived",
-        Memory { superseded_by: Some(_), .. } => "superseded",
+fn state(row: &Row) -> &'static str {
+    match row {
+        Row { is_archived: true, .. } => "archived",
+        Row { is_superseded: true, .. } => "superseded",
         _ => "active",
     }
 }

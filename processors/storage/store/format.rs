@@ -21,10 +21,11 @@
 //! programs of two versions can share a group.
 
 use super::identity::Identity;
+use super::listing::{Labels, Row};
 
 use domain::fault::{Fault, Result, StopName};
 use domain::{
-    Closed, ContextTurn, Kind, Memory, MemoryId, NeighbourTurn, NeighbourTurns, Position,
+    Closed, ContextTurn, Kind, Memory, MemoryId, Metadata, NeighbourTurn, NeighbourTurns, Position,
     ProbableLink, Revision, Role, Scope, Surprise, Time, UserKey, UserWordCounts, Vector,
 };
 use kernel::reads::{ForgetRecord, Forgot, GateState, SeenBefore, Session, SlotHolder, Spoken};
@@ -185,6 +186,37 @@ pub fn is_live(bytes: &[u8]) -> Result<bool> {
     }
     let (record, _): (MemoryRecord<'_>, _) = taken(memory)?;
     Ok(record.valid_to.is_none())
+}
+
+/// What a listing has of a memory; `None` if the record holds only a vector.
+pub fn row(id: MemoryId, bytes: &[u8]) -> Result<Option<Row>> {
+    let Parts { memory, .. } = split(bytes)?;
+    if memory.is_empty() {
+        return Ok(None);
+    }
+    let (record, _): (MemoryRecord<'_>, _) = taken(memory)?;
+    Ok(Some(Row {
+        id,
+        created_at: Time(record.created_at),
+        valid_from: Time(record.valid_from),
+        expires_at: record.expires_at.map(Time),
+        importance: record.importance,
+        content_bytes: record.content.len() as u32,
+        is_archived: record.archived,
+        is_superseded: record.superseded_by.is_some(),
+        labels: Arc::new(Labels {
+            scope: choice_at(&SCOPES, record.scope)?,
+            kind: Kind::new(record.kind),
+            session: record.session.map(str::to_owned),
+            author: record.author.map(str::to_owned),
+            metadata: metadata(&record),
+        }),
+    }))
+}
+
+fn metadata(record: &MemoryRecord<'_>) -> Metadata {
+    let pairs = record.metadata.iter();
+    pairs.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }
 
 /// The speaker of a memory, and its vector. `None` if the record holds only a vector.
@@ -362,11 +394,7 @@ fn memory_of(key: &UserKey, id: MemoryId, record: &MemoryRecord<'_>) -> Result<M
         expires_at: record.expires_at.map(Time),
         source,
         event_id: record.event_id.map(str::to_owned),
-        metadata: record
-            .metadata
-            .iter()
-            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
-            .collect(),
+        metadata: metadata(record),
         supersedes: ids(&record.supersedes),
         superseded_by: record.superseded_by.map(id_of),
         revises: record

@@ -16,6 +16,7 @@ mod encode;
 pub mod format;
 mod identity;
 pub(crate) mod keys;
+pub mod listing;
 mod live;
 mod memory_cache;
 mod reads;
@@ -44,6 +45,7 @@ use domain::fault::{Fault, Result, StopName};
 use domain::{Memory, MemoryId, Time, UserKey};
 use kernel::Reads;
 use kernel::staged::StagedChanges;
+use listing::ListingCache;
 use live::LiveCounts;
 use memory_cache::MemoryCache;
 use parking_lot::Mutex;
@@ -81,6 +83,7 @@ pub struct Store {
     identity: Identity,
     user_cache: UserCache,
     memory_cache: MemoryCache,
+    listings: ListingCache,
     live: LiveCounts,
     checkpoint: Mutex<Checkpoint>,
     /// When the store reached its changelog offset, in milliseconds since 1970.
@@ -207,6 +210,7 @@ impl Store {
             identity: identity.clone(),
             user_cache,
             memory_cache,
+            listings: ListingCache::default(),
             live: LiveCounts::default(),
             checkpoint: Mutex::new(checkpoint),
             read_at: AtomicI64::new(read_at.map_or(0, |at: Time| at.0)),
@@ -289,6 +293,7 @@ impl Store {
         drop(scrub);
         self.erased_again.fetch_or(is_erasing, Ordering::AcqRel);
         self.memory_cache.forget(changes.records.keys().map(Vec::as_slice));
+        self.listings.forget(changes.records.keys().map(Vec::as_slice));
         self.user_cache.note_batch(changes.records.keys().map(Vec::as_slice), windows, gates);
         self.live.note_batch(changes.records.keys().map(Vec::as_slice), live);
         *self.checkpoint.lock() = checkpoint;

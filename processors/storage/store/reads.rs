@@ -43,7 +43,7 @@ impl Store {
         decode(&bytes).map(Some).map_err(|fault| fault.about(format!("reads {what}")))
     }
 
-    fn each(&self, prefix: &[u8], visit: TryVisit<'_>) -> Result<()> {
+    pub(super) fn each(&self, prefix: &[u8], visit: TryVisit<'_>) -> Result<()> {
         let mut failed = None;
         self.records.scan(prefix, &mut |key, value| match visit(&key[prefix.len()..], value) {
             Ok(go_on) => go_on,
@@ -273,7 +273,7 @@ fn window(mut turns: Vec<(u64, domain::ContextTurn)>) -> ContextWindow {
     ContextWindow { said: turns.into_iter().map(|(_, said)| said).collect(), next }
 }
 
-fn identified(rest: &[u8]) -> Result<MemoryId> {
+pub(super) fn identified(rest: &[u8]) -> Result<MemoryId> {
     keys::memory_id(rest).ok_or_else(|| unreadable_key(rest))
 }
 

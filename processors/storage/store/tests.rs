@@ -1114,3 +1114,42 @@ fn live_memories_are_counted_whether_a_batch_counts_or_not() {
         assert_eq!(store.live_memories("acme").unwrap(), 2, "and a scan finds the same");
     });
 }
+
+/// A listing that is kept has what a fresh one would have.
+#[test]
+fn a_listing_follows_each_change() {
+    on_both(|store| {
+        let zoe = key("zoe");
+        let check = |count: usize| {
+            let mut expected = Vec::new();
+            store
+                .memories(&zoe, &mut |memory| {
+                    expected.push((memory.created_at, memory.id, memory.archived, memory.metadata));
+                    true
+                })
+                .unwrap();
+            expected.sort_by(|one, other| other.cmp(one));
+            let listing = store.listing(&zoe).unwrap();
+            let rows = listing.rows.iter();
+            let rows = rows
+                .map(|row| (row.created_at, row.id, row.is_archived, row.labels.metadata.clone()));
+            assert_eq!(rows.collect::<Vec<_>>(), expected);
+            assert_eq!(listing.rows.len(), count);
+        };
+        let all: Vec<Memory> = (0..600).map(|n| a_memory(n, "likes tea")).collect();
+        write(store, 1, |staged| {
+            all.iter().for_each(|one| staged.put_memory_and_vector(one.clone(), &a_vector(1)));
+        });
+        check(600);
+        assert!(Arc::ptr_eq(&store.listing(&zoe).unwrap(), &store.listing(&zoe).unwrap()), "kept");
+        write(store, 2, |staged| staged.remove_memory(&zoe, all[7].id).unwrap());
+        check(599);
+        write(store, 3, |staged| {
+            let mut changed = Memory { archived: true, ..all[9].clone() };
+            changed.metadata.insert("agent".into(), "a1".into());
+            staged.put_memory(changed);
+        });
+        check(599);
+        assert!(store.listing(&key("ada")).unwrap().rows.is_empty());
+    });
+}
