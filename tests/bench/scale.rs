@@ -129,7 +129,8 @@ impl LoneShard {
             let replies = self.recall.step(Now { wall, events: wall }, Some(request));
             times.push(began.elapsed());
             let reply = replies.first().and_then(|reply| reply.value.as_deref());
-            let reply: Value = serde_json::from_slice(reply.unwrap_or_default()).unwrap_or_default();
+            let reply: Value =
+                serde_json::from_slice(reply.unwrap_or_default()).unwrap_or_default();
             if !reply["memories"].is_array() {
                 return Err(Fault::retry(format!("a list failed: {reply}")));
             }

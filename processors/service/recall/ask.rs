@@ -187,21 +187,23 @@ impl Answerer {
         let listings = owners.each_ref().map(|owner| shard.store.listing(owner));
         let [own, of_tenant] = listings;
         let listings = [own.map_err(broken)?, of_tenant.map_err(broken)?];
-        let mut listed: Vec<(&UserKey, &Row)> = Vec::new();
+        // `everything` has expired memories too, while they are stored.
+        let is_over = |row: &Row| row.is_expired(now.events) && !list.everything;
+        let is_meant = |row: &&Row| !is_over(row) && is_listed(row, key, list);
+        let total = listings.iter().map(|it| it.rows.iter().filter(is_meant).count()).sum();
+        let mut rest: Vec<(&UserKey, &Row)> = Vec::new();
         for (owner, listing) in owners.iter().zip(&listings) {
-            // `everything` has expired memories too, while they are stored.
-            let is_over = |row: &Row| row.is_expired(now.events) && !list.everything;
-            let rows = listing.rows.iter();
-            let rows = rows.filter(|row| !is_over(row) && is_listed(row, key, list));
-            listed.extend(rows.map(|row| (owner, row)));
+            let begin = list.after.as_ref().map_or(0, |after| {
+                let after = (after.created_at, after.id);
+                listing.rows.partition_point(|row| (row.created_at, row.id) >= after)
+            });
+            let rows = listing.rows[begin..].iter().filter(is_meant);
+            // One more shows that there is a next page.
+            let most = list.offset.saturating_add(list.limit).saturating_add(1);
+            rest.extend(rows.take(most).map(|row| (owner, row)));
         }
-        let total = listed.len();
-        listed.sort_by_key(|(_, row)| Reverse((row.created_at, row.id)));
-        let begin = list.after.as_ref().map_or(0, |after| {
-            let after = (after.created_at, after.id);
-            listed.partition_point(|(_, row)| (row.created_at, row.id) >= after)
-        });
-        let rest = &listed[begin.saturating_add(list.offset).min(total)..];
+        rest.sort_by_key(|(_, row)| Reverse((row.created_at, row.id)));
+        rest.drain(..list.offset.min(rest.len()));
         let (mut memories, mut bytes) = (Vec::new(), 0);
         for (owner, row) in rest.iter().take(list.limit) {
             let Some(mut memory) = shard.store.memory(owner, row.id).map_err(broken)? else {
