@@ -102,14 +102,14 @@ impl Recall {
     pub fn step(&mut self, now: Now, record: Option<Record>) -> Vec<OutgoingRecord> {
         let mut out = self.inbox.wake(now);
         out.extend(record.into_iter().flat_map(|record| self.inbox.read(record)));
-        match self.inbox.next(now) {
-            Some(Next::Answer(job)) => {
-                let answered = self.answerer.answer(now, job);
-                self.inbox.done(now, &answered);
-                out.push(answered.reply);
-            }
-            Some(Next::Send(reply)) => out.push(reply),
-            Some(Next::Waits) | None => {}
+        let answered = match self.inbox.next(now) {
+            Some(Next::Answer(job)) => Some(self.answerer.answer(now, job)),
+            Some(Next::Send(refused)) => Some(refused),
+            Some(Next::Waits) | None => None,
+        };
+        if let Some(answered) = answered {
+            self.inbox.done(now, &answered);
+            out.push(answered.reply);
         }
         out.extend(self.inbox.due(now));
         out

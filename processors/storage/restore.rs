@@ -158,7 +158,7 @@ fn lacks_some(
 const MISSED_MAX: i64 = 200_000;
 
 /// Returns the memories that the changelog names behind the offset `after`, up to `until`. `None` if
-/// these are too many, or the changelog may no longer name all.
+/// these are too many, the changelog may no longer name all, or the reading is cancelled.
 pub fn changed_between(
     from: &Restoring<'_>,
     partition: i32,
@@ -178,7 +178,7 @@ pub fn changed_between(
         }
         Ok(())
     })?;
-    Ok(Some(changed))
+    Ok((!progress.is_cancelled()).then_some(changed))
 }
 
 /// Reads the changelog from the store's checkpoint to the present end. Returns early, and

@@ -3,7 +3,7 @@
 //! A batch becomes visible in [`Shard::apply_batch`], in this order:
 //!
 //! 1. Take `view` for writing, so that no reader sees half of a batch.
-//! 2. Apply the records and the checkpoint to the store, in one atomic batch.
+//! 2. Apply the records and the checkpoint to the store ([`Store::commit`]).
 //! 3. Put and remove search documents and vectors in the index.
 //! 4. Publish the new offset in `applied`.
 //!
@@ -57,6 +57,8 @@ pub struct Shard {
     /// Readers hold this lock while they collect, so that a recall sees one state. The writer
     /// takes the lock only to apply a batch.
     view: RwLock<()>,
+    /// A batch is being applied, or waits for readers.
+    is_applying: AtomicBool,
     applied: AtomicI64,
     /// The position up to which the index has all of the store, set behind each batch.
     indexed: Mutex<Checkpoint>,
@@ -101,6 +103,7 @@ impl Shard {
             index,
             lost_store: None,
             view: RwLock::new(()),
+            is_applying: AtomicBool::new(false),
             applied: AtomicI64::new(applied),
             indexed,
             newest: AtomicI64::new(applied),
@@ -129,6 +132,23 @@ impl Shard {
     /// took under the lock. `changelog`: the offset of the last record of the batch there, and when it
     /// was written or read.
     pub fn apply_batch(
+        &self,
+        batch: EncodedBatch,
+        applied: i64,
+        changelog: Option<(i64, Time)>,
+    ) -> Result<Duration> {
+        self.is_applying.store(true, Ordering::Release);
+        let applied = self.apply_alone(batch, applied, changelog);
+        self.is_applying.store(false, Ordering::Release);
+        applied
+    }
+
+    /// Returns whether a reader would have to wait for a batch.
+    pub fn is_applying(&self) -> bool {
+        self.is_applying.load(Ordering::Acquire)
+    }
+
+    fn apply_alone(
         &self,
         mut batch: EncodedBatch,
         applied: i64,

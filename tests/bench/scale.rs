@@ -139,7 +139,10 @@ impl LoneShard {
                 break;
             }
         }
-        Ok((times[0], Distribution::of(times.split_off(1))))
+        match times.split_off(1) {
+            more if more.is_empty() => Err(Fault::retry("a user has only one page of memories")),
+            more => Ok((times[0], Distribution::of(more))),
+        }
     }
 
     /// Closes the shard and times opening it, as at the start of a process.

@@ -99,12 +99,14 @@ impl Capture {
                 Ok(())
             });
             match sent {
-                Err(_) if Instant::now() + pause < end => std::thread::sleep(pause),
+                Err(_) if Instant::now() + pause < end => {
+                    std::thread::sleep(pause);
+                    pause = (pause * 2).min(PAUSE_MAX);
+                }
                 Err(fault) => return Err(fault),
-                Ok(()) if Instant::now() < end => {}
+                Ok(()) if Instant::now() < end => pause = PAUSE_MIN,
                 Ok(()) => return Ok(()),
             }
-            pause = (pause * 2).min(PAUSE_MAX);
         }
         Ok(())
     }

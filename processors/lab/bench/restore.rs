@@ -182,7 +182,7 @@ fn write_one_by_one(trial: &Trial, identity: &Identity, changes: &Changes) -> Re
     Ok(began.elapsed())
 }
 
-/// Writes the same records in atomic batches, as a store that is open for readers has to.
+/// Writes the same records in atomic batches.
 fn write_batches(trial: &Trial, identity: &Identity, changes: Changes) -> Result<Duration> {
     let store = open_empty(trial, identity)?;
     let began = Instant::now();

@@ -14,7 +14,7 @@ use crate::ownership::ShardRegistry;
 use crate::quota::Rate;
 use broker::clock::Clock;
 use broker::{OutgoingRecord, Record};
-use contract::decode::{self, Hop};
+use contract::decode::{self, DecodeOptions, Decoded, Hop};
 use contract::reply;
 use domain::fault::{Reject, RejectCode};
 use domain::{ForwardReason, Now, ReplyTo, Request, Time};
@@ -39,6 +39,8 @@ pub struct Inbox {
     pub(crate) tracer: Tracer,
     metrics: Arc<Metrics>,
     waiting: VecDeque<WaitingRequest>,
+    /// Requests whose shard takes a batch: whoever answered one would only hold a thread.
+    held: VecDeque<PendingRequest>,
     /// Time of the last look at the waiting requests.
     looked_ms: i64,
     ready: FairQueue<PendingRequest>,
@@ -53,7 +55,8 @@ pub struct Inbox {
 /// What is to be done about a request whose turn it is.
 pub enum Next {
     Answer(Box<Job>),
-    Send(OutgoingRecord),
+    /// A refusal.
+    Send(Answered),
     /// It waits for its offset, or for its shard.
     Waits,
 }
@@ -64,8 +67,22 @@ pub struct Job {
     pub(super) shard: Arc<Shard>,
 }
 
+/// A record that was read, before anything is decided about it.
+pub struct Arrived {
+    record: Record,
+    decoded: Decoded<Request>,
+    began: Instant,
+}
+
+impl Arrived {
+    pub fn decoded(record: Record, options: &DecodeOptions) -> Arrived {
+        let began = Instant::now();
+        Arrived { decoded: decode::request(&record, options), record, began }
+    }
+}
+
 /// A request whose fields are not read yet.
-struct Arrived {
+struct Unread {
     record: Record,
     to: ReplyTo,
     began: Instant,
@@ -95,6 +112,7 @@ impl Inbox {
             tracer: Tracer::off(),
             metrics,
             waiting: VecDeque::new(),
+            held: VecDeque::new(),
             looked_ms: i64::MIN,
             ready: FairQueue::default(),
             ready_bytes: 0,
@@ -107,26 +125,26 @@ impl Inbox {
     /// Takes a request, to be answered in a later step. Returns the reply to a refused request, or
     /// the copy of a misrouted one.
     pub fn read(&mut self, record: Record) -> Vec<OutgoingRecord> {
-        self.read.insert(record.partition, record.offset + 1);
-        self.take(record)
+        self.take(Arrived::decoded(record, &self.options.decode))
     }
 
-    /// Returns the request whose turn it is. Whoever gets a job says later that it is done.
+    /// Returns the request whose turn it is. Whoever gets a job or a refusal sends the reply, and
+    /// then says that it is done.
     pub fn next(&mut self, now: Now) -> Option<Next> {
         let pending = self.ready.pop()?;
         self.ready_bytes -= pending.bytes;
-        let key = pending.request.key.clone();
+        let (key, position) = (pending.request.key.clone(), pending.position());
         let next = self.answer_or_wait(now, pending);
         match &next {
-            Next::Answer(job) => {
-                self.taken.insert(job.pending.position(), self.clock.steady_ms());
+            Next::Answer(_) | Next::Send(_) => {
+                self.taken.insert(position, self.clock.steady_ms());
             }
-            Next::Send(_) | Next::Waits => self.ready.done(&key),
+            Next::Waits => self.ready.done(&key),
         }
         Some(next)
     }
 
-    /// A job is answered.
+    /// The reply to a request is sent.
     pub fn done(&mut self, now: Now, answered: &Answered) {
         let Answered { key, position, returned, .. } = answered;
         self.taken.remove(position);
@@ -149,12 +167,12 @@ impl Inbox {
 
     /// True if every request is answered, or waits for its offset.
     pub fn is_empty(&self) -> bool {
-        self.ready.len() == 0 && self.taken.is_empty()
+        self.ready.len() == 0 && self.held.is_empty() && self.taken.is_empty()
     }
 
     /// True if no more requests must be read before some are answered.
     pub fn is_full(&self) -> bool {
-        self.ready.len() >= READY_MAX || self.ready_bytes >= READY_BYTES_MAX
+        self.ready.len() + self.held.len() >= READY_MAX || self.ready_bytes >= READY_BYTES_MAX
     }
 
     /// Returns the records that later steps would have sent. Called once, at shutdown.
@@ -163,7 +181,7 @@ impl Inbox {
     }
 
     pub fn is_waiting(&self) -> bool {
-        !self.waiting.is_empty()
+        !self.waiting.is_empty() || !self.held.is_empty()
     }
 
     /// True while a request is being answered.
@@ -181,7 +199,8 @@ impl Inbox {
     pub fn answered(&self) -> Vec<(i32, i64)> {
         let mut answered = self.read.clone();
         let waiting = self.waiting.iter().map(|waiting| &waiting.pending);
-        let positions = waiting.chain(self.ready.iter()).map(PendingRequest::position);
+        let positions =
+            waiting.chain(self.ready.iter()).chain(&self.held).map(PendingRequest::position);
         for (partition, offset) in positions.chain(self.taken.keys().copied()) {
             answered.entry(partition).and_modify(|before| *before = offset.min(*before));
         }
@@ -193,6 +212,7 @@ impl Inbox {
         self.waiting.retain(|waiting| !partitions.contains(&waiting.pending.partition));
         self.read.retain(|partition, _| !partitions.contains(partition));
         self.ready.retain(|pending| !partitions.contains(&pending.partition));
+        self.held.retain(|pending| !partitions.contains(&pending.partition));
         self.ready_bytes = self.ready.iter().map(|pending| pending.bytes).sum();
     }
 
@@ -202,12 +222,13 @@ impl Inbox {
         self.ready.push(&key, pending);
     }
 
-    fn take(&mut self, record: Record) -> Vec<OutgoingRecord> {
-        let began = Instant::now();
-        let decoded = decode::request(&record, &self.options.decode);
+    /// As `read`, of a record that is decoded.
+    pub fn take(&mut self, arrived: Arrived) -> Vec<OutgoingRecord> {
+        let Arrived { record, decoded, began } = arrived;
+        self.read.insert(record.partition, record.offset + 1);
         let mut to = decoded.reply.unwrap_or_default();
         let trace = RequestTrace::begin(&self.tracer, &record, &mut to);
-        let arrived = Arrived { record, to, began, trace };
+        let arrived = Unread { record, to, began, trace };
         let request = match decoded.outcome {
             Ok(request) => request,
             Err(reject) => return self.reject(&arrived, &reject),
@@ -218,7 +239,7 @@ impl Inbox {
         if !request.warnings.is_empty() {
             self.metrics.warned(request.ask.name());
         }
-        let Arrived { record, to, began, trace } = arrived;
+        let Unread { record, to, began, trace } = arrived;
         let pending = PendingRequest {
             request,
             to,
@@ -243,8 +264,8 @@ impl Inbox {
         Vec::new()
     }
 
-    fn reject(&mut self, arrived: &Arrived, reject: &Reject) -> Vec<OutgoingRecord> {
-        let Arrived { record, to, began, trace } = arrived;
+    fn reject(&mut self, arrived: &Unread, reject: &Reject) -> Vec<OutgoingRecord> {
+        let Unread { record, to, began, trace } = arrived;
         self.metrics.answered("unreadable", reject.code.status(), began.elapsed());
         let code = Some(reject.code.as_str());
         if let Some(trace) = trace {
@@ -265,11 +286,11 @@ impl Inbox {
 
     fn forward(
         &mut self,
-        arrived: &Arrived,
+        arrived: &Unread,
         hop: Option<&Hop>,
         request: &Request,
     ) -> Vec<OutgoingRecord> {
-        let Arrived { record, began, trace, .. } = arrived;
+        let Unread { record, began, trace, .. } = arrived;
         // A record that an earlier generation forwarded may need one hop more.
         let is_of_before =
             self.options.topics.generation > 1 && decode::may_be_forwarded(record).is_ok();
@@ -309,6 +330,10 @@ impl Inbox {
         match pending.request.min_offset {
             Some(offset) if !shard.has_applied(&pending.request.key, offset) => {
                 self.wait(now, pending, offset)
+            }
+            _ if shard.is_applying() => {
+                self.held.push_back(pending);
+                Next::Waits
             }
             _ => Next::Answer(Box::new(Job { pending, shard })),
         }
@@ -371,6 +396,12 @@ impl Inbox {
             return out;
         }
         self.looked_ms = at_ms;
+        for pending in std::mem::take(&mut self.held) {
+            match self.shard(pending.partition) {
+                Some(shard) if shard.is_applying() => self.held.push_back(pending),
+                _ => self.make_ready(pending),
+            }
+        }
         for WaitingRequest { pending, until, offset } in std::mem::take(&mut self.waiting) {
             match self.shard(pending.partition) {
                 Some(shard) if shard.has_applied(&pending.request.key, offset) => {
@@ -401,7 +432,9 @@ impl Inbox {
     }
 
     fn refuse(&self, pending: &PendingRequest, reject: &Reject) -> Next {
-        Next::Send(self.refusal(pending, reject))
+        let reply = self.refusal(pending, reject);
+        let (key, position) = (pending.request.key.clone(), pending.position());
+        Next::Send(Answered { reply, key, position, returned: Vec::new() })
     }
 
     fn refusal(&self, pending: &PendingRequest, reject: &Reject) -> OutgoingRecord {

@@ -354,7 +354,8 @@ impl Service {
         let (reading, recalls) = (connection.clone(), config.topics.recalls());
         let open = Box::new(move || reading.reader(&group, &recalls));
         let consumer = Box::new(RequestReader::new(open, parts.delivered.clone())?);
-        let read_loop = ReadLoop { consumer, desk, is_whole: parts.recalls_are_whole() };
+        let (decode, is_whole) = (config.decoding(), parts.recalls_are_whole());
+        let read_loop = ReadLoop { consumer, desk, decode, is_whole };
         self.spawn("recall", move |shared| read_loop.run(&shared))
     }
 

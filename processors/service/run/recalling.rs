@@ -13,8 +13,9 @@ use super::answered::Answered;
 use super::loops::{CLOSE, IDLE, LOOK_UP, UNHURRIED, try_again};
 use super::replier::Replier;
 use crate::recall::answer::Answerer;
-use crate::recall::inbox::{Inbox, Next};
+use crate::recall::inbox::{Arrived, Inbox, Next};
 use broker::{Consumer, OutgoingRecord, Polled, Start};
+use contract::decode::DecodeOptions;
 use domain::fault::Result;
 use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeSet;
@@ -30,8 +31,9 @@ const READ_TOGETHER: usize = 32;
 const WHOLE_EVERY: Duration = Duration::from_millis(200);
 /// Pause between two looks whether the last answers are made.
 const ENDS: Duration = Duration::from_millis(5);
-/// Age of the oldest answer in the making above which the reader does not vouch for the others.
-const SLOW_MS: i64 = 1000;
+/// Age of an answer in the making above which the reader does not vouch for its thread: longer than
+/// any answer takes.
+const SLOW_MS: i64 = 30_000;
 
 /// Shared by the reader and the answering threads. Locks: never both at a time.
 pub struct Desk {
@@ -50,15 +52,13 @@ impl Desk {
     /// The loop of an answering thread.
     pub fn answer(&self, mut answerer: Answerer, shared: &Shared) -> Result<()> {
         while let Some(next) = self.next(shared) {
-            match next {
-                Next::Answer(job) => {
-                    let mut answered = answerer.answer(shared.now(), job);
-                    self.replier.lock().send(std::mem::take(&mut answered.reply));
-                    self.inbox.lock().done(shared.now(), &answered);
-                }
-                Next::Send(reply) => self.replier.lock().send(reply),
-                Next::Waits => {}
-            }
+            let mut answered = match next {
+                Next::Answer(job) => answerer.answer(shared.now(), job),
+                Next::Send(refused) => refused,
+                Next::Waits => continue,
+            };
+            self.replier.lock().send(std::mem::take(&mut answered.reply));
+            self.inbox.lock().done(shared.now(), &answered);
         }
         Ok(())
     }
@@ -93,6 +93,7 @@ impl Desk {
 pub struct ReadLoop {
     pub consumer: Box<dyn Consumer>,
     pub desk: Arc<Desk>,
+    pub decode: DecodeOptions,
     /// Looks whether the recalls topic has all partitions of the generation. `None` if all are
     /// there: until then the generation before answers.
     pub is_whole: Option<Box<dyn Fn() -> Result<bool> + Send>>,
@@ -173,8 +174,10 @@ impl ReadLoop {
             }
             match self.consumer.poll(wait) {
                 Ok(Polled::Record(record)) => {
+                    // Not under the lock: a schema may have to be looked up.
+                    let arrived = Arrived::decoded(record, &self.decode);
                     let mut inbox = self.desk.inbox.lock();
-                    let refused = inbox.read(record);
+                    let refused = inbox.take(arrived);
                     self.desk.hand_on(&inbox);
                     drop(inbox);
                     self.desk.send(refused);

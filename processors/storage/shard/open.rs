@@ -58,7 +58,8 @@ impl Shard {
 
     /// Brings the index up to the store's position, and returns the number of memories indexed. The
     /// index is derived, and a crash may have taken its last seconds: what these had is read from the
-    /// changelog. `changed`: what the restore wrote, from the offset `behind` on. Ends early, under the old checkpoint, if `goes_on` returns false.
+    /// changelog. `changed`: what the restore wrote, from the offset `behind` on. Ends early,
+    /// under the old checkpoint, if `goes_on` returns false.
     fn catch_up(
         &self,
         mut changed: Option<ChangedMemories>,
@@ -106,6 +107,10 @@ impl Shard {
             if !goes_on() {
                 return Ok(0);
             }
+        }
+        // Order matters: what a cancelled reading names is not all.
+        if !goes_on() {
+            return Ok(0);
         }
         self.index.text.flush(self.store.checkpoint())?;
         Ok(changed.len())

@@ -7,8 +7,8 @@
 //!    differ, or if another process has written, the shard is left to a restore.
 //! 4. Apply them as one batch ([`Shard::apply_batch`]): until then, readers get the former state.
 //!
-//! Invariant: records and checkpoint change together, so a crash or a cancelled replay leaves a
-//! consistent store without the `ahead` marker.
+//! Invariant: readers see records and checkpoint change together. A cancelled replay leaves the
+//! store as it was, and a crash leaves what [`Store::commit`](crate::store::Store::commit) says.
 //!
 //! Limit: the caller ensures that no other thread writes the shard meanwhile.
 

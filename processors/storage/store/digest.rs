@@ -185,6 +185,9 @@ fn digest_of(bytes: &[u8]) -> Option<Digest> {
     Some(Digest { records, sum: u128::from_be_bytes(sum.try_into().ok()?) })
 }
 
+/// First byte of the claim of a batch that is being written.
+const OF_PART: u8 = 2;
+
 /// The digest that the store must still be compared with, because the restore has not ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Claim {
@@ -200,6 +203,17 @@ impl Claim {
         let mut bytes = vec![u8::from(self.is_from_beginning)];
         bytes.extend(self.digest.iter().flat_map(digest_bytes));
         bytes
+    }
+
+    /// The claim while a long batch is being written: the kept digest is that of the records.
+    pub fn bytes_of_part(&self) -> Vec<u8> {
+        let mut bytes = self.bytes();
+        bytes[0] = OF_PART;
+        bytes
+    }
+
+    pub fn is_of_part(bytes: &[u8]) -> bool {
+        bytes.first() == Some(&OF_PART)
     }
 
     /// Reads a claim. A restore's marker before its first checkpoint is empty.
@@ -278,6 +292,9 @@ mod tests {
         for digest in [None, Some(digest)] {
             let claim = Claim { is_from_beginning: true, digest };
             assert_eq!(Claim::of(&claim.bytes()), claim);
+            let part = Claim { is_from_beginning: false, digest };
+            assert_eq!(Claim::of(&part.bytes_of_part()), part);
+            assert!(Claim::is_of_part(&part.bytes_of_part()) && !Claim::is_of_part(&part.bytes()));
         }
         assert_eq!(Claim::of(&[]), Claim::default());
     }

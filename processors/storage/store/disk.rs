@@ -58,7 +58,7 @@ const LOCK_PAUSE: Duration = Duration::from_millis(5);
 const COPIED_TOGETHER: usize = 64;
 
 /// Interval in which sled writes applied batches to the file. A killed process loses at most this
-/// much, records and offset together.
+/// much, and of a long batch a part, behind a mark.
 const FLUSH_EVERY_MS: u64 = 500;
 
 #[derive(Clone, Copy, Debug)]

@@ -56,7 +56,8 @@ pub fn changelog() -> Vec<u8> {
     vec![SHARD, b'c']
 }
 
-/// Exists while a restore runs: records may be ahead of the changelog position. The value is the
+/// Exists while a restore runs or a long batch is written: records may be ahead of the changelog
+/// position. The value is the
 /// `Claim` that the store is still to be compared with.
 pub fn ahead() -> Vec<u8> {
     vec![SHARD, b'r']

@@ -72,6 +72,7 @@ impl Listing {
                 None => drop(known.insert(row.labels.clone())),
             }
         }
+        rows.shrink_to_fit();
         rows.sort_unstable_by_key(|row| Reverse((row.created_at, row.id)));
         let of_labels: usize = known.iter().map(|labels| labels.bytes()).sum();
         Listing { bytes: rows.len() * size_of::<Row>() + of_labels, rows }

@@ -1,6 +1,5 @@
 //! The store of one shard: memories with vectors, context windows, gate states, slots and event
-//! ids, in [sled](https://docs.rs/sled/0.34). Batches are applied whole, each with the offset of
-//! its last event. The store does not decide which memories are kept, and knows neither the index
+//! ids, in [sled](https://docs.rs/sled/0.34). Each batch ends with the offset of its last event. The store does not decide which memories are kept, and knows neither the index
 //! nor the log from which a shard is restored.
 //!
 //! ```text
@@ -64,8 +63,9 @@ const USER_CACHE_MAX: usize = 400;
 const IN_MEMORY_USER_CACHE_MAX: usize = 100;
 const IN_MEMORY_MEMORY_CACHE_BYTES_MAX: usize = 1 << 20;
 
-/// Records of a batch from which on each is written by itself. A batch of sled holds up the readers of
-/// every store of the process while it is applied: 64 records take less than a millisecond.
+/// Records of a batch that are written together, if there are more. A batch of sled holds up the
+/// readers of every store of the process while it is applied: 64 records take less than a
+/// millisecond.
 const APART_FROM: usize = 64;
 
 /// Value of `erased_since` in a store whose files hold nothing erased.
@@ -88,8 +88,11 @@ pub struct Store {
     checkpoint: Mutex<Checkpoint>,
     /// When the store reached its changelog offset, in milliseconds since 1970.
     read_at: AtomicI64,
-    /// Records may be ahead of the checkpoint, because a restore has not ended.
+    /// Records may be ahead of the checkpoint, because a restore has not ended, or a crash ended a
+    /// batch.
     is_ahead: AtomicBool,
+    /// At opening, the digest was that of a part of a batch.
+    is_in_parts: AtomicBool,
     /// Milliseconds since 1970 of the first erasure since the last rewrite; [`NEVER`] if there is
     /// none.
     erased_since: AtomicI64,
@@ -200,10 +203,13 @@ impl Store {
         let ahead = damaged_if_unreadable(records.get(&keys::ahead()))?;
         let kept = damaged_if_unreadable(records.get(&keys::digest()))?;
         let kept = kept.as_deref().and_then(KeptDigest::of);
+        let is_in_parts = ahead.as_deref().is_some_and(Claim::is_of_part);
         // A digest of another checkpoint is not of these records; a restore that has not
         // ended has written records that the digest lacks.
         let kept_digest = kept.filter(|kept| {
-            ahead.is_none() && kept.applied == applied && kept.changelog == changelog.unwrap_or(-1)
+            (ahead.is_none() || is_in_parts)
+                && kept.applied == applied
+                && kept.changelog == changelog.unwrap_or(-1)
         });
         Ok(Store {
             records,
@@ -215,6 +221,7 @@ impl Store {
             checkpoint: Mutex::new(checkpoint),
             read_at: AtomicI64::new(read_at.map_or(0, |at: Time| at.0)),
             is_ahead: AtomicBool::new(ahead.is_some()),
+            is_in_parts: AtomicBool::new(is_in_parts),
             erased_since,
             erased_again: AtomicBool::new(false),
             kept_digest: Mutex::new(kept_digest.map(|kept| kept.digest)),
@@ -279,25 +286,47 @@ impl Store {
         if let Some(scrub) = scrub.as_mut() {
             scrub.note(&changes, &*self.records)?;
         }
-        if changes.records.len() < APART_FROM || changelog.is_none() || self.is_ahead() {
+        if changes.records.len() <= APART_FROM || changelog.is_none() || self.is_ahead() {
             changes.records.append(&mut last.records);
             self.records.write_batch(&changes)?;
         } else {
-            let claim = Claim { is_from_beginning: false, digest: self.kept_digest() };
-            self.records.write_batch(&Changes::of(keys::ahead(), Some(claim.bytes())))?;
-            self.records.write_each(&changes, &mut |_, _| {})?;
+            self.write_in_parts(&changes)?;
             last.remove(keys::ahead());
             self.records.write_batch(&last)?;
         }
         *self.kept_digest.lock() = digest;
         drop(scrub);
-        self.erased_again.fetch_or(is_erasing, Ordering::AcqRel);
+        if is_erasing {
+            self.note_erased()?;
+        }
         self.memory_cache.forget(changes.records.keys().map(Vec::as_slice));
         self.listings.forget(changes.records.keys().map(Vec::as_slice));
         self.user_cache.note_batch(changes.records.keys().map(Vec::as_slice), windows, gates);
         self.live.note_batch(changes.records.keys().map(Vec::as_slice), live);
         *self.checkpoint.lock() = checkpoint;
         Ok(())
+    }
+
+    /// Writes records a few at a time, each time marked as ahead of the checkpoint, and with the digest
+    /// of the records that are there then: after a crash, opening need not read them all.
+    fn write_in_parts(&self, changes: &Changes) -> Result<()> {
+        let claim = Claim { is_from_beginning: false, digest: self.kept_digest() };
+        let mut digest = claim.digest;
+        let mut left = changes.records.iter();
+        loop {
+            let part = left.by_ref().take(APART_FROM);
+            let mut part =
+                Changes { records: part.map(|(key, it)| (key.clone(), it.clone())).collect() };
+            if part.records.is_empty() {
+                return Ok(());
+            }
+            digest = digest.map(|digest| digest.after(&part, &*self.records)).transpose()?;
+            if let Some(digest) = digest {
+                part.put(keys::digest(), self.digest_record(self.checkpoint(), digest));
+            }
+            part.put(keys::ahead(), claim.bytes_of_part());
+            self.records.write_batch(&part)?;
+        }
     }
 
     /// The offset up to which each change of a memory has been judged; -1 before the first.
@@ -359,9 +388,12 @@ impl Store {
     /// may read the store, and a crash leaves the old checkpoint, from which the restore runs
     /// again. `is_ahead` stays true until `caught_up`. Several threads may write different records.
     pub fn write_ahead(&self, changes: &Changes) -> Result<()> {
-        if !self.is_ahead() {
-            self.records.write_batch(&Changes::of(keys::ahead(), Some(Vec::new())))?;
+        if !self.is_ahead() || self.is_in_parts.load(Ordering::Acquire) {
+            // Order matters: the digest on disk no longer counts before other records come.
+            let mark = self.claim.map_or_else(Vec::new, |claim| claim.bytes());
+            self.records.write_batch(&Changes::of(keys::ahead(), Some(mark)))?;
             self.is_ahead.store(true, Ordering::Release);
+            self.is_in_parts.store(false, Ordering::Release);
         }
         if holds_erasure(changes) {
             self.note_erased()?;
@@ -439,7 +471,8 @@ impl Store {
         Ok(())
     }
 
-    /// True if records may be ahead of the checkpoint, because a restore has not ended.
+    /// True if records may be ahead of the checkpoint, because a restore has not ended, or a crash
+    /// ended a batch.
     pub fn is_ahead(&self) -> bool {
         self.is_ahead.load(Ordering::Acquire)
     }
