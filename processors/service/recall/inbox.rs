@@ -131,6 +131,7 @@ impl Inbox {
     /// Returns the request whose turn it is. Whoever gets a job or a refusal sends the reply, and
     /// then says that it is done.
     pub fn next(&mut self, now: Now) -> Option<Next> {
+        self.release_held();
         let pending = self.ready.pop()?;
         self.ready_bytes -= pending.bytes;
         let (key, position) = (pending.request.key.clone(), pending.position());
@@ -181,7 +182,13 @@ impl Inbox {
     }
 
     pub fn is_waiting(&self) -> bool {
-        !self.waiting.is_empty() || !self.held.is_empty()
+        !self.waiting.is_empty()
+    }
+
+    /// True if a request waits until its shard has taken a batch. Whoever asks for the next one finds
+    /// out when that is over.
+    pub fn has_held(&self) -> bool {
+        !self.held.is_empty()
     }
 
     /// True while a request is being answered.
@@ -396,12 +403,6 @@ impl Inbox {
             return out;
         }
         self.looked_ms = at_ms;
-        for pending in std::mem::take(&mut self.held) {
-            match self.shard(pending.partition) {
-                Some(shard) if shard.is_applying() => self.held.push_back(pending),
-                _ => self.make_ready(pending),
-            }
-        }
         for WaitingRequest { pending, until, offset } in std::mem::take(&mut self.waiting) {
             match self.shard(pending.partition) {
                 Some(shard) if shard.has_applied(&pending.request.key, offset) => {
@@ -420,6 +421,15 @@ impl Inbox {
             }
         }
         out
+    }
+
+    fn release_held(&mut self) {
+        for pending in std::mem::take(&mut self.held) {
+            match self.shard(pending.partition) {
+                Some(shard) if shard.is_applying() => self.held.push_back(pending),
+                _ => self.make_ready(pending),
+            }
+        }
     }
 
     /// Returns the shard while ingest polls. After `poll_age_ms_max` without a poll, another process may

@@ -533,3 +533,26 @@ fn recall_stops_answering_when_the_session_of_its_process_is_over() {
         );
     }
 }
+
+/// While a shard takes a batch, whoever answered for it would only hold a thread.
+#[test]
+fn a_request_to_a_shard_that_takes_a_batch_waits_beside_the_queue() {
+    let mut bench = Bench::new(0);
+    let shard = bench.shards.get(0).expect("it is open");
+    let view = shard.view();
+    std::thread::scope(|scope| {
+        let batch = scope.spawn(|| shard.apply_batch(Default::default(), 0, None));
+        while !shard.is_applying() {
+            std::thread::yield_now();
+        }
+        assert!(bench.step(Some(stats_of("default", "mia", 7))).is_empty());
+        assert!(bench.recall.inbox.has_held() && bench.step(None).is_empty());
+        assert_eq!(bench.recall.inbox.answered(), [(0, 7)]);
+        drop(view);
+        batch.join().expect("it ends").expect("a store in memory");
+    });
+    let reply = bench.step(None).remove(0);
+    assert_eq!(reply["memories"]["total"], 1, "{reply}");
+    assert!(!bench.recall.inbox.has_held());
+    assert_eq!(bench.recall.inbox.answered(), [(0, 8)]);
+}

@@ -22,7 +22,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Longest poll while requests wait for their offset: bounds how late they are answered.
+/// Longest wait while requests wait for their offset, or their shard: bounds how late they are
+/// answered.
 const WAKE_WAITING: Duration = Duration::from_millis(1);
 /// Requests that are read in a row: under a flood the backlog is then read faster than answered,
 /// and 32 take less time to decode than one to answer.
@@ -71,7 +72,8 @@ impl Desk {
                 self.hand_on(&inbox);
                 return Some(next);
             }
-            self.is_ready.wait_for(&mut inbox, UNHURRIED);
+            let wait = if inbox.has_held() { WAKE_WAITING } else { UNHURRIED };
+            self.is_ready.wait_for(&mut inbox, wait);
         }
         None
     }
@@ -144,7 +146,7 @@ impl ReadLoop {
         if inbox.oldest_taken_ms().is_none_or(|age| age < SLOW_MS) {
             shared.turned("recall");
         }
-        let is_answering = inbox.is_answering() || inbox.has_ready();
+        let is_answering = inbox.is_answering() || inbox.has_ready() || inbox.has_held();
         let is_waiting = inbox.is_waiting();
         drop(inbox);
         match is_waiting || self.desk.replier.lock().is_waiting() {
