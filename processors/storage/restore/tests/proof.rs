@@ -494,12 +494,16 @@ fn an_index_has_what_a_restore_wrote_while_no_event_was_applied() {
     let dir = tempfile::tempdir().unwrap();
     let home = Home::Directory(dir.path().to_owned());
     let mut topic = Topic::new();
-    let open_with = |topic: &Topic, gone: Option<i64>| {
+    let open_with = |topic: &Topic, gone: Option<i64>, is_cancelled: bool| {
         let tombstones_gone = gone.map(|gone| TombstonesGone(Arc::new(move |_| gone)));
+        let progress = Progress::default();
+        if is_cancelled {
+            progress.cancel();
+        }
         let from = Restoring {
             log: topic,
             options: &RestoreOptions { tombstones_gone, ..options() },
-            progress: &Progress::default(),
+            progress: &progress,
             clock: &SystemClock,
         };
         let options = ShardOptions {
@@ -510,7 +514,7 @@ fn an_index_has_what_a_restore_wrote_while_no_event_was_applied() {
         };
         Shard::open(&home, &options, &identity(), SystemClock.wall(), Some(&from)).unwrap()
     };
-    let open = |topic: &Topic| open_with(topic, None);
+    let open = |topic: &Topic| open_with(topic, None, false);
     let indexed = |shard: &Shard| {
         let mut ids: Vec<_> =
             shard.index.text.ids().unwrap().into_iter().map(|(_, id)| id).collect();
@@ -552,11 +556,16 @@ fn an_index_has_what_a_restore_wrote_while_no_event_was_applied() {
     let index = place.map(|it| it.join("index")).find(|it| it.is_dir()).expect("of one partition");
     let before = dir.path().join("before");
     copy(&index, &before);
-    topic.memories(&all[..1], &all[2..3], 0);
+    topic.batch(&[("ada", Some(1))]);
+    topic.memories(&all[..1], &all[2..3], 1);
     drop(open(&topic));
     std::fs::remove_dir_all(&index).unwrap();
     copy(&before, &index);
-    topic.memories(&all[1..2], &[], 1);
+    topic.memories(&all[1..2], &[], 2);
+    // A stand-by that an assignment cancels leaves the index its old mark.
+    let (shard, _) = open_with(&topic, None, true);
+    assert_ne!(shard.index.text.checkpoint(), Some(shard.store.checkpoint()));
+    drop(shard);
     let (shard, found) = open(&topic);
     assert_eq!((indexed(&shard), found.caught_up), (expected(&[0, 1, 3, 4]), 3));
     let read = shard.store.changelog();
@@ -564,7 +573,7 @@ fn an_index_has_what_a_restore_wrote_while_no_event_was_applied() {
     // A changelog that may lack a tombstone does not tell which memories are gone.
     std::fs::remove_dir_all(&index).unwrap();
     copy(&before, &index);
-    let (shard, found) = open_with(&topic, read);
+    let (shard, found) = open_with(&topic, read, false);
     assert_eq!((indexed(&shard), found.caught_up), (expected(&[0, 1, 3, 4]), 4), "compared");
 }
 
