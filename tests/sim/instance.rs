@@ -201,23 +201,24 @@ impl Clock for ProcessClock {
 #[derive(Clone, Default)]
 pub struct FlushInABatch(Arc<Mutex<PlannedFlush>>);
 
-/// The shards of which the next to apply a batch is flushed, if one is to be.
-type PlannedFlush = Option<(Weak<ShardRegistry>, Option<Bug>)>;
+/// The shards of which the next to apply a batch is flushed, if one is to be, and their changelog.
+type PlannedFlush = Option<(Weak<ShardRegistry>, Option<Bug>, Arc<dyn Log>)>;
 
 impl FlushInABatch {
     /// A home whose shards are flushed in the middle of a batch if that was planned.
     pub fn home(&self, interruptions: &Interruptions) -> MemoryHome {
         let (planned, interruptions) = (self.clone(), interruptions.clone());
         MemoryHome::with_call(move |partition| {
-            let shards = planned.0.lock().as_ref().and_then(|(shards, _)| shards.upgrade());
+            let shards = planned.0.lock().as_ref().and_then(|(shards, ..)| shards.upgrade());
             let Some(shard) = shards.and_then(|shards| shards.get(partition)) else { return };
-            let Some((_, bug)) = planned.0.lock().take() else { return };
+            let Some((_, bug, log)) = planned.0.lock().take() else { return };
             interruptions.happened("flushed in the middle of a batch");
             let flushed = match bug {
                 Some(Bug::IndexIsMarkedAhead) => {
-                    let Checkpoint { applied, changelog } = shard.store.checkpoint();
-                    let changelog = changelog.map(|offset| offset + 1);
-                    shard.index.text.flush(Checkpoint { applied: applied + 1, changelog })
+                    // The meta record of the batch is before the marker of its transaction.
+                    let end = log.end(partition).expect("the cluster is alive");
+                    let applied = shard.store.applied() + 1;
+                    shard.index.text.flush(Checkpoint { applied, changelog: Some(end - 2) })
                 }
                 _ => shard.flush(),
             };
@@ -225,8 +226,8 @@ impl FlushInABatch {
         })
     }
 
-    pub fn plan(&self, shards: &Arc<ShardRegistry>, bug: Option<Bug>) {
-        *self.0.lock() = Some((Arc::downgrade(shards), bug));
+    pub fn plan(&self, shards: &Arc<ShardRegistry>, bug: Option<Bug>, log: Arc<dyn Log>) {
+        *self.0.lock() = Some((Arc::downgrade(shards), bug, log));
     }
 }
 

@@ -521,7 +521,9 @@ impl<'k> World<'k> {
     fn plan_flush(&mut self, which: usize) -> Step {
         let machine = &self.machines[which];
         let Some(process) = &machine.process else { return Ok(()) };
-        machine.flush.plan(&process.shards, self.bug);
+        let memories = self.kit.config.topics.memories();
+        let log = self.cluster.connect("flush").log(&memories).map_err(text_of)?;
+        machine.flush.plan(&process.shards, self.bug, log);
         Ok(())
     }
 
