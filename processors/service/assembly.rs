@@ -10,7 +10,6 @@ use crate::ownership::ShardRegistry;
 use crate::recall::answer::Answerer;
 use crate::recall::inbox::Inbox;
 use crate::recall::traced::Stages;
-use crate::recall::word_vectors::WordVectors;
 use crate::recall::{Recall, RecallOptions};
 use broker::clock::SystemClock;
 use deployment::{topic_settings, topics};
@@ -108,7 +107,7 @@ impl<'a> Assembly<'a> {
             metrics: self.metrics.clone(),
             clock: Arc::new(SystemClock),
             reranking: None,
-            word_vectors: WordVectors::default(),
+            word_vectors: Arc::default(),
             stages: Stages::default(),
         }
     }

@@ -36,7 +36,7 @@ pub struct Answerer {
     pub metrics: Arc<Metrics>,
     pub clock: Arc<dyn Clock>,
     pub reranking: Option<Reranking>,
-    pub word_vectors: WordVectors,
+    pub word_vectors: Arc<WordVectors>,
     pub(crate) stages: Stages,
 }
 

@@ -6,6 +6,7 @@ use domain::Vector;
 use domain::fault::Result;
 use lru::LruCache;
 use models::embedder::Embedder;
+use parking_lot::Mutex;
 use std::num::NonZeroUsize;
 use text::Words;
 
@@ -15,15 +16,16 @@ const WORDS_MAX: usize = 8;
 /// few common words.
 const KEPT_MAX: NonZeroUsize = NonZeroUsize::new(4096).expect("not zero");
 
-/// An LRU cache of word vectors. Few different words make most questions, so most are found here.
+/// An LRU cache of word vectors, which the answering threads share. Few different words make most
+/// questions, so most are found here.
 pub struct WordVectors {
     /// By the language in which a word was read, too: true for English.
-    known: LruCache<(bool, String), Vector>,
+    known: Mutex<LruCache<(bool, String), Vector>>,
 }
 
 impl Default for WordVectors {
     fn default() -> WordVectors {
-        WordVectors { known: LruCache::new(KEPT_MAX) }
+        WordVectors { known: Mutex::new(LruCache::new(KEPT_MAX)) }
     }
 }
 
@@ -31,7 +33,7 @@ impl WordVectors {
     /// Returns the vectors of the different content words of `as_said`, a question in the first
     /// person, read in the language of the question.
     pub fn of(
-        &mut self,
+        &self,
         (question, as_said): (&str, &str),
         encoder: &mut dyn Embedder,
     ) -> Result<Vec<Vector>> {
@@ -47,17 +49,17 @@ impl WordVectors {
     }
 
     /// Returns the vector of a question that is asked again and again.
-    pub fn vector(&mut self, question: &str, encoder: &mut dyn Embedder) -> Result<Vector> {
+    pub fn vector(&self, question: &str, encoder: &mut dyn Embedder) -> Result<Vector> {
         self.part(question, text::is_english(question), encoder)
     }
 
-    fn part(&mut self, part: &str, is_english: bool, encoder: &mut dyn Embedder) -> Result<Vector> {
+    fn part(&self, part: &str, is_english: bool, encoder: &mut dyn Embedder) -> Result<Vector> {
         let key = (is_english, part.to_owned());
-        if let Some(known) = self.known.get(&key) {
+        if let Some(known) = self.known.lock().get(&key) {
             return Ok(known.clone());
         }
         let vector = Vector::of(&encoder.encode_part(part, is_english)?);
-        self.known.put(key, vector.clone());
+        self.known.lock().put(key, vector.clone());
         Ok(vector)
     }
 }
@@ -87,7 +89,7 @@ mod tests {
     #[test]
     fn each_word_is_encoded_once_up_to_the_limit_for_a_question() {
         let mut encoder = CountingEncoder(0);
-        let mut vectors = WordVectors::default();
+        let vectors = WordVectors::default();
         for (question, count, encoded) in [
             ("Which cat likes the red cat?", 3, 3),
             ("Is the cat red?", 2, 3),

@@ -20,6 +20,7 @@ use crate::ingest::sizes::RecordSizes;
 use crate::open;
 use crate::ownership::{self, Changelog, Deployment, ShardRegistry};
 use crate::recall::rerank::Reranking;
+use crate::recall::word_vectors::WordVectors;
 use broker::clock::{Clock, SystemClock};
 use broker::{Broker, Consumer, Log, Transactor};
 use compaction::contradictions::{ConflictOptions, Judging};
@@ -341,8 +342,10 @@ impl Service {
             parts.metrics.clone(),
         );
         let desk = Desk::new(parts.assembly().inbox(), replier);
+        let word_vectors = Arc::<WordVectors>::default();
         for _ in 0..or_cores(config.recall.workers) {
             let mut answerer = parts.assembly().answerer(models.encoder.session()?);
+            answerer.word_vectors = word_vectors.clone();
             if let Some(model) = &models.reranker {
                 let (clock, options) = (parts.clock.clone(), &config.rerank);
                 answerer.reranking = Some(Reranking::new(model.session()?, clock, options));
