@@ -95,7 +95,7 @@ impl Comparison {
     }
 }
 
-/// What a filter reads of a memory.
+/// The parts of a memory that a filter reads.
 pub struct Filtered<'m> {
     pub metadata: &'m Metadata,
     pub session: Option<&'m str>,

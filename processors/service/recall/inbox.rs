@@ -52,7 +52,7 @@ pub struct Inbox {
     returned: Returned,
 }
 
-/// What is to be done about a request whose turn it is.
+/// The next step for a request whose turn it is.
 pub enum Next {
     Answer(Box<Job>),
     /// A refusal.

@@ -188,7 +188,7 @@ pub fn is_live(bytes: &[u8]) -> Result<bool> {
     Ok(record.valid_to.is_none())
 }
 
-/// What a listing has of a memory; `None` if the record holds only a vector.
+/// Decodes the row of a memory in a listing; `None` if the record holds only a vector.
 pub fn row(id: MemoryId, bytes: &[u8]) -> Result<Option<Row>> {
     let Parts { memory, .. } = split(bytes)?;
     if memory.is_empty() {

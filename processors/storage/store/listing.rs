@@ -1,6 +1,6 @@
-//! What a list, a page of it and the statistics need of each memory of a user, newest first, so that
-//! they read only the memories that they return. Kept for users with many memories, and bounded by
-//! bytes: the least recently used goes first.
+//! Listings: the memories of a user without their words, newest first. From a listing, a list and the
+//! statistics know which memories are meant, and read only those that they return. Kept for users
+//! with many memories, and bounded by bytes: the least recently used goes first.
 //!
 //! Invariant: a listing that was read before a change is not kept after the change, as in
 //! `memory_cache.rs`.
@@ -41,7 +41,7 @@ pub struct Row {
     pub labels: Arc<Labels>,
 }
 
-/// What many memories have in common.
+/// The fields of a memory that many others share.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct Labels {
     pub scope: Scope,

@@ -475,7 +475,7 @@ fn law_nothing_lost_and_nothing_twice_when_a_crash_ends_a_long_batch() {
             assert_eq!(store.kept_digest(), Some(store.digest().unwrap()), "{written}, {lost}");
             // A restore that a crash ends, too: its records make the digest of the part wrong.
             let mut part = Changes::default();
-            part.put(keys::gate(&key("user000")), vec![4, 2]);
+            part.put(keys::gate(&key("user999")), vec![4, 2]);
             store.write_ahead(&part).unwrap();
             drop(store);
             let store = Store::over(found, &identity()).unwrap();
