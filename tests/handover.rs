@@ -22,6 +22,7 @@ on_both_brokers! {
     three_processes_that_restart_in_time_keep_their_partitions
     a_copy_of_a_static_member_stops_the_first_by_name
     a_static_member_that_is_expelled_joins_again
+    a_static_member_that_dies_while_it_hands_over_leaves_no_partition_without_an_owner
     a_standby_takes_over_without_reading_its_shards_again
     a_process_is_ready_and_fresh_while_events_keep_coming
 }
@@ -292,6 +293,28 @@ fn a_static_member_that_is_expelled_joins_again(broker: Broker) {
         reader.recall("Where is my boat?").to_string().contains("Cascais").then_some(())
     });
     assert!(child.ended().is_none(), "{}", child.log());
+}
+
+/// The group has decided that the first member gives some of its partitions to the second. The first
+/// dies before it says that it has, and comes back in time: the broker then gives it what it was to
+/// keep, and asks nobody who gets the rest.
+fn a_static_member_that_dies_while_it_hands_over_leaves_no_partition_without_an_owner(
+    broker: Broker,
+) {
+    let first = Place::lasting(broker, &[("kafka.static_membership", "true")]);
+    let second = Place { dir: first.dir.with_extension("second"), ..first.clone() };
+    let mut child = Child::start(&first);
+    child.wait_until_ready();
+    let id = std::fs::read_to_string(first.dir.join("instance.id")).expect("reads the id");
+    child.signal("-TERM");
+    child.wait();
+    let mut children = Vec::new();
+    first.client().die_while_handing_over(id.trim(), || children.push(Child::start(&second)));
+    children.push(Child::start(&first));
+    children.iter_mut().for_each(Child::wait_until_ready);
+    eventually("each partition has an owner", || {
+        (children.iter().flat_map(owned).count() == 3).then_some(())
+    });
 }
 
 /// A consumer reports the end of a partition only after a pause without records.

@@ -29,6 +29,7 @@ mod token;
 mod topic_facts;
 mod transactor;
 mod turns;
+mod wake;
 
 pub use admin::TopicSpec;
 pub use bulk::BulkWriter;

@@ -135,7 +135,7 @@ families! {
         silences: counters(
             "keepsake_silences_total",
             "Times that the Kafka client delivered nothing of a partition whose log held events \
-             or requests, by remedy",
+             or requests, or that a partition had no owner, by remedy",
             &["remedy"],
         );
         last_poll_seconds: gauges(
@@ -388,7 +388,7 @@ impl Metrics {
     fn begin(&self) {
         from_zero(&self.families.decisions, Outcome::ALL.map(Outcome::as_str));
         from_zero(&self.families.dead_letters, RejectCode::ALL.map(RejectCode::as_str));
-        from_zero(&self.families.silences, ["read_again", "join_again"]);
+        from_zero(&self.families.silences, ["read_again", "join_again", "wake_group"]);
         from_zero(
             &self.families.transactions,
             ["committed", "aborted", "unknown", "fenced", "fault"],

@@ -40,11 +40,16 @@ impl Kafka {
         format!("{}-old-events", self.group_id)
     }
 
+    /// True if this process comes back to its group as the member that it was.
+    pub fn is_static(&self) -> bool {
+        self.static_membership
+            || self.client_options().iter().any(|(option, _)| option == INSTANCE_ID)
+    }
+
     /// Returns the session timeout of this process as a member of its group.
     pub fn session_ms(&self) -> i64 {
         let options: BTreeMap<String, String> = self.client_options().into_iter().collect();
-        let is_static = self.static_membership || options.contains_key(INSTANCE_ID);
-        let default = if is_static { STATIC_SESSION_MS } else { SESSION_MS };
+        let default = if self.is_static() { STATIC_SESSION_MS } else { SESSION_MS };
         options.get("session.timeout.ms").and_then(|ms| ms.parse().ok()).unwrap_or(default)
     }
 

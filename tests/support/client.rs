@@ -8,14 +8,16 @@
 use super::{PATIENCE, eventually, validator};
 use rdkafka::client::ClientContext;
 use rdkafka::config::ClientConfig;
-use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
 use rdkafka::error::KafkaError;
 use rdkafka::message::{
     BorrowedMessage, DeliveryResult, Header, Headers, Message as _, OwnedHeaders,
 };
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _, ProducerContext};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use rdkafka::types::RDKafkaRespErr;
 use serde_json::{Value, json};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use uuid::Uuid;
@@ -119,11 +121,7 @@ impl Client {
     /// Joins the service's group under the `group.instance.id` of another member, and goes once the
     /// group has taken it for that member.
     pub fn join_as(&self, instance: &str) {
-        let member: BaseConsumer = config(&self.servers)
-            .set("group.id", &self.prefix)
-            .set("group.instance.id", instance)
-            .set("partition.assignment.strategy", "cooperative-sticky")
-            .set("enable.auto.commit", "false")
+        let member: BaseConsumer = member_as(&self.servers, &self.prefix, instance)
             .create()
             .expect("the settings are valid");
         member.subscribe(&[&self.topic("events")]).expect("subscribes");
@@ -131,6 +129,26 @@ impl Client {
             let _ = member.poll(Duration::from_millis(50));
             (member.assignment().ok()?.count() > 0).then_some(())
         });
+    }
+
+    /// Joins the service's group as this member, lets another one join, and stands still when the group
+    /// tells it to give up partitions.
+    pub fn die_while_handing_over(&self, instance: &str, other_joins: impl FnOnce()) {
+        let member: BaseConsumer<StandsStill> = member_as(&self.servers, &self.prefix, instance)
+            .create_with_context(StandsStill::default())
+            .expect("the settings are valid");
+        member.subscribe(&[&self.topic("events")]).expect("subscribes");
+        eventually("the group has taken the member", || {
+            let _ = member.poll(Duration::from_millis(50));
+            (member.assignment().ok()?.count() > 0).then_some(())
+        });
+        other_joins();
+        eventually("the member is told to give up partitions", || {
+            let _ = member.poll(Duration::from_millis(50));
+            member.context().is_told.load(Ordering::Relaxed).then_some(())
+        });
+        // To close it would be to hand over.
+        std::mem::forget(member);
     }
 
     /// Leaves a transaction open, as a process does that is killed before it commits: records on these
@@ -319,6 +337,40 @@ impl Client {
     pub fn partitions(&self, name: &str) -> i32 {
         ends(&self.replies, &self.topic(name)).len() as i32
     }
+}
+
+/// Takes partitions, and does not give them up.
+#[derive(Default)]
+struct StandsStill {
+    is_told: AtomicBool,
+}
+
+impl ClientContext for StandsStill {}
+
+impl ConsumerContext for StandsStill {
+    fn rebalance(
+        &self,
+        consumer: &BaseConsumer<Self>,
+        what: RDKafkaRespErr,
+        partitions: &mut TopicPartitionList,
+    ) {
+        match what {
+            RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS => {
+                consumer.incremental_assign(partitions).expect("takes partitions");
+            }
+            _ => self.is_told.store(true, Ordering::Relaxed),
+        }
+    }
+}
+
+fn member_as(servers: &str, group: &str, instance: &str) -> ClientConfig {
+    let mut config = config(servers);
+    config
+        .set("group.id", group)
+        .set("group.instance.id", instance)
+        .set("partition.assignment.strategy", "cooperative-sticky")
+        .set("enable.auto.commit", "false");
+    config
 }
 
 fn config(servers: &str) -> ClientConfig {

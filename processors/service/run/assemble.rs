@@ -13,6 +13,7 @@ use super::replier::{Replier, ReplierOptions, WhenMissing};
 use super::reply_topics::ReplyTopics;
 use super::requests::{Delivered, RequestReader, Unanswered};
 use super::stalled::StalledPartitions;
+use super::unowned::Unowned;
 use super::{Service, Shared, http, ingesting, loops};
 use crate::assembly::Assembly;
 use crate::compact::{STATED_MAX, Stated};
@@ -256,6 +257,7 @@ impl Service {
         self.spawn_compact(parts, to_compact)?;
         self.spawn_index(parts)?;
         self.spawn_lag(parts)?;
+        self.spawn_unowned(parts)?;
         self.spawn_old_events(parts)
     }
 
@@ -413,6 +415,21 @@ impl Service {
             unanswered: Unanswered::new(recalls, parts.delivered.clone()),
         };
         self.spawn("lag", move |shared| lag_loop.run(&shared))
+    }
+
+    fn spawn_unowned(&mut self, parts: &Parts) -> Result<()> {
+        let config = &parts.config;
+        if !config.kafka.is_static() {
+            return Ok(());
+        }
+        let unowned = Unowned {
+            connection: parts.connection.clone(),
+            group: config.kafka.group_id.clone(),
+            events: config.topics.events(),
+            partitions: parts.shards.partitions(),
+            other: config.topics.recalls(),
+        };
+        self.spawn("unowned", move |shared| unowned.run(&shared))
     }
 
     fn spawn_old_events(&mut self, parts: &Parts) -> Result<()> {
