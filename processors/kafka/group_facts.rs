@@ -1,9 +1,10 @@
 //! Reads the members of a consumer group, and the partitions that each of them has.
 
 use super::connection::{Connection, UNDECIDED};
+use super::consumer::ConsumerCallbacks;
 use super::fault::failed;
 use domain::fault::Result;
-use rdkafka::consumer::Consumer;
+use rdkafka::consumer::{BaseConsumer, Consumer};
 use std::time::Duration;
 
 const WITHIN: Duration = Duration::from_secs(5);
@@ -23,14 +24,21 @@ pub struct GroupMember {
     pub partitions: Vec<i32>,
 }
 
-impl Connection {
+/// Looks at one group again and again with one client.
+pub struct GroupReader {
+    client: BaseConsumer<ConsumerCallbacks>,
+    group: String,
+    topic: String,
+}
+
+impl GroupReader {
     /// Returns `None` if the broker does not say: a group may not exist.
-    pub fn group_facts(&self, group: &str, topic: &str) -> Result<Option<GroupFacts>> {
-        let client = self.group_client(group)?;
+    pub fn facts(&self) -> Result<Option<GroupFacts>> {
+        let GroupReader { client, group, topic } = self;
         let found = client
             .fetch_group_list(Some(group), WITHIN)
             .map_err(|e| failed(format!("reads the members of group {group}"), &e))?;
-        let found = found.groups().iter().find(|found| found.name() == group);
+        let found = found.groups().iter().find(|found| found.name() == *group);
         Ok(found.map(|found| GroupFacts {
             state: found.state().to_owned(),
             members: found
@@ -44,6 +52,19 @@ impl Connection {
                 })
                 .collect(),
         }))
+    }
+}
+
+impl Connection {
+    /// `topic`: one that the group reads.
+    pub fn group_reader(&self, group: &str, topic: &str) -> Result<GroupReader> {
+        let client = self.group_client(group)?;
+        Ok(GroupReader { client, group: group.to_owned(), topic: topic.to_owned() })
+    }
+
+    /// Returns `None` if the broker does not say: a group may not exist.
+    pub fn group_facts(&self, group: &str, topic: &str) -> Result<Option<GroupFacts>> {
+        self.group_reader(group, topic)?.facts()
     }
 
     /// Returns the number of members that a consumer group has now. `topic`: one that the group

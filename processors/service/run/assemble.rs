@@ -424,9 +424,9 @@ impl Service {
         }
         let unowned = Unowned {
             connection: parts.connection.clone(),
+            shards: parts.shards.clone(),
             group: config.kafka.group_id.clone(),
             events: config.topics.events(),
-            partitions: parts.shards.partitions(),
             other: config.topics.recalls(),
         };
         self.spawn("unowned", move |shared| unowned.run(&shared))

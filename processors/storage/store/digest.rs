@@ -10,6 +10,7 @@
 
 use super::keys;
 use super::records::{Changes, Records};
+use crate::checkpoint::Checkpoint;
 use domain::fault::Result;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -174,6 +175,8 @@ impl KeptDigest {
     }
 }
 
+const DIGEST_BYTES: usize = size_of::<u64>() + size_of::<u128>();
+
 fn digest_bytes(digest: &Digest) -> Vec<u8> {
     [&digest.records.to_be_bytes()[..], &digest.sum.to_be_bytes()].concat()
 }
@@ -185,8 +188,89 @@ fn digest_of(bytes: &[u8]) -> Option<Digest> {
     Some(Digest { records, sum: u128::from_be_bytes(sum.try_into().ok()?) })
 }
 
-/// First byte of the claim of a batch that is being written.
-const OF_PART: u8 = 2;
+/// First byte of the mark of a part.
+const OF_PART: u8 = 3;
+
+/// The mark while a part of a long batch is written record by record. After a crash it gives the
+/// digest of what is there: that of all other records, and the records under `keys` as they are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartMark {
+    /// The checkpoint from which a restore begins, and the digest there.
+    pub applied: i64,
+    /// Offset of the changelog position; -1 without one.
+    pub changelog: i64,
+    pub before: Digest,
+    pub of_others: Digest,
+    pub keys: Vec<Vec<u8>>,
+}
+
+impl PartMark {
+    /// A mark before the first part.
+    pub fn at(checkpoint: Checkpoint, digest: Digest) -> PartMark {
+        let Checkpoint { applied, changelog } = checkpoint;
+        let changelog = changelog.unwrap_or(-1);
+        PartMark { applied, changelog, before: digest, of_others: digest, keys: Vec::new() }
+    }
+
+    /// Moves the mark to the next part. The part before is written, this one is not.
+    pub fn move_to(&mut self, part: &Changes, records: &dyn Records) -> Result<()> {
+        let mut running = Running::from(self.digest(records)?);
+        self.keys = part.records.keys().cloned().collect();
+        for key in &self.keys {
+            if let Some(value) = records.get(key)? {
+                running.remove(key, &value);
+            }
+        }
+        self.of_others = running.digest;
+        Ok(())
+    }
+
+    /// The digest of the records as they are.
+    pub fn digest(&self, records: &dyn Records) -> Result<Digest> {
+        let mut running = Running::from(self.of_others);
+        for key in &self.keys {
+            if let Some(value) = records.get(key)? {
+                running.insert(key, &value);
+            }
+        }
+        Ok(running.digest)
+    }
+
+    pub fn bytes(&self) -> Vec<u8> {
+        let mut bytes = vec![OF_PART];
+        bytes.extend(self.applied.to_be_bytes());
+        bytes.extend(self.changelog.to_be_bytes());
+        bytes.extend(digest_bytes(&self.before));
+        bytes.extend(digest_bytes(&self.of_others));
+        for key in &self.keys {
+            bytes.extend((key.len() as u16).to_be_bytes());
+            bytes.extend_from_slice(key);
+        }
+        bytes
+    }
+
+    /// `None` for the mark of a restore.
+    pub fn of(bytes: &[u8]) -> Option<PartMark> {
+        let (&OF_PART, rest) = bytes.split_first()? else { return None };
+        let (applied, rest) = rest.split_first_chunk()?;
+        let (changelog, rest) = rest.split_first_chunk()?;
+        let (before, rest) = rest.split_first_chunk::<DIGEST_BYTES>()?;
+        let (of_others, mut rest) = rest.split_first_chunk::<DIGEST_BYTES>()?;
+        let mut keys = Vec::new();
+        while let Some((length, behind)) = rest.split_first_chunk() {
+            let (key, behind) = behind.split_at_checked(u16::from_be_bytes(*length).into())?;
+            keys.push(key.to_vec());
+            rest = behind;
+        }
+        Some(PartMark {
+            applied: i64::from_be_bytes(*applied),
+            changelog: i64::from_be_bytes(*changelog),
+            before: digest_of(before)?,
+            of_others: digest_of(of_others)?,
+            keys,
+        })
+    }
+}
 
 /// The digest that the store must still be compared with, because the restore has not ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -205,19 +289,11 @@ impl Claim {
         bytes
     }
 
-    /// The claim while a long batch is being written: the kept digest is that of the records.
-    pub fn bytes_of_part(&self) -> Vec<u8> {
-        let mut bytes = self.bytes();
-        bytes[0] = OF_PART;
-        bytes
-    }
-
-    pub fn is_of_part(bytes: &[u8]) -> bool {
-        bytes.first() == Some(&OF_PART)
-    }
-
     /// Reads a claim. A restore's marker before its first checkpoint is empty.
     pub fn of(bytes: &[u8]) -> Claim {
+        if let Some(part) = PartMark::of(bytes) {
+            return Claim { is_from_beginning: false, digest: Some(part.before) };
+        }
         let Some((first, digest)) = bytes.split_first() else { return Claim::default() };
         Claim { is_from_beginning: *first == 1, digest: digest_of(digest) }
     }
@@ -292,10 +368,16 @@ mod tests {
         for digest in [None, Some(digest)] {
             let claim = Claim { is_from_beginning: true, digest };
             assert_eq!(Claim::of(&claim.bytes()), claim);
-            let part = Claim { is_from_beginning: false, digest };
-            assert_eq!(Claim::of(&part.bytes_of_part()), part);
-            assert!(Claim::is_of_part(&part.bytes_of_part()) && !Claim::is_of_part(&part.bytes()));
+            assert_eq!(PartMark::of(&claim.bytes()), None);
         }
         assert_eq!(Claim::of(&[]), Claim::default());
+        let keys = vec![b"a".to_vec(), vec![7; 300]];
+        let part =
+            PartMark { applied: 9, changelog: 4, before: digest, of_others: kept.digest, keys };
+        assert_eq!(PartMark::of(&part.bytes()), Some(part.clone()));
+        let claim = Claim { is_from_beginning: false, digest: Some(digest) };
+        assert_eq!(Claim::of(&part.bytes()), claim);
+        let cut = part.bytes().len() - 1;
+        assert_eq!(PartMark::of(&part.bytes()[..cut]), None);
     }
 }

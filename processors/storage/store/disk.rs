@@ -163,6 +163,25 @@ impl SledRecords {
         Ok(changed)
     }
 
+    /// Applies a batch of sled, also to the files of a running rewrite.
+    fn write_together(&self, changes: &Changes, copy: Option<&Db>) -> Result<()> {
+        let mut batch = Batch::default();
+        for (key, value) in &changes.records {
+            let before =
+                if self.has_pieces.load(Ordering::Relaxed) { self.pieces_behind(key)? } else { 0 };
+            let now = match value {
+                Some(value) => put_pieces(&mut batch, key, value),
+                None => {
+                    batch.remove(key.as_slice());
+                    0
+                }
+            };
+            (now..before).for_each(|number| batch.remove(piece_key(key, number)));
+            self.has_pieces.fetch_or(now > 0, Ordering::Relaxed);
+        }
+        self.change(|db| db.apply_batch(batch.clone()), copy)
+    }
+
     /// Copies every record, a few at a time. Invariant: a batch in between changes both, so a
     /// record that was copied is never older than the one in the files.
     fn fill(&self, copy: &Db, goes_on: &dyn Fn() -> bool) -> Result<()> {
@@ -326,36 +345,23 @@ impl Records for SledRecords {
     }
 
     fn write_batch(&self, changes: &Changes) -> Result<()> {
-        let copy = self.copy.read();
-        let mut batch = Batch::default();
-        for (key, value) in &changes.records {
-            let before =
-                if self.has_pieces.load(Ordering::Relaxed) { self.pieces_behind(key)? } else { 0 };
-            let now = match value {
-                Some(value) => put_pieces(&mut batch, key, value),
-                None => {
-                    batch.remove(key.as_slice());
-                    0
-                }
-            };
-            (now..before).for_each(|number| batch.remove(piece_key(key, number)));
-            self.has_pieces.fetch_or(now > 0, Ordering::Relaxed);
-        }
-        self.change(|db| db.apply_batch(batch.clone()), copy.as_ref())
+        self.write_together(changes, self.copy.read().as_ref())
     }
 
-    /// A record with pieces, or one that may replace a value with pieces, is a batch of its own,
-    /// because a value that lacks a piece is unreadable.
+    /// A record with pieces, or one that replaces a value with pieces, is a batch of its own,
+    /// because a value that lacks a piece is unreadable. A rewrite waits until all are written: with
+    /// each record in turn, it would be 64 records on before the next.
     fn write_each(&self, changes: &Changes, replaced: Replaced<'_>) -> Result<()> {
+        let copy = self.copy.read();
         for (key, value) in &changes.records {
             let is_long = value.as_ref().is_some_and(|value| value.len() >= PIECE_BYTES);
-            if is_long || self.has_pieces.load(Ordering::Relaxed) {
+            let has_pieces = self.has_pieces.load(Ordering::Relaxed);
+            if is_long || (has_pieces && self.pieces_behind(key)? > 0) {
                 let old = self.get(key)?;
-                self.write_batch(&Changes::of(key.clone(), value.clone()))?;
+                self.write_together(&Changes::of(key.clone(), value.clone()), copy.as_ref())?;
                 old.iter().for_each(|old| replaced(key, old));
                 continue;
             }
-            let copy = self.copy.read();
             let old = self.change(
                 |db| match value {
                     Some(value) => db.insert(key, value.as_slice()),

@@ -57,8 +57,7 @@ pub fn changelog() -> Vec<u8> {
 }
 
 /// Exists while a restore runs or a long batch is written: records may be ahead of the changelog
-/// position. The value is the
-/// `Claim` that the store is still to be compared with.
+/// position. The value is a `PartMark`, or the `Claim` that the store is still to be compared with.
 pub fn ahead() -> Vec<u8> {
     vec![SHARD, b'r']
 }

@@ -38,7 +38,7 @@ pub use scrub::Scrubbed;
 pub use crate::checkpoint::Checkpoint;
 
 use broker::clock::{Clock, SystemClock};
-use digest::{KeptDigest, Running};
+use digest::{KeptDigest, PartMark, Running};
 use disk::{NotOpened, SledRecords};
 use domain::fault::{Fault, Result, StopName};
 use domain::{Memory, MemoryId, Time, UserKey};
@@ -63,10 +63,11 @@ const USER_CACHE_MAX: usize = 400;
 const IN_MEMORY_USER_CACHE_MAX: usize = 100;
 const IN_MEMORY_MEMORY_CACHE_BYTES_MAX: usize = 1 << 20;
 
-/// Records of a batch that are written together, if there are more. A batch of sled holds up the
-/// readers of every store of the process while it is applied: 64 records take less than a
-/// millisecond.
-const APART_FROM: usize = 64;
+/// Records of a batch above which they are written one by one: a batch of sled holds up the readers
+/// of every store of the process while it is applied.
+const ONE_BY_ONE_FROM: usize = 64;
+/// Bytes of the keys of the records behind one mark. A mark of 4 KiB would be in pieces.
+const MARKED_BYTES: usize = 3900;
 
 /// Value of `erased_since` in a store whose files hold nothing erased.
 const NEVER: i64 = i64::MAX;
@@ -203,14 +204,16 @@ impl Store {
         let ahead = damaged_if_unreadable(records.get(&keys::ahead()))?;
         let kept = damaged_if_unreadable(records.get(&keys::digest()))?;
         let kept = kept.as_deref().and_then(KeptDigest::of);
-        let is_in_parts = ahead.as_deref().is_some_and(Claim::is_of_part);
+        let part = ahead.as_deref().and_then(PartMark::of);
         // A digest of another checkpoint is not of these records; a restore that has not
         // ended has written records that the digest lacks.
-        let kept_digest = kept.filter(|kept| {
-            (ahead.is_none() || is_in_parts)
-                && kept.applied == applied
-                && kept.changelog == changelog.unwrap_or(-1)
-        });
+        let is_of_checkpoint = |kept: &KeptDigest| {
+            ahead.is_none() && kept.applied == applied && kept.changelog == changelog.unwrap_or(-1)
+        };
+        let kept_digest = match &part {
+            Some(part) => Some(damaged_if_unreadable(part.digest(&*records))?),
+            None => kept.filter(is_of_checkpoint).map(|kept| kept.digest),
+        };
         Ok(Store {
             records,
             identity: identity.clone(),
@@ -221,10 +224,10 @@ impl Store {
             checkpoint: Mutex::new(checkpoint),
             read_at: AtomicI64::new(read_at.map_or(0, |at: Time| at.0)),
             is_ahead: AtomicBool::new(ahead.is_some()),
-            is_in_parts: AtomicBool::new(is_in_parts),
+            is_in_parts: AtomicBool::new(part.is_some()),
             erased_since,
             erased_again: AtomicBool::new(false),
-            kept_digest: Mutex::new(kept_digest.map(|kept| kept.digest)),
+            kept_digest: Mutex::new(kept_digest),
             scrub: Mutex::default(),
             claim: ahead.as_deref().map(Claim::of),
             epoch: AtomicU64::new(kept.map_or(0, |kept| kept.epoch)),
@@ -286,7 +289,7 @@ impl Store {
         if let Some(scrub) = scrub.as_mut() {
             scrub.note(&changes, &*self.records)?;
         }
-        if changes.records.len() <= APART_FROM || changelog.is_none() || self.is_ahead() {
+        if changes.records.len() <= ONE_BY_ONE_FROM || changelog.is_none() || self.is_ahead() {
             changes.records.append(&mut last.records);
             self.records.write_batch(&changes)?;
         } else {
@@ -307,26 +310,17 @@ impl Store {
         Ok(())
     }
 
-    /// Writes records a few at a time, each time marked as ahead of the checkpoint, and with the digest
-    /// of the records that are there then: after a crash, opening need not read them all.
+    /// Writes records one by one, those of each part behind a mark that the store is ahead of its
+    /// checkpoint: after a crash, opening need not read the whole store for its digest.
     fn write_in_parts(&self, changes: &Changes) -> Result<()> {
-        let claim = Claim { is_from_beginning: false, digest: self.kept_digest() };
-        let mut digest = claim.digest;
-        let mut left = changes.records.iter();
-        loop {
-            let part = left.by_ref().take(APART_FROM);
-            let mut part =
-                Changes { records: part.map(|(key, it)| (key.clone(), it.clone())).collect() };
-            if part.records.is_empty() {
-                return Ok(());
-            }
-            digest = digest.map(|digest| digest.after(&part, &*self.records)).transpose()?;
-            if let Some(digest) = digest {
-                part.put(keys::digest(), self.digest_record(self.checkpoint(), digest));
-            }
-            part.put(keys::ahead(), claim.bytes_of_part());
-            self.records.write_batch(&part)?;
+        let mut mark = self.kept_digest().map(|digest| PartMark::at(self.checkpoint(), digest));
+        for part in changes.parts(MARKED_BYTES) {
+            mark.iter_mut().try_for_each(|mark| mark.move_to(&part, &*self.records))?;
+            let bytes = mark.as_ref().map_or_else(|| Claim::default().bytes(), PartMark::bytes);
+            self.records.write_each(&Changes::of(keys::ahead(), Some(bytes)), &mut |_, _| {})?;
+            self.records.write_each(&part, &mut |_, _| {})?;
         }
+        Ok(())
     }
 
     /// The offset up to which each change of a memory has been judged; -1 before the first.

@@ -30,7 +30,8 @@ pub trait Records: Send + Sync {
     fn write_batch(&self, changes: &Changes) -> Result<()>;
 
     /// Applies a batch record by record; several threads may do so at a time. A crash leaves a part
-    /// of the batch. Cheaper than `write_batch`, for records that are written again after a crash.
+    /// of the batch. Cheaper than `write_batch`, and holds up nobody, for records that are written
+    /// again after a crash.
     fn write_each(&self, changes: &Changes, replaced: Replaced<'_>) -> Result<()>;
 
     /// Returns when everything applied would survive a loss of power.
@@ -76,6 +77,24 @@ impl Changes {
 
     pub fn remove(&mut self, key: Vec<u8>) {
         self.records.insert(key, None);
+    }
+
+    /// Divides the records into parts whose keys, each with its length, take at most so many bytes, or
+    /// are one key.
+    pub(super) fn parts(&self, bytes_max: usize) -> Vec<Changes> {
+        let mut parts: Vec<Changes> = Vec::new();
+        let mut left = 0;
+        for (key, value) in &self.records {
+            let bytes = size_of::<u16>() + key.len();
+            if parts.is_empty() || bytes > left {
+                parts.push(Changes::default());
+                left = bytes_max;
+            }
+            left = left.saturating_sub(bytes);
+            let part = parts.last_mut().expect("the first record begins a part");
+            part.records.insert(key.clone(), value.clone());
+        }
+        parts
     }
 
     /// Takes the upper half of the keys away.

@@ -436,12 +436,12 @@ fn a_meta_record_of_another_group_stops_unless_it_is_a_former_name() {
     assert!(stop.what.contains("\"ours\"") && stop.what.contains("offset 7"), "{}", stop.what);
 }
 
-/// A long batch is written in parts. Wherever a crash ends that, and whatever of it was not on the
+/// A long batch is written record by record, in parts. Wherever a crash ends that, and whatever of it was not on the
 /// disk yet, a restore brings the store to the state of the writer, and knows its digest.
 #[test]
 fn law_nothing_lost_and_nothing_twice_when_a_crash_ends_a_long_batch() {
     let mut topic = Topic::new();
-    let names: Vec<String> = (0..1000).map(|n| format!("user{n:03}")).collect();
+    let names: Vec<String> = (0..500).map(|n| format!("user{n:03}")).collect();
     let states = |removes: usize, state: u8| -> Vec<(&str, Option<u8>)> {
         let of = |(n, _): (usize, &String)| (n % 3 != removes).then_some(state);
         names.iter().enumerate().map(|it| (it.1.as_str(), of(it))).collect()
@@ -458,16 +458,14 @@ fn law_nothing_lost_and_nothing_twice_when_a_crash_ends_a_long_batch() {
             .map(|(user, state)| (keys::gate(&key(user)), state.map(|state| vec![4, state])))
             .collect(),
     };
-    // A note of the erasure, sixteen parts, and the end; then the note again, which is there.
-    let (whole, mut in_parts) = (18, 0);
-    for written in 0..=whole {
+    let mut in_parts = 0;
+    for written in (0..).step_by(11) {
         let records = before.found_after_crash(0);
         let store = Store::over(records.clone(), &identity()).unwrap();
         records.fill_up_after(written);
         let batch = EncodedBatch { changes: changes.clone(), ..EncodedBatch::default() };
         let changelog = Some(topic.records.len() as i64 - 1);
         let committed = store.commit(batch, Checkpoint { applied: 1, changelog });
-        assert_eq!(committed.is_ok(), written == whole, "{written}");
         for lost in 0..6 {
             let found = records.found_after_crash(lost);
             let store = Store::over(found.clone(), &identity()).unwrap();
@@ -475,7 +473,7 @@ fn law_nothing_lost_and_nothing_twice_when_a_crash_ends_a_long_batch() {
             assert_eq!(store.kept_digest(), Some(store.digest().unwrap()), "{written}, {lost}");
             // A restore that a crash ends, too: its records make the digest of the part wrong.
             let mut part = Changes::default();
-            part.put(keys::gate(&key("user999")), vec![4, 2]);
+            part.put(keys::gate(&key("user498")), vec![4, 2]);
             store.write_ahead(&part).unwrap();
             drop(store);
             let store = Store::over(found, &identity()).unwrap();
@@ -484,8 +482,11 @@ fn law_nothing_lost_and_nothing_twice_when_a_crash_ends_a_long_batch() {
             assert_eq!(store.kept_digest(), Some(topic.digest()));
             assert!(!store.is_ahead());
         }
+        if committed.is_ok() {
+            break;
+        }
     }
-    assert!(in_parts > 80, "{in_parts} of 114 crashes left a part");
+    assert!(in_parts > 200, "{in_parts} crashes left a part");
 }
 
 /// While a generation is built, no event moves the shard.
