@@ -1,4 +1,5 @@
-//! Wakes a consumer group, so that it shares its partitions anew.
+//! Triggers a rebalance of a consumer group from outside: wakes it, so that it shares its partitions
+//! anew.
 
 use super::connection::{Connection, INSTANCE_ID};
 use super::consumer::ConsumerCallbacks;
@@ -29,11 +30,11 @@ impl Connection {
     /// and leaves. The leader then shares all partitions among all members, and none of them loses
     /// one to the newcomer. `goes_on` ends the attempt.
     pub fn wake_group(&self, group: &str, other: &str, goes_on: &dyn Fn() -> bool) -> Result<()> {
-        let mut passer_by = self.clone();
-        passer_by.options.retain(|(option, _)| option != INSTANCE_ID);
-        let config = passer_by.consumer(&format!("{group}-wakes"), group);
+        let mut temporary = self.clone();
+        temporary.options.retain(|(option, _)| option != INSTANCE_ID);
+        let config = temporary.consumer(&format!("{group}-wakes"), group);
         let callbacks = ConsumerCallbacks::of_group(other, Arc::new(Nowhere));
-        let member: BaseConsumer<ConsumerCallbacks> = passer_by
+        let member: BaseConsumer<ConsumerCallbacks> = temporary
             .finished(config)
             .create_with_context(callbacks)
             .map_err(|e| refused("creates a member that wakes the group", &e))?;

@@ -1,8 +1,8 @@
 //! Has the group share its partitions anew when one of them has no owner.
 //!
-//! A static member that dies between being told to give up partitions and saying that it has, and
-//! comes back in time, gets from the broker what it was to keep, without a rebalance: the partitions
-//! that it gave up then belong to nobody, for ever
+//! A static member that dies between the request to give up partitions and its answer, and comes
+//! back in time, gets from the broker the partitions that it keeps, without a rebalance: the others
+//! then belong to nobody, for ever
 //! ([KIP-345](https://cwiki.apache.org/confluence/display/KAFKA/KIP-345%3A+Introduce+static+membership+protocol+to+reduce+consumer+rebalances)
 //! and [KIP-429](https://cwiki.apache.org/confluence/display/KAFKA/KIP-429%3A+Kafka+Consumer+Incremental+Rebalance+Protocol)
 //! do not know of each other). Only static members look.
@@ -35,14 +35,14 @@ impl Unowned {
         let reader = self.connection.group_reader(&self.group, &self.events)?;
         let mut before = Vec::new();
         let mut seen_whole = None;
-        let mut is_told = false;
+        let mut is_logged = false;
         while !shared.is_stopping() {
             let changes = self.shards.changes();
             shared.wait(if seen_whole == Some(changes) { LATER } else { SOON });
             let facts = match reader.facts() {
                 Ok(facts) => facts.filter(|facts| facts.state == "Stable"),
                 Err(fault) => {
-                    if !std::mem::replace(&mut is_told, true) {
+                    if !std::mem::replace(&mut is_logged, true) {
                         tracing::warn!(%fault, "cannot look whether each partition has an owner");
                     }
                     None

@@ -204,15 +204,16 @@ impl Store {
         let ahead = damaged_if_unreadable(records.get(&keys::ahead()))?;
         let kept = damaged_if_unreadable(records.get(&keys::digest()))?;
         let kept = kept.as_deref().and_then(KeptDigest::of);
-        let part = ahead.as_deref().and_then(PartMark::of);
         // A digest of another checkpoint is not of these records; a restore that has not
         // ended has written records that the digest lacks.
-        let is_of_checkpoint = |kept: &KeptDigest| {
-            ahead.is_none() && kept.applied == applied && kept.changelog == changelog.unwrap_or(-1)
-        };
+        let is_here = |at: (i64, i64)| at == (applied, changelog.unwrap_or(-1));
+        let part = ahead.as_deref().and_then(PartMark::of);
+        let part = part.filter(|part| is_here((part.applied, part.changelog)));
         let kept_digest = match &part {
             Some(part) => Some(damaged_if_unreadable(part.digest(&*records))?),
-            None => kept.filter(is_of_checkpoint).map(|kept| kept.digest),
+            None => kept
+                .filter(|kept| ahead.is_none() && is_here((kept.applied, kept.changelog)))
+                .map(|kept| kept.digest),
         };
         Ok(Store {
             records,
