@@ -4,6 +4,7 @@
 use crate::compact::{Compact, CompactOptions};
 use crate::ingest::breaker::{self, DeadLetterBreaker};
 use crate::ingest::event_rate::EventRate;
+use crate::ingest::lanes::Lanes;
 use crate::ingest::sizes::RecordSizes;
 use crate::ingest::{self, Ingest};
 use crate::ownership::ShardRegistry;
@@ -18,6 +19,7 @@ use kafka::ClusterFacts;
 use metrics::Metrics;
 use models::embedder::pool::Pool;
 use models::embedder::{Embedder, Model, TokenCounter};
+use parking_lot::Mutex;
 use profiles::Profiles;
 use settings::Config;
 use settings::quota::Quotas;
@@ -76,8 +78,9 @@ impl<'a> Assembly<'a> {
             rarity: words.map_or_else(Rarity::flat, |words| Rarity::from_vocabulary(&words)),
             spread: self.spread,
             chatter: self.vocabulary.and_then(Model::chatter).cloned(),
-            breaker: DeadLetterBreaker::new(breaker_limits(&self.config.ingest)),
-            rate: EventRate::new(quotas(self.config).events_per_second),
+            breaker: Mutex::new(DeadLetterBreaker::new(breaker_limits(&self.config.ingest))),
+            rate: Mutex::new(EventRate::new(quotas(self.config).events_per_second)),
+            lanes: Lanes::one(),
             metrics: self.metrics.clone(),
             tracer: self.tracer.clone(),
         }

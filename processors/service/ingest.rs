@@ -16,6 +16,7 @@ mod count;
 pub mod erasures;
 pub mod event_rate;
 mod in_flight;
+pub mod lanes;
 mod prepare;
 mod redaction;
 pub mod sizes;
@@ -40,14 +41,16 @@ use domain::{
 use event_rate::EventRate;
 use in_flight::{Drafted, Ready, Route};
 use kernel::{Action, ActiveRules, Event, Settings};
+use lanes::Lanes;
 use metrics::Metrics;
 use models::embedder::TokenCounter;
 use models::embedder::pool::{Pending, Pool};
+use parking_lot::Mutex;
 use prepare::TextVector;
 use profiles::Profiles;
 use settings::quota::Limits;
 use sizes::RecordSizes;
-use spans::Tracer;
+use spans::{Trace, Tracer};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -107,8 +110,9 @@ pub struct Ingest {
     pub spread: CosineScale,
     /// Tells chatter by the encoder's vectors; `None` if no weights were learned for this encoder.
     pub chatter: Option<Chatter>,
-    pub breaker: DeadLetterBreaker,
-    pub rate: EventRate,
+    pub breaker: Mutex<DeadLetterBreaker>,
+    pub rate: Mutex<EventRate>,
+    pub lanes: Lanes,
     pub metrics: Arc<Metrics>,
     pub tracer: Tracer,
 }
@@ -130,6 +134,29 @@ pub struct Effects {
     pub trace: BatchTrace,
 }
 
+impl Effects {
+    fn add(&mut self, mut other: Effects) {
+        self.outputs.append(&mut other.outputs);
+        self.writes.append(&mut other.writes);
+        self.replies.append(&mut other.replies);
+        self.newest = self.newest.max(other.newest);
+        self.compact_at = self.compact_at.max(other.compact_at);
+        self.records += other.records;
+        self.trace.join(other.trace);
+    }
+}
+
+/// Asked before each record, from every lane.
+pub type GoesOn<'a> = &'a (dyn Fn() -> bool + Sync);
+
+/// The lanes of a step have these in common.
+struct Step<'a> {
+    shards: &'a BTreeMap<i32, Arc<Shard>>,
+    copied_bytes_max: usize,
+    trace: Option<Trace>,
+    goes_on: GoesOn<'a>,
+}
+
 /// Why a batch was given up early.
 enum Halt {
     Fault(Fault),
@@ -149,27 +176,39 @@ impl From<Fault> for Halt {
 impl Ingest {
     /// Applies records of owned partitions, in order. After a fault nothing is written and the
     /// records are read again.
-    pub fn step(&mut self, records: Vec<Record>) -> Result<Effects> {
+    pub fn step(&self, records: Vec<Record>) -> Result<Effects> {
         self.step_while(records, &|| true)
     }
 
     /// Applies as many of the records as are begun while `goes_on`, and until the forwarded copies
-    /// reach `copied_bytes_max`, but at least one. `Effects::records` counts them.
-    ///
-    /// A panic of the kernel leaves the record staged in part, so the whole batch is done again: up
-    /// to the record, and in the next batch with the record alone. If the kernel panics there too,
-    /// the record is put aside. So is a record whose outputs are longer than their topic takes.
-    pub fn step_while(
-        &mut self,
-        records: Vec<Record>,
-        goes_on: &dyn Fn() -> bool,
-    ) -> Result<Effects> {
+    /// reach `copied_bytes_max`, but of each lane at least one. `Effects::records` counts them.
+    pub fn step_while(&self, records: Vec<Record>, goes_on: GoesOn<'_>) -> Result<Effects> {
         let shards = self.shards_of(&records)?;
-        shards.values().for_each(|shard| self.rate.applied(shard.partition, shard.applied()));
+        let applied = shards.values().map(|shard| (shard.partition, shard.applied()));
+        applied.for_each(|(partition, applied)| self.rate.lock().applied(partition, applied));
+        let lanes = self.lanes.divided(records, |record| (record.partition, 1));
+        let trace = BatchTrace::begin(&self.tracer);
+        let step = Step {
+            shards: &shards,
+            copied_bytes_max: self.options.copied_bytes_max / lanes.len().max(1),
+            trace: trace.trace(),
+            goes_on,
+        };
+        let mut effects = Effects { trace, ..Effects::default() };
+        for of_lane in self.lanes.each(lanes, |records| self.decide_all(&records, &step)) {
+            effects.add(of_lane?);
+        }
+        Ok(effects)
+    }
+
+    /// A panic of the kernel leaves the record staged in part, so all records are done again: up
+    /// to this one, and in the next batch this one alone. If the kernel panics there too, the record
+    /// is put aside. So is a record whose outputs are longer than their topic takes.
+    fn decide_all(&self, records: &[Record], step: &Step<'_>) -> Result<Effects> {
         let mut until = records.len();
         let mut poison = None;
         loop {
-            match self.try_batch(&records[..until], &shards, poison.as_ref(), goes_on) {
+            match self.try_batch(&records[..until], step, poison.as_ref()) {
                 Ok(effects) => match self.options.sizes.refusal(&effects.outputs) {
                     // Too long outputs of one event: applied alone, that one is put aside.
                     Some(_) if effects.records > 1 => until = effects.records / 2,
@@ -199,23 +238,21 @@ impl Ingest {
 
     /// `poison`: why the first record is put aside, if so.
     fn try_batch(
-        &mut self,
+        &self,
         records: &[Record],
-        shards: &BTreeMap<i32, Arc<Shard>>,
+        step: &Step<'_>,
         poison: Option<&Reject>,
-        goes_on: &dyn Fn() -> bool,
     ) -> std::result::Result<Effects, Halt> {
-        let trace = BatchTrace::begin(&self.tracer);
         let mut batches: BTreeMap<i32, Batch<'_>> = BTreeMap::new();
         for Record { partition, .. } in records {
             batches.entry(*partition).or_insert_with(|| {
-                Batch::of(&shards[partition], EventSpans::of(&self.tracer, trace.trace()))
+                Batch::of(&step.shards[partition], EventSpans::of(&self.tracer, step.trace))
             });
         }
-        let records = self.apply_records(records, &mut batches, poison, goes_on)?;
-        let mut effects = Effects { records, trace, ..Effects::default() };
+        let records = self.apply_records(records, &mut batches, step, poison)?;
+        let mut effects = Effects { records, ..Effects::default() };
         for (partition, batch) in batches {
-            self.finish(&mut effects, batch, shards[&partition].clone())?;
+            self.finish(&mut effects, batch, step.shards[&partition].clone())?;
         }
         Ok(effects)
     }
@@ -238,12 +275,13 @@ impl Ingest {
     /// Returns the number of records that were applied. While one group of records is applied, the
     /// texts of the next are encoded.
     fn apply_records(
-        &mut self,
+        &self,
         records: &[Record],
         batches: &mut BTreeMap<i32, Batch<'_>>,
+        step: &Step<'_>,
         poison: Option<&Reject>,
-        goes_on: &dyn Fn() -> bool,
     ) -> std::result::Result<usize, Halt> {
+        let goes_on = step.goes_on;
         let mut records = records.iter();
         let mut copied = 0;
         let mut applied = 0;
@@ -259,7 +297,7 @@ impl Ingest {
             let Some((drafts, texts)) = begun.pop_front() else { break };
             let mut vectors = self.encoded(texts)?.into_iter();
             for draft in drafts {
-                let is_full = copied >= self.options.copied_bytes_max;
+                let is_full = copied >= step.copied_bytes_max;
                 let batch = batches.get_mut(&draft.record.partition);
                 let batch = batch.expect("each record's shard was found above");
                 if applied > 0 && (is_full || !goes_on()) {
@@ -280,7 +318,7 @@ impl Ingest {
     }
 
     fn begin_group<'r>(
-        &mut self,
+        &self,
         records: &mut impl Iterator<Item = &'r Record>,
     ) -> Result<Option<(Vec<Drafted<'r>>, Pending)>> {
         let (drafts, texts) = self.draft_group(records);
@@ -298,7 +336,7 @@ impl Ingest {
 
     /// Applies one record: ignored, rejected, forwarded, or handed to the kernel.
     fn apply_record(
-        &mut self,
+        &self,
         batch: &mut Batch<'_>,
         draft: Drafted<'_>,
         vectors: &mut impl Iterator<Item = TextVector>,
@@ -345,7 +383,7 @@ impl Ingest {
             }
         };
         batch.spans.end(rejected);
-        self.breaker.saw(partition, offset, rejected)
+        self.breaker.lock().saw(partition, offset, rejected)
     }
 
     /// The copy of a record for another partition.

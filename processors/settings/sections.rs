@@ -202,6 +202,7 @@ pub struct Ingest {
     pub batch_records_max: usize,
     #[serde(deserialize_with = "at_least_1")]
     pub batch_work_ms: u64,
+    pub lanes: usize,
     pub skip_gone: bool,
     pub skip: Vec<String>,
     #[serde(deserialize_with = "at_least_1")]

@@ -182,7 +182,7 @@ impl LoneShard {
     }
 }
 
-fn record(topic: &str, offset: usize, body: &Value) -> Record {
+pub fn record(topic: &str, offset: usize, body: &Value) -> Record {
     Record {
         topic: topic.to_owned(),
         offset: offset as i64,

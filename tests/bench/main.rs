@@ -4,6 +4,7 @@
 
 mod child;
 mod gateway;
+mod lanes;
 mod log;
 mod lone;
 mod neighbours;
@@ -82,6 +83,16 @@ Examples:
   bench workers
   bench workers --workers 32 --encode-us 5600 --memories 10 --set embedder.model=hash";
 
+const LANES_EXAMPLES: &str = "\
+Method:
+  Turns of 200 users on several shards on disk, in batches, without a broker: decided and stored by \
+one lane and by several, in alternation. The encoder has threads of its own, as in the service. With \
+--encode-us they sleep instead of encoding.
+
+Examples:
+  bench lanes --set embedder.model=hash
+  bench lanes --lanes 31 --shards 62 --encode-us 5600 --set embedder.pool=31 --set embedder.model=hash";
+
 const NEIGHBOURS_EXAMPLES: &str = "\
 Method:
   Two shards on disk in this process, without a broker and with vectors that cost nothing to compute. \
@@ -130,6 +141,9 @@ enum Bench {
     /// Count the recalls per second of several answering threads, against one
     #[command(after_help = WORKERS_EXAMPLES)]
     Workers(workers::WorkersBench),
+    /// Count the turns per second that several lanes decide and store, against one
+    #[command(after_help = LANES_EXAMPLES)]
+    Lanes(lanes::LanesBench),
 }
 
 fn main() -> ExitCode {
@@ -155,6 +169,7 @@ fn measure(typed: &CommandLine) -> Result<()> {
         Bench::Gateway(bench) => bench.measure(&config, &mut report)?,
         Bench::Neighbours(bench) => bench.measure(&config, &mut report)?,
         Bench::Workers(bench) => bench.measure(&config, &mut report)?,
+        Bench::Lanes(bench) => bench.measure(&config, &mut report)?,
     }
     report.print(if typed.json { Output::Json } else { Output::Person });
     Ok(())

@@ -119,7 +119,7 @@ fn answer_all(answerer: &mut Answerer, inbox: &Mutex<&mut Inbox>) -> usize {
 }
 
 /// Encodes like another, and takes as long as is told, without a core.
-struct Sleeper(Box<dyn Embedder>, Duration);
+pub struct Sleeper(pub Box<dyn Embedder>, pub Duration);
 
 impl Embedder for Sleeper {
     fn encode(&mut self, _: &str) -> Result<Vec<f32>> {

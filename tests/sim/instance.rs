@@ -25,6 +25,7 @@ use profiles::Profiles;
 use service::assembly::Assembly;
 use service::compact::Compact;
 use service::ingest::Ingest;
+use service::ingest::lanes::Lanes;
 use service::ownership::options;
 use service::ownership::{Changelog, Deployment, ShardRegistry};
 use service::recall::Recall;
@@ -111,7 +112,7 @@ impl Kit {
 
     pub fn ingest(&self, shards: &Arc<ShardRegistry>) -> Ingest {
         let session = self.model.session().expect("the hash encoder needs no files");
-        self.assembly(shards).ingest(pool::in_place(session))
+        Ingest { lanes: Lanes::in_turn(2), ..self.assembly(shards).ingest(pool::in_place(session)) }
     }
 
     fn assembly<'a>(&'a self, shards: &'a Arc<ShardRegistry>) -> Assembly<'a> {

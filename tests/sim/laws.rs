@@ -106,7 +106,7 @@ impl Fold {
     fn of(kit: &Kit, end: &End, dice: &mut Dice) -> Result<Fold, String> {
         let clock = Arc::new(ManualClock::at(Time(0)));
         let shards = kit.shards(&MemoryHome::default(), None, clock);
-        let mut ingest = kit.ingest(&shards);
+        let ingest = kit.ingest(&shards);
         let mut fold = Fold {
             shards: shards.clone(),
             decisions: CommittedOffsets::new(),

@@ -33,7 +33,7 @@ pub type TextVector = Result<Vector, Refusal>;
 impl Ingest {
     /// Prepares the next records of a group, and lists their texts in the order of the records.
     pub(super) fn draft_group<'r>(
-        &mut self,
+        &self,
         records: &mut impl Iterator<Item = &'r Record>,
     ) -> (Vec<Drafted<'r>>, Vec<String>) {
         let mut drafted = Vec::new();
@@ -60,7 +60,7 @@ impl Ingest {
     }
 
     /// Adds the record's texts to `texts`.
-    fn draft<'r>(&mut self, record: &'r Record, texts: &mut Vec<String>) -> Drafted<'r> {
+    fn draft<'r>(&self, record: &'r Record, texts: &mut Vec<String>) -> Drafted<'r> {
         if self.options.skip.contains(&(record.partition, record.offset)) {
             let what = "ingest.skip names this record";
             return self.rejected(record, Reject::new(RejectCode::Skipped, what));
@@ -79,7 +79,7 @@ impl Ingest {
     }
 
     fn route(
-        &mut self,
+        &self,
         mut event: Event,
         record: &Record,
         hop: Option<&Hop>,
@@ -147,9 +147,9 @@ impl Ingest {
     /// Rejects an event of a tenant over its quota. Order matters: before redaction and encoding,
     /// which are the cost. A `forget` is a right, and the records that Keepsake writes to itself
     /// are no cost of the tenant's choice: these are never rejected or counted.
-    fn may_be_applied_now(&mut self, event: &Event, record: &Record) -> Result<(), Reject> {
+    fn may_be_applied_now(&self, event: &Event, record: &Record) -> Result<(), Reject> {
         let tenant = event.key.tenant();
-        let Some(limit) = self.rate.limit(tenant) else { return Ok(()) };
+        let Some(limit) = self.rate.lock().limit(tenant) else { return Ok(()) };
         let is_limited = match &event.action {
             Action::Turn(..) | Action::Remember(_) | Action::Update(_) => true,
             Action::Feedback { signal, .. } => *signal != Signal::Returned,
@@ -163,7 +163,7 @@ impl Ingest {
         if !is_limited {
             return Ok(());
         }
-        self.rate.take(tenant, record).map_err(|wait_ms| {
+        self.rate.lock().take(tenant, record).map_err(|wait_ms| {
             let message = format!(
                 "the tenant sends more than {limit} events a second (quota.events_per_second): \
                  send it again in {wait_ms} ms"

@@ -32,6 +32,7 @@ use kernel::Reads;
 use models::embedder::{Model, ModelChoice, pool};
 use serde_json::{Value, json};
 use settings::Layers;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use storage::checkpoint::Checkpoint;
 use storage::home::Home;
 use storage::index::{Bm25, Document, IndexOptions, SearchText, VectorBlocks};
@@ -575,11 +576,8 @@ fn a_batch_ends_when_its_time_is_over_but_has_at_least_one_record() {
             )
         })
         .collect();
-    let asked = std::cell::Cell::new(0);
-    let goes_on = || {
-        asked.set(asked.get() + 1);
-        asked.get() < 3
-    };
+    let asked = AtomicUsize::new(0);
+    let goes_on = || asked.fetch_add(1, Ordering::Relaxed) < 2;
     for (of, expected) in [(5, 2), (3, 1)] {
         let left = records[records.len() - of..].to_vec();
         let effects = bench.ingest.step_while(left, &goes_on).expect("no faults");
@@ -592,6 +590,39 @@ fn a_batch_ends_when_its_time_is_over_but_has_at_least_one_record() {
         }
     }
     assert_eq!(bench.ingest.shards.get(1).expect("open").applied(), records[2].offset);
+}
+
+#[test]
+fn a_batch_of_several_lanes_ends_as_one_of_one_lane() {
+    let users = ["ada", "ben", "cleo", "dan", "eve", "finn", "gus"];
+    let decided = |lanes: usize| {
+        let mut bench = Bench::new();
+        bench.ingest.lanes = Lanes::new(lanes).expect("threads");
+        let records: Vec<Record> = (0..90)
+            .map(|n| {
+                let user = users[n % users.len()];
+                let content = format!("My sister number {} plays the harp in Bergen.", n % 40);
+                match n % 9 {
+                    0 => bench.record_on(n as i32 % PARTITIONS, &json!({"type": "turn"})),
+                    1 => bench.record(&json!({
+                        "type": "remember", "user": user, "content": content, "scope": "tenant"
+                    })),
+                    _ => bench.record(&json!({"type": "turn", "user": user, "content": content})),
+                }
+            })
+            .collect();
+        let divided = bench.ingest.lanes.divided(records.clone(), |one| (one.partition, 1)).len();
+        let (outputs, decisions) = bench.step(records);
+        let mut outputs: Vec<String> = outputs.iter().map(|output| format!("{output:?}")).collect();
+        let mut decisions: Vec<String> = decisions.iter().map(|one| format!("{one:?}")).collect();
+        outputs.sort_unstable();
+        decisions.sort_unstable();
+        (divided, outputs, decisions, bench.digest())
+    };
+    let (one, several) = (decided(1), decided(3));
+    assert_eq!((one.0, several.0), (1, 3));
+    assert_eq!(one.2.len(), several.2.len());
+    assert!(one.1 == several.1 && one.2 == several.2 && one.3 == several.3, "the same records");
 }
 
 #[test]
@@ -623,7 +654,7 @@ fn an_invalid_record_becomes_a_dead_letter_and_the_offset_advances() {
 #[test]
 fn too_many_dead_letters_stop_the_process_before_the_batch_is_written() {
     let mut bench = Bench::new();
-    bench.ingest.breaker =
+    *bench.ingest.breaker.lock() =
         DeadLetterBreaker::new(breaker::Limits { in_a_row_max: 3, share_max: 1.0, window: 100 });
     let bad = json!({"type": "turn", "content": "no user"});
     let few: Vec<Record> = (0..3).map(|_| bench.record_on(1, &bad)).collect();
@@ -639,7 +670,7 @@ fn too_many_dead_letters_stop_the_process_before_the_batch_is_written() {
         };
         assert_eq!(stop.name, StopName::DeadLetterFlood);
         // A restart begins with a new breaker and reads the same records again.
-        bench.ingest.breaker = DeadLetterBreaker::new(breaker::Limits {
+        *bench.ingest.breaker.lock() = DeadLetterBreaker::new(breaker::Limits {
             in_a_row_max: 3,
             share_max: 1.0,
             window: 100,
@@ -650,7 +681,7 @@ fn too_many_dead_letters_stop_the_process_before_the_batch_is_written() {
         before,
         "nothing of the batch is written"
     );
-    bench.ingest.breaker =
+    *bench.ingest.breaker.lock() =
         DeadLetterBreaker::new(breaker::Limits { in_a_row_max: 4, share_max: 1.0, window: 100 });
     let (outputs, decisions) = bench.step(batch);
     let letters = outputs.iter().filter(|output| output.topic == "keepsake.dead-letters").count();

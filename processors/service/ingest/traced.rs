@@ -168,6 +168,11 @@ impl BatchTrace {
         self.events.append(&mut shard.ended);
     }
 
+    /// Takes the spans of another lane's events.
+    pub fn join(&mut self, mut lane: BatchTrace) {
+        self.events.append(&mut lane.events);
+    }
+
     /// Ends a phase, which began at the end of the last one.
     pub fn ends(&mut self, phase: &'static str) {
         if !self.events.is_empty() {

@@ -17,6 +17,7 @@ use super::unowned::Unowned;
 use super::{Service, Shared, http, ingesting, loops};
 use crate::assembly::Assembly;
 use crate::compact::{STATED_MAX, Stated};
+use crate::ingest::lanes::Lanes;
 use crate::ingest::sizes::RecordSizes;
 use crate::open;
 use crate::ownership::{self, Changelog, Deployment, ShardRegistry};
@@ -308,6 +309,7 @@ impl Service {
         let mut ingest = parts.assembly().ingest(self.encoder.clone());
         ingest.options.transactional_id = parts.shards.transactional_id();
         ingest.options.sizes = parts.sizes.clone();
+        ingest.lanes = Lanes::new(or_cores(config.ingest.lanes))?;
         let ingest_loop = IngestLoop {
             consumer: parts.events_consumer()?,
             transactor: transactor(config, connection)?,

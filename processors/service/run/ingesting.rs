@@ -435,30 +435,12 @@ impl IngestLoop {
         if let Some(at) = newest {
             shared.event_time.saw(at);
         }
+        let about = |write: &Write| (write.shard.partition, write.logged as usize);
+        let lanes = ingest.lanes.divided(writes, about);
         let at = shared.now().wall;
-        for write in writes {
-            let shard = write.shard.clone();
-            let applied = write.applied;
-            let last = written.changelog.get(&shard.partition).copied();
-            if let Some(last) = last {
-                ingest.shards.check_alone(&shard, write.logged, last)?;
-            }
-            let stated = self.stated.as_ref().map(|to| (to, write.stated()));
-            let took = write.carry_out(last.map(|last| (last, at)))?;
-            if let Some((to, stated)) = stated {
-                // Full: a round of compaction compares the rest.
-                stated.into_iter().for_each(|one| drop(to.try_send(one)));
-            }
-            ingest.metrics.shard_applied(
-                shard.partition,
-                applied,
-                shard.index.text.pending(),
-                took,
-            );
-            if shard.index.text.is_flush_due() {
-                shard.flush()?;
-            }
-        }
+        let stated = self.stated.as_ref();
+        let stored = ingest.lanes.each(lanes, |writes| store(ingest, writes, &written, at, stated));
+        stored.into_iter().collect::<Result<()>>()?;
         trace.ends("store");
         for reply in replies {
             self.replier.send(reply);
@@ -570,6 +552,35 @@ impl IngestLoop {
         ingest.shards.replay(written);
         Ok(())
     }
+}
+
+/// Makes the writes of one lane visible.
+fn store(
+    ingest: &Ingest,
+    writes: Vec<Write>,
+    written: &CommittedOffsets,
+    at: Time,
+    stated: Option<&crossbeam_channel::Sender<Stated>>,
+) -> Result<()> {
+    for write in writes {
+        let shard = write.shard.clone();
+        let applied = write.applied;
+        let last = written.changelog.get(&shard.partition).copied();
+        if let Some(last) = last {
+            ingest.shards.check_alone(&shard, write.logged, last)?;
+        }
+        let stated = stated.map(|to| (to, write.stated()));
+        let took = write.carry_out(last.map(|last| (last, at)))?;
+        if let Some((to, stated)) = stated {
+            // Full: a round of compaction compares the rest.
+            stated.into_iter().for_each(|one| drop(to.try_send(one)));
+        }
+        ingest.metrics.shard_applied(shard.partition, applied, shard.index.text.pending(), took);
+        if shard.index.text.is_flush_due() {
+            shard.flush()?;
+        }
+    }
+    Ok(())
 }
 
 fn outcome_name(outcome: &std::result::Result<CommittedOffsets, TransactError>) -> &'static str {

@@ -198,7 +198,7 @@ fn a_model_that_refuses_every_text_stops_the_process_and_puts_nothing_aside() {
 #[test]
 fn many_records_in_a_row_that_panic_stop_the_process() {
     let mut bench = with_policy();
-    bench.ingest.breaker = super::DeadLetterBreaker::new(super::breaker::Limits {
+    *bench.ingest.breaker.lock() = super::DeadLetterBreaker::new(super::breaker::Limits {
         in_a_row_max: 3,
         share_max: 1.0,
         window: 100,
