@@ -17,7 +17,8 @@ use storage::index::{Index, IndexOptions, VectorBlocks};
 use storage::reencoding::Reencoding;
 use storage::store::{Changes, Checkpoint, EncodedBatch, Identity, Store, StoreOptions};
 
-const INDEX: IndexOptions = IndexOptions { mem_segment_max: 1000, documents_bytes_max: 1 << 20 };
+const INDEX: IndexOptions =
+    IndexOptions { mem_segment_max: 1000, documents_bytes_max: 1 << 20, vectors_filed_min: 1 };
 
 pub(crate) fn copy_dir(from: &Path, to: &Path) {
     for file in files_below(from) {

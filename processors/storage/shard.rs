@@ -204,6 +204,7 @@ impl Shard {
             || {
                 // Order matters: only removals that are on disk can be purged there.
                 self.flush()?;
+                self.index.vectors.remove_files();
                 self.index.text.purge(goes_on).map(drop)
             },
             goes_on,

@@ -396,7 +396,8 @@ fn opening_an_index_removes_documents_of_users_without_such_a_memory() {
     let partition = memory.key.partition(PARTITIONS);
     let identity = shards.get(partition).expect("all are open").store.identity().clone();
     shards.close(partition);
-    let options = IndexOptions { mem_segment_max: 100, documents_bytes_max: 100 };
+    let options =
+        IndexOptions { mem_segment_max: 100, documents_bytes_max: 100, vectors_filed_min: 1 };
     let home = Home::Directory(bench.dir.path().to_owned());
     let index = home.index(options, VectorBlocks::new(0), &identity).expect("a disk");
     let of_another = UserKey::new("default", "bo").expect("a name");

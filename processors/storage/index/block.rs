@@ -37,6 +37,17 @@ impl Block {
         block
     }
 
+    /// No two rows have one id.
+    pub fn of_parts(width: usize, ids: Vec<MemoryId>, scales: Vec<f32>, values: Vec<i8>) -> Block {
+        let rows = ids.iter().copied().zip(0..).collect();
+        Block { width, values, scales, ids, rows }
+    }
+
+    /// The ids, the scales and the vectors, in one order.
+    pub fn parts(&self) -> (&[MemoryId], &[f32], &[i8]) {
+        (&self.ids, &self.scales, &self.values)
+    }
+
     /// Adds or replaces a vector. A vector of another width than the others comes from another
     /// encoder and compares with none of them: the block leaves such a vector out.
     pub fn put(&mut self, id: MemoryId, vector: &Vector) {
@@ -181,17 +192,17 @@ impl Sum {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use domain::Position;
 
     const WIDTH: usize = 24;
 
-    fn id(n: usize) -> MemoryId {
+    pub fn id(n: usize) -> MemoryId {
         MemoryId::of(&Position { topic: "events".into(), partition: 0, offset: n as i64 }, 0)
     }
 
-    fn vector(seed: usize) -> Vector {
+    pub fn vector(seed: usize) -> Vector {
         Vector::of(&(0..WIDTH).map(|n| ((seed * 31 + n * 7) as f32).sin()).collect::<Vec<_>>())
     }
 

@@ -134,11 +134,18 @@ fn inverse_document_frequency(matching: usize, documents: usize) -> f64 {
     (1.0 + (documents as f64 - matching + 0.5) / (matching + 0.5)).ln()
 }
 
+/// Places that ids share: many more than a question has candidates.
+const SOME: usize = 1 << 14;
+
+fn place_among_some(id: MemoryId) -> usize {
+    id.0.as_u128() as usize % SOME
+}
+
 impl ScoredDocuments {
     /// The best documents that contain a query word, in no order.
     pub fn best(&self, limit: usize) -> Vec<MemoryId> {
         let scores = self.rows.iter().map(|row| row.id).zip(self.own.iter().copied());
-        highest(scores.filter(|(_, own)| *own > 0.0), limit)
+        highest(scores.filter(|(_, own)| *own > 0.0), self.rows.len(), limit)
     }
 
     /// The score of a document of mean length that contains every query word once. A word that no
@@ -155,8 +162,13 @@ impl ScoredDocuments {
         }
         let indexes: HashMap<MemoryId, usize, RandomState> =
             ids.iter().enumerate().map(|(index, id)| (*id, index)).collect();
+        // Most rows are of other documents, which a few bits tell sooner than the map.
+        let mut some = [false; SOME];
+        ids.iter().for_each(|id| some[place_among_some(*id)] = true);
         for (row, DocRow { id, .. }) in self.rows.iter().enumerate() {
-            if let Some(index) = indexes.get(id) {
+            if some[place_among_some(*id)]
+                && let Some(index) = indexes.get(id)
+            {
                 words[*index] = self.words_of(row);
             }
         }

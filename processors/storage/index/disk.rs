@@ -44,11 +44,18 @@ pub struct IndexOptions {
     pub mem_segment_max: usize,
     /// Limit of the doc-id cache of one shard.
     pub documents_bytes_max: usize,
+    /// Vectors from which on a user has a file of them: fewer are read from the store in a
+    /// millisecond.
+    pub vectors_filed_min: usize,
 }
 
 impl Default for IndexOptions {
     fn default() -> IndexOptions {
-        IndexOptions { mem_segment_max: 20_000, documents_bytes_max: 1 << 19 }
+        IndexOptions {
+            mem_segment_max: 20_000,
+            documents_bytes_max: 1 << 19,
+            vectors_filed_min: 200,
+        }
     }
 }
 

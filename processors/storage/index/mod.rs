@@ -24,6 +24,7 @@ mod segments;
 mod text;
 mod tokens;
 mod top_k;
+mod vector_files;
 mod vectors;
 
 pub use bm25::{Bm25, ScoredDocuments, WordScores};
@@ -36,6 +37,7 @@ pub use vectors::{CacheCounts, Compared, VectorBlocks, Vectors};
 use domain::fault::Result;
 use std::path::Path;
 use std::sync::Arc;
+use vector_files::VectorFiles;
 
 /// The text index and the vectors of one shard.
 pub struct Index {
@@ -52,7 +54,11 @@ impl Index {
     ) -> Result<Index> {
         // A directory of its own: an index that cannot be kept is removed with its whole directory.
         let text = TextIndex::open(&dir.join("text"), options, generation)?;
-        Ok(Index { text, vectors: Vectors::new(blocks) })
+        let files = VectorFiles::open(&dir.join("vectors"), options.vectors_filed_min);
+        if text.checkpoint().is_none() {
+            files.clear();
+        }
+        Ok(Index { text, vectors: Vectors::new(blocks, files) })
     }
 
     pub fn in_memory(
@@ -60,6 +66,7 @@ impl Index {
         blocks: Arc<VectorBlocks>,
         flushed: FlushedIndex,
     ) -> Index {
-        Index { text: TextIndex::in_memory(options, flushed), vectors: Vectors::new(blocks) }
+        let vectors = Vectors::new(blocks, VectorFiles::none());
+        Index { text: TextIndex::in_memory(options, flushed), vectors }
     }
 }

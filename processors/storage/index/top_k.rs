@@ -4,12 +4,25 @@
 use domain::MemoryId;
 use std::cmp::Ordering;
 
+/// Scores of one that is kept, from which on a stream is cheaper than a selection.
+const MANY: usize = 50;
+
 /// Returns the ids of the `limit` highest scores in no order; among equal scores the smaller ids.
-/// Selects among bare numbers, which are cheaper to compare and to move than entries.
+/// Selects among bare numbers, which are cheaper to compare and to move than entries. `about`: the
+/// number of scores.
 pub fn highest(
     scored: impl Iterator<Item = (MemoryId, f32)> + Clone,
+    about: usize,
     limit: usize,
 ) -> Vec<MemoryId> {
+    if about / MANY > limit {
+        let mut best = TopK::new(limit);
+        for (id, score) in scored {
+            best.offer(&id, score);
+        }
+        best.cut();
+        return best.kept.into_iter().map(|(id, _)| id).collect();
+    }
     let mut scores: Vec<f32> = scored.clone().map(|(_, score)| score).collect();
     if limit >= scores.len() {
         return scored.map(|(id, _)| id).collect();

@@ -8,23 +8,27 @@
 //!   changes: AtomicU64                          counts the changes of the shard
 //! ```
 //!
-//! 1. A search takes the user's [`Block`] from the cache; on a miss `load` reads the vectors from
-//!    the store with no lock held.
+//! 1. A search takes the user's [`Block`] from the cache; on a miss it is read from the user's file
+//!    (`vector_files.rs`), or `load` reads the vectors from the store, with no lock held.
 //! 2. Order matters: `changes` is read before the load and compared after. If the shard changed
 //!    meanwhile, the loaded block may be stale: this search uses the block, the cache does not keep
 //!    the block.
 //! 3. `put` and `remove` change a cached block in place, or a copy if a search is reading the
-//!    block. A block that is not cached needs no change, because the next miss reads the store.
+//!    block. A block that is not cached needs no change, because the next miss reads file or store.
+//!    A change counts before the file changes, and again with the block: whoever read the old file
+//!    keeps neither a block nor a new file.
 //! 4. `Unseen` overlays the changes of a batch that is not committed yet.
 //!
 
 use super::block::{Block, Sum};
 use super::top_k::{TopK, highest};
+use super::vector_files::{VectorFiles, WrittenFile};
 use crate::byte_lru::ByteLru;
 use domain::fault::Result;
 use domain::{MemoryId, UserKey, Vector};
 use kernel::reads::StagedVectors;
 use parking_lot::{Mutex, MutexGuard};
+use std::cell::OnceCell;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -39,6 +43,7 @@ pub struct Vectors {
     shard: u64,
     /// Counts changes, so that a block read before a change is not cached after the change.
     changes: AtomicU64,
+    files: VectorFiles,
 }
 
 /// The vector cache that all shards of a process share: a user with many vectors needs more than an
@@ -69,18 +74,25 @@ struct BlockCache {
 /// makes a copy.
 pub struct Compared {
     block: Arc<Block>,
-    /// By row; empty for a query of another width.
-    cosines: Vec<f32>,
+    query: Vector,
+    /// Of all vectors by row, once somebody asks for the nearest; empty for a query of another width.
+    cosines: OnceCell<Vec<f32>>,
 }
 
 impl Compared {
     /// Returns the ids of the nearest vectors, in no order; among equal cosines the smaller ids.
     pub fn nearest(&self, limit: usize) -> Vec<MemoryId> {
-        highest(self.all().map(|(id, cosine)| (*id, cosine)), limit)
+        highest(self.all().map(|(id, cosine)| (*id, cosine)), self.count(), limit)
     }
 
     fn all(&self) -> impl Iterator<Item = (&MemoryId, f32)> + Clone {
-        self.block.ids().iter().zip(self.cosines.iter().copied())
+        let cosines = self.cosines.get_or_init(|| self.block.cosines(&self.query));
+        self.block.ids().iter().zip(cosines.iter().copied())
+    }
+
+    /// The number of the user's vectors.
+    pub fn count(&self) -> usize {
+        self.block.ids().len()
     }
 
     /// The row of an id; `None` for an id without a vector or of another user.
@@ -90,7 +102,10 @@ impl Compared {
 
     /// The cosine to the query; 0 without a row.
     pub fn cosine(&self, row: Option<usize>) -> f32 {
-        row.and_then(|row| self.cosines.get(row).copied()).unwrap_or_default()
+        match self.cosines.get() {
+            Some(cosines) => row.and_then(|row| cosines.get(row).copied()).unwrap_or_default(),
+            None => self.cosine_to(row, &self.query),
+        }
     }
 
     /// The cosine to another vector than the query; 0 without a row.
@@ -119,9 +134,9 @@ impl fmt::Debug for VectorBlocks {
 }
 
 impl Vectors {
-    pub fn new(blocks: Arc<VectorBlocks>) -> Vectors {
+    pub fn new(blocks: Arc<VectorBlocks>, files: VectorFiles) -> Vectors {
         let shard = blocks.shards.fetch_add(1, Ordering::Relaxed);
-        Vectors { blocks, shard, changes: AtomicU64::new(0) }
+        Vectors { blocks, shard, changes: AtomicU64::new(0), files }
     }
 
     /// The user's nearest vectors by cosine, nearest first; among equal cosines the smaller id
@@ -153,11 +168,10 @@ impl Vectors {
         Ok(best.sorted())
     }
 
-    /// Compares all of the user's vectors with the query.
+    /// Compares the user's vectors with the query, each when it is asked for.
     pub fn compared(&self, key: &UserKey, load: &mut Load, query: &Vector) -> Result<Compared> {
         let block = self.block(key, load)?;
-        let cosines = block.cosines(query);
-        Ok(Compared { block, cosines })
+        Ok(Compared { block, query: query.clone(), cosines: OnceCell::new() })
     }
 
     /// The sum of the user's vectors.
@@ -173,16 +187,28 @@ impl Vectors {
     /// Changes the user's block if it is cached; otherwise the next search finds the vector in the
     /// store. An empty vector counts as no vector.
     pub fn put(&self, key: &UserKey, id: MemoryId, vector: &Vector) {
+        drop(self.lock_for_change());
+        self.files.add(key, id, vector);
         self.change(key, |block| block.put(id, vector));
     }
 
     pub fn remove(&self, key: &UserKey, id: MemoryId) {
+        drop(self.lock_for_change());
+        self.files.remove(key);
         self.change(key, |block| block.remove(id));
     }
 
-    /// Drops the user's block; the next search reads the vectors that the store still has.
+    /// Drops the user's block and file; the next search reads the vectors that the store still has.
     pub fn forget(&self, key: &UserKey) {
+        drop(self.lock_for_change());
+        self.files.remove(key);
         self.lock_for_change().blocks.remove(&self.block_key(key));
+    }
+
+    /// Removes the files of all users, which may hold vectors that were replaced.
+    pub fn remove_files(&self) {
+        drop(self.lock_for_change());
+        self.files.clear();
     }
 
     fn block_key(&self, key: &UserKey) -> BlockKey {
@@ -200,10 +226,16 @@ impl Vectors {
             cache.misses += 1;
             self.changes.load(Ordering::Relaxed)
         };
-        let block = Arc::new(Block::of(load()?));
+        let (block, is_to_be_written) = match self.files.read(key) {
+            Some(found) => found,
+            None => (Block::of(load()?), true),
+        };
+        let block = Arc::new(block);
+        let file = is_to_be_written.then(|| self.files.write(key, &block)).flatten();
         let mut cache = self.blocks.cache.lock();
         if self.changes.load(Ordering::Relaxed) == changes_before {
             cache.blocks.put(block_key, Arc::clone(&block));
+            file.into_iter().for_each(WrittenFile::keep);
         }
         Ok(block)
     }
@@ -241,17 +273,16 @@ impl Drop for Vectors {
 
 #[cfg(test)]
 mod tests {
+    use super::super::block::tests::{id, vector};
+    use super::super::vector_files::tests::any_number;
     use super::*;
-    use domain::Position;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
-    fn id(n: usize) -> MemoryId {
-        MemoryId::of(&Position { topic: "events".into(), partition: 0, offset: n as i64 }, 0)
-    }
-
-    fn vector(seed: usize) -> Vector {
-        Vector::of(&(0..24).map(|n| ((seed * 31 + n * 7) as f32).sin()).collect::<Vec<_>>())
+    impl Vectors {
+        fn alone(blocks: Arc<VectorBlocks>) -> Vectors {
+            Vectors::new(blocks, VectorFiles::none())
+        }
     }
 
     fn user(n: usize) -> UserKey {
@@ -316,7 +347,8 @@ mod tests {
             ),
             bytes_max in prop::sample::select(vec![0, 600, 2_000, 1_000_000]),
         ) {
-            let vectors = Vectors::new(VectorBlocks::new(bytes_max));
+            let dir = tempfile::tempdir().unwrap();
+            let vectors = Vectors::new(VectorBlocks::new(bytes_max), any_number(dir.path()));
             let mut stores = vec![StoredVectors::new(); 4];
             for (n, memory, seed) in steps {
                 let (key, store) = (user(n), &mut stores[n]);
@@ -343,7 +375,7 @@ mod tests {
             ),
             seen in 0..60usize,
         ) {
-            let vectors = Vectors::new(VectorBlocks::new(1_000_000));
+            let vectors = Vectors::alone(VectorBlocks::new(1_000_000));
             let key = user(0);
             let mut store = StoredVectors::new();
             let mut staged = StagedVectors::new();
@@ -357,7 +389,7 @@ mod tests {
                     (memory, None) => staged.insert(id(*memory), None),
                 };
             }
-            let all = Vectors::new(VectorBlocks::new(1_000_000));
+            let all = Vectors::alone(VectorBlocks::new(1_000_000));
             for limit in [0, 3, 100] {
                 let query = vector(999);
                 let near = vectors.nearest(&key, &mut load_seen, &query, limit, &staged).unwrap();
@@ -373,8 +405,9 @@ mod tests {
     }
 
     #[test]
-    fn a_block_read_before_a_change_is_not_cached_after_the_change() {
-        let vectors = Vectors::new(VectorBlocks::new(1_000_000));
+    fn what_was_read_before_a_change_is_kept_neither_in_the_cache_nor_in_a_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let vectors = Vectors::new(VectorBlocks::new(1_000_000), any_number(dir.path()));
         let key = user(0);
         let mut store = StoredVectors::from([(id(1), vector(1))]);
         let mut read_then_overtaken = || {
@@ -397,7 +430,7 @@ mod tests {
     fn a_cached_user_is_not_read_again_and_the_least_recent_goes_first() {
         let store: StoredVectors = (0..50).map(|n| (id(n), vector(n))).collect();
         let one = bytes_of(&store);
-        let vectors = Vectors::new(VectorBlocks::new(2 * one));
+        let vectors = Vectors::alone(VectorBlocks::new(2 * one));
         for n in [0, 1, 0, 2] {
             check(&vectors, &user(n), &store);
         }
@@ -417,7 +450,8 @@ mod tests {
             (0..2).map(|n| (0..50).map(|m| (id(m), vector(n + m))).collect()).collect();
         let one = bytes_of(&stores[0]);
         let blocks = VectorBlocks::new(2 * one);
-        let mut shards: Vec<Vectors> = (0..2).map(|_| Vectors::new(Arc::clone(&blocks))).collect();
+        let mut shards: Vec<Vectors> =
+            (0..2).map(|_| Vectors::alone(Arc::clone(&blocks))).collect();
         for _ in 0..2 {
             shards.iter().zip(&stores).for_each(|(vectors, store)| check(vectors, &user(0), store));
         }
@@ -434,7 +468,7 @@ mod tests {
     fn a_user_who_outgrows_the_cache_does_not_evict_the_others() {
         let mut many: StoredVectors = (0..50).map(|n| (id(n), vector(n))).collect();
         let few = StoredVectors::from([(id(0), vector(0))]);
-        let vectors = Vectors::new(VectorBlocks::new(bytes_of(&many) + bytes_of(&few)));
+        let vectors = Vectors::alone(VectorBlocks::new(bytes_of(&many) + bytes_of(&few)));
         check(&vectors, &user(1), &few);
         check(&vectors, &user(0), &many);
         assert_eq!(vectors.blocks.counts().bytes, bytes_of(&many) + bytes_of(&few));
@@ -453,7 +487,7 @@ mod tests {
 
     #[test]
     fn a_vector_of_another_width_has_no_neighbours() {
-        let vectors = Vectors::new(VectorBlocks::new(1_000_000));
+        let vectors = Vectors::alone(VectorBlocks::new(1_000_000));
         let store = StoredVectors::from([(id(1), vector(1))]);
         check(&vectors, &user(0), &store);
         vectors.put(&user(0), id(2), &Vector::of(&[1.0, 0.0]));

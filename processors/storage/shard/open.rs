@@ -97,6 +97,7 @@ impl Shard {
         goes_on: &dyn Fn() -> bool,
     ) -> Result<usize> {
         for (key, id) in changed {
+            self.index.vectors.forget(key);
             match self.store.memory(key, *id)? {
                 Some(memory) => self.index.text.put(document(memory)),
                 None => self.index.text.remove(key, *id),
@@ -119,6 +120,7 @@ impl Shard {
     /// Indexes every memory that is newer than `indexed`, and removes memories that the store no
     /// longer has.
     fn compare_index(&self, indexed: Checkpoint, goes_on: &dyn Fn() -> bool) -> Result<usize> {
+        self.index.vectors.remove_files();
         let present = self.store.checkpoint();
         // Ahead of the store: derived from a store that was moved aside. Every memory is indexed
         // again.

@@ -12,7 +12,8 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 use text::Stems;
 
-const OPTIONS: IndexOptions = IndexOptions { mem_segment_max: 3, documents_bytes_max: 500 };
+const OPTIONS: IndexOptions =
+    IndexOptions { mem_segment_max: 3, documents_bytes_max: 500, vectors_filed_min: 1 };
 const BM25: Bm25 = Bm25 { k1: 1.2, b: 0.75, previous: 0.3, short_words: 2.0 };
 const WORDS: [&str; 6] = ["berlin", "flat", "lisbon", "move", "rent", ""];
 

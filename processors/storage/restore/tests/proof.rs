@@ -11,6 +11,7 @@ use crate::store::{Changes, Digest, InMemory, StoreOptions, keys};
 use broker::clock::{Clock, SystemClock};
 use broker::{Consumer, Log, Polled, Record};
 use domain::Memory;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// The records of the changelog of one shard, as a writer with a sound store makes them.
@@ -315,7 +316,11 @@ fn a_store_that_differs_is_set_aside_and_restored_from_the_beginning() {
         };
         let options = ShardOptions {
             store: StoreOptions::default(),
-            index: IndexOptions { mem_segment_max: 100, documents_bytes_max: 1 << 20 },
+            index: IndexOptions {
+                mem_segment_max: 100,
+                documents_bytes_max: 1 << 20,
+                vectors_filed_min: 1,
+            },
             vector_blocks: VectorBlocks::new(0),
             replay_max: 100,
         };
@@ -522,11 +527,26 @@ fn an_index_has_what_a_restore_wrote_while_no_event_was_applied() {
         };
         let options = ShardOptions {
             store: StoreOptions::default(),
-            index: IndexOptions { mem_segment_max: 100, documents_bytes_max: 1 << 20 },
+            index: IndexOptions {
+                mem_segment_max: 100,
+                documents_bytes_max: 1 << 20,
+                vectors_filed_min: 1,
+            },
             vector_blocks: VectorBlocks::new(0),
             replay_max: 100,
         };
-        Shard::open(&home, &options, &identity(), SystemClock.wall(), Some(&from)).unwrap()
+        let opened = Shard::open(&home, &options, &identity(), SystemClock.wall(), Some(&from));
+        let (shard, found) = opened.unwrap();
+        // Reads the user's vectors, from a file if there is one, and leaves a file behind.
+        if !is_cancelled && let Some(user) = shard.store.users(None, 9).unwrap().last() {
+            let stored = shard.store.vectors(user).unwrap();
+            let (index, query) = (&shard.index.vectors, a_vector(1));
+            let near = index.nearest(user, &mut || Ok(stored.clone()), &query, 99, &[].into());
+            let near: BTreeMap<_, _> = near.unwrap().into_iter().collect();
+            let expected = stored.iter().map(|(id, vector)| (*id, vector.cosine(&query)));
+            assert_eq!(near, expected.collect());
+        }
+        (shard, found)
     };
     let open = |topic: &Topic| open_with(topic, None, false);
     let indexed = |shard: &Shard| {
