@@ -61,6 +61,11 @@ impl Filter {
         self.holds_by(&|comparison| comparison.holds_for(filtered))
     }
 
+    /// True if the filter reads more of a memory than its metadata and its session.
+    pub fn reads_times(&self) -> bool {
+        self.0.iter().any(Condition::reads_times)
+    }
+
     /// Joins the verdicts of a function on the comparisons.
     pub fn holds_by(&self, is_met: &dyn Fn(&Comparison) -> bool) -> bool {
         self.0.iter().all(|condition| condition.holds_by(is_met))
@@ -68,6 +73,15 @@ impl Filter {
 }
 
 impl Condition {
+    fn reads_times(&self) -> bool {
+        match self {
+            Condition::One(comparison) => matches!(comparison, Comparison::CreatedAt(..)),
+            Condition::All(parts) | Condition::Any(parts) | Condition::Neither(parts) => {
+                parts.iter().any(Condition::reads_times)
+            }
+        }
+    }
+
     fn holds_by(&self, is_met: &dyn Fn(&Comparison) -> bool) -> bool {
         let holds = |part: &Condition| part.holds_by(is_met);
         match self {

@@ -18,7 +18,7 @@
 //! all.
 
 use crate::ownership::ShardRegistry;
-use crate::recall::hits::{PreparedQuestion, find_hits};
+use crate::recall::hits::{PreparedQuestion, Scope, find_hits};
 use broker::OutgoingRecord;
 use compaction::contradictions::{
     Contradictions, Found, Judging, Near, NearMemory, Outcome, seen_by,
@@ -597,7 +597,8 @@ fn near(
     let Some(vector) = shard.store.vector(key, memory.id)? else { return Ok(Vec::new()) };
     let words = text::Words::of(&memory.content);
     let sought = PreparedQuestion { words, vector, word_vectors: Vec::new(), spread, at };
-    let (hits, _) = find_hits(shard, key, profile, &sought, NEAR_MAX)?;
+    let scope = Scope { key, limit: NEAR_MAX, labels: None };
+    let (hits, _) = find_hits(shard, profile, &sought, scope)?;
     Ok(hits
         .into_iter()
         .map(|hit| NearMemory { cosine: hit.own.cosine, words: hit.own.words, memory: hit.memory })

@@ -11,7 +11,7 @@ use lab::bench::speech::ChatGenerator;
 use metrics::Metrics;
 use models::embedder::{Embedder, pool};
 use profiles::Profiles;
-use serde_json::Value;
+use serde_json::{Value, json};
 use service::assembly::Assembly;
 use service::ingest::Ingest;
 use service::ownership::options;
@@ -27,6 +27,10 @@ use uuid::Uuid;
 
 /// Events applied in one step.
 const BATCH: usize = 500;
+/// Agents whose memories a user with a thousand has.
+const AGENTS: usize = 20;
+/// Questions with a filter before the first that counts.
+const WARM_UP: usize = 20;
 /// Dimensions of the standard model.
 const DIMENSIONS: usize = 384;
 
@@ -42,6 +46,8 @@ pub struct LoneShard {
     pub speech: ChatGenerator,
     /// Events published so far, which is the next offset; likewise for requests.
     pub published: usize,
+    /// Agents among whom the memories are shared out, as metadata.
+    pub agents: usize,
     asked: usize,
 }
 
@@ -85,6 +91,7 @@ impl LoneShard {
             topic: config.topics.events(),
             speech: ChatGenerator::new(1),
             published: 0,
+            agents: AGENTS,
             asked: 0,
         })
     }
@@ -108,19 +115,61 @@ impl LoneShard {
             let records = batch
                 .map(|n| {
                     let content = format!("{} It was number {n}.", self.speech.statement());
-                    record(&self.topic, n, &remember(&user(n), &content))
+                    let mut body = remember(&user(n), &content);
+                    body["metadata"] = json!({"agent": agent(n % self.agents)});
+                    record(&self.topic, n, &body)
                 })
                 .collect();
-            for write in self.ingest.step(records)?.writes {
-                let shard = write.shard.clone();
-                // As behind a transaction in the changelog.
-                write.carry_out(Some((batch_end, SystemClock.wall())))?;
-                if shard.index.text.is_flush_due() {
-                    shard.flush()?;
-                }
-            }
+            self.apply(records, batch_end)?;
         }
         self.shards.all().iter().try_for_each(|shard| shard.flush().map(drop))
+    }
+
+    fn apply(&self, records: Vec<Record>, end: i64) -> Result<()> {
+        for write in self.ingest.step(records)?.writes {
+            let shard = write.shard.clone();
+            // As behind a transaction in the changelog.
+            write.carry_out(Some((end, SystemClock.wall())))?;
+            if shard.index.text.is_flush_due() {
+                shard.flush()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Changes these memories one after the other, and returns the times.
+    pub fn update(&mut self, user: &str, ids: &[Value]) -> Result<Distribution> {
+        let mut took = Vec::with_capacity(ids.len());
+        for id in ids {
+            let body = json!({"type": "update", "user": user, "memory": id, "importance": 0.9});
+            let record = record(&self.topic, self.published, &body);
+            self.published += 1;
+            let began = Instant::now();
+            self.apply(vec![record], self.published as i64)?;
+            took.push(began.elapsed());
+        }
+        Ok(Distribution::of(took))
+    }
+
+    /// Asks for what one agent has, one of twenty each time, and returns the times.
+    pub fn ask_filtered(&mut self, user: &str, count: usize) -> Result<Distribution> {
+        let mut took = Vec::with_capacity(count);
+        for n in 0..WARM_UP + count {
+            let mut body = messages::recall(user, &self.speech.question());
+            body["where"] = json!({"agent": agent(n % AGENTS)});
+            let request = self.request(&body);
+            let wall = SystemClock.wall();
+            let began = Instant::now();
+            let replies = self.recall.step(Now { wall, events: wall }, Some(request));
+            let elapsed = began.elapsed();
+            if !finds(replies.first().and_then(|reply| reply.value.as_deref()))? {
+                return Err(Fault::retry("an agent's memories were not found"));
+            }
+            if n >= WARM_UP {
+                took.push(elapsed);
+            }
+        }
+        Ok(Distribution::of(took))
     }
 
     /// Recall of one more thread.
@@ -180,6 +229,10 @@ impl LoneShard {
         self.shards.polled();
         record(&self.topic, self.asked - 1, body)
     }
+}
+
+fn agent(n: usize) -> String {
+    format!("agent-{n}")
 }
 
 pub fn record(topic: &str, offset: usize, body: &Value) -> Record {

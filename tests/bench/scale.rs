@@ -35,6 +35,8 @@ const PAGES: usize = 20;
 const PAGE: usize = 50;
 /// Upper bound of the recalls of the user with very many memories, which are slow.
 const VERY_MANY_RECALLS_MAX: usize = 500;
+const FILTERED_RECALLS_MAX: usize = 200;
+const COLD_RECALLS: usize = 5;
 
 #[derive(Args)]
 pub struct ScaleBench {
@@ -86,19 +88,53 @@ impl ScaleBench {
         report.figure("open_again_us", shard.reopen()?.as_secs_f64() * 1e6);
         report.figure("disk_a_memory_bytes", disk_bytes(&dir.path)? as f64 / memories);
         if self.one > 0 {
-            progress(format!("loading {} memories of one user", self.one));
-            shard.load(self.one, |_| "one".to_owned())?;
-            let recalls = self.recalls.min(VERY_MANY_RECALLS_MAX);
-            let one = shard.ask(|_| "one".to_owned(), WARM_UP, recalls)?;
-            report.latency("recall_of_very_many", &one);
-            let (few_first, few) = shard.pages("own")?;
-            let (many_first, many) = shard.pages("one")?;
-            report.figure("first_page_us", few_first.as_secs_f64() * 1e6);
-            report.figure("first_page_of_very_many_us", many_first.as_secs_f64() * 1e6);
-            report.latency("page", &few);
-            report.latency("page_of_very_many", &many);
+            self.measure_one(&mut shard, report)?;
+        }
+        Ok(())
+    }
+
+    /// Compares a user with very many memories with one who has a thousand.
+    fn measure_one(&self, shard: &mut LoneShard, report: &mut BenchReport) -> Result<()> {
+        let recalls = self.recalls.min(VERY_MANY_RECALLS_MAX);
+        let few = shard.pages("own")?;
+        let few_filtered = shard.ask_filtered("own", recalls.min(FILTERED_RECALLS_MAX))?;
+        let few_updated = shard.update("own", &few.ids)?;
+        progress(format!("loading {} memories of one user", self.one));
+        // Each agent has as many memories as before.
+        shard.agents = (self.one * shard.agents / OWN).max(1);
+        shard.load(self.one, |_| "one".to_owned())?;
+        let very_many = shard.ask(|_| "one".to_owned(), WARM_UP, recalls)?;
+        report.latency("recall_of_very_many", &very_many);
+        let many = shard.pages("one")?;
+        let many_filtered = shard.ask_filtered("one", recalls.min(FILTERED_RECALLS_MAX))?;
+        let many_updated = shard.update("one", &many.ids)?;
+        report.figure("first_page_us", few.first.as_secs_f64() * 1e6);
+        report.figure("first_page_of_very_many_us", many.first.as_secs_f64() * 1e6);
+        for (name, ratio, few, many) in [
+            ("page", "page_growth_p50", &few.next, &many.next),
+            ("filtered_recall", "filtered_recall_growth_p50", &few_filtered, &many_filtered),
+            ("update", "update_growth_p50", &few_updated, &many_updated),
+        ] {
+            report.latency(name, few);
+            report.latency(&format!("{name}_of_very_many"), many);
             let grown = many.percentile_us(50) / few.percentile_us(50);
-            report.ratio("page_growth_p50", grown, RatioTarget::AtMost(3.0));
+            report.ratio(ratio, grown, RatioTarget::AtMost(3.0));
+        }
+        progress("recalls of that user after opening the shard again".to_owned());
+        for name in ["without_file", "cold"] {
+            let mut took = Vec::new();
+            for _ in 0..COLD_RECALLS {
+                if name == "without_file" {
+                    shard.shards.all().iter().for_each(|it| it.index.vectors.remove_files());
+                }
+                shard.reopen()?;
+                // The first question of anybody opens files and compiles nothing of theirs.
+                shard.ask(|_| "own".to_owned(), 0, 1)?;
+                took.push(Duration::from_micros(
+                    shard.ask(|_| "one".to_owned(), 0, 1)?.percentile_us(50) as u64,
+                ));
+            }
+            report.latency(&format!("recall_of_very_many_{name}"), &Distribution::of(took));
         }
         Ok(())
     }
@@ -106,6 +142,13 @@ impl ScaleBench {
 
 fn neighbour(n: usize) -> String {
     messages::user(n, NEIGHBOURS)
+}
+
+/// The times of the first page and of the next ones, and a memory of each.
+struct Pages {
+    first: Duration,
+    next: Distribution,
+    ids: Vec<Value>,
 }
 
 impl LoneShard {
@@ -119,8 +162,8 @@ impl LoneShard {
     }
 
     /// Times the first page of a user's list, and the next ones.
-    fn pages(&mut self, user: &str) -> Result<(Duration, Distribution)> {
-        let (mut times, mut after) = (Vec::new(), Value::Null);
+    fn pages(&mut self, user: &str) -> Result<Pages> {
+        let (mut times, mut after, mut ids) = (Vec::new(), Value::Null, Vec::new());
         for _ in 0..PAGES {
             let body = json!({"type": "list", "user": user, "limit": PAGE, "after": after});
             let request = self.request(&body);
@@ -134,6 +177,7 @@ impl LoneShard {
             if !reply["memories"].is_array() {
                 return Err(Fault::retry(format!("a list failed: {reply}")));
             }
+            ids.extend(reply["memories"][0].get("id").cloned());
             after = reply["after"].clone();
             if after.is_null() {
                 break;
@@ -141,7 +185,7 @@ impl LoneShard {
         }
         match times.split_off(1) {
             more if more.is_empty() => Err(Fault::retry("a user has only one page of memories")),
-            more => Ok((times[0], Distribution::of(more))),
+            more => Ok(Pages { first: times[0], next: Distribution::of(more), ids }),
         }
     }
 

@@ -189,15 +189,21 @@ impl Answerer {
         let listings = [own.map_err(broken)?, of_tenant.map_err(broken)?];
         // `everything` has expired memories too, while they are stored.
         let is_over = |row: &Row| row.is_expired(now.events) && !list.everything;
-        let is_meant = |row: &&Row| !is_over(row) && is_listed(row, key, list);
-        let total = listings.iter().map(|it| it.rows.iter().filter(is_meant).count()).sum();
+        let mut total = 0;
         let mut rest: Vec<(&UserKey, &Row)> = Vec::new();
         for (owner, listing) in owners.iter().zip(&listings) {
-            let begin = list.after.as_ref().map_or(0, |after| {
+            let labels = listing.choose(|labels| are_listed(labels, key, list));
+            let is_meant = |row: &&Row| labels.have(row) && !is_over(row) && is_listed(row, list);
+            let is_timed = list.as_of.is_some() || list.filter.reads_times();
+            total += listing
+                .count(&labels, list.everything)
+                .filter(|_| !is_timed)
+                .unwrap_or_else(|| listing.rows.iter().filter(is_meant).count());
+            let end = list.after.as_ref().map_or(listing.rows.len(), |after| {
                 let after = (after.created_at, after.id);
-                listing.rows.partition_point(|row| (row.created_at, row.id) >= after)
+                listing.rows.partition_point(|row| (row.created_at, row.id) < after)
             });
-            let rows = listing.rows[begin..].iter().filter(is_meant);
+            let rows = listing.rows[..end].iter().rev().filter(is_meant);
             // One more shows that there is a next page.
             let most = list.offset.saturating_add(list.limit).saturating_add(1);
             rest.extend(rows.take(most).map(|row| (owner, row)));
@@ -303,7 +309,7 @@ impl Answerer {
         fn count(map: &mut BTreeMap<String, u64>, word: &str) {
             *map.entry(word.to_owned()).or_default() += 1
         }
-        for row in listing.rows.iter().filter(|row| !row.is_expired(now.events)) {
+        for row in listing.rows.iter().rev().filter(|row| !row.is_expired(now.events)) {
             stats.memories += 1;
             stats.in_sessions += u64::from(row.labels.session.is_some());
             importance += row.importance;
@@ -449,8 +455,9 @@ pub(super) fn is_others(memory: &Memory, key: &UserKey) -> bool {
     memory.scope == Scope::Tenant && memory.author.as_deref() != Some(key.user())
 }
 
-fn is_listed(row: &Row, key: &UserKey, list: &List) -> bool {
-    let Labels { scope, kind, session, author, .. } = &*row.labels;
+/// The conditions of a list that many memories meet alike.
+fn are_listed(labels: &Labels, key: &UserKey, list: &List) -> bool {
+    let Labels { scope, kind, session, author, .. } = labels;
     let is_others = *scope == Scope::Tenant && author.as_deref() != Some(key.user());
     if list.everything && is_others {
         return false;
@@ -460,10 +467,16 @@ fn is_listed(row: &Row, key: &UserKey, list: &List) -> bool {
         None => list.everything || *scope != Scope::Session,
     };
     of_session
-        && (list.everything || !row.is_archived || list.as_of.is_some())
-        && list.as_of.is_none_or(|time| row.created_at <= time && row.valid_from <= time)
         && (list.kinds.is_empty() || list.kinds.contains(kind))
-        && list.filter.holds_for(&row.filtered())
+        && (list.filter.reads_times()
+            || list.filter.holds_for(&labels.filtered(domain::Time::default())))
+}
+
+fn is_listed(row: &Row, list: &List) -> bool {
+    (list.everything || !row.is_archived || list.as_of.is_some())
+        && list.as_of.is_none_or(|time| row.created_at <= time && row.valid_from <= time)
+        && (!list.filter.reads_times()
+            || list.filter.holds_for(&row.labels.filtered(row.created_at)))
 }
 
 fn stored(shard: &Shard, key: &UserKey, id: MemoryId) -> Result<Option<Memory>, Fault> {

@@ -1,6 +1,7 @@
 //! Finds the hits for a question in a shard, each with the scores.
 //!
-//! 1. BM25 over the user's documents, and the nearest vectors, give up to `limit` ids each.
+//! 1. BM25 over the user's documents, and the nearest vectors, give up to `limit` ids each. For a
+//!    question with filters, all memories that meet them are taken besides.
 //! 2. Both scores are computed for every id, and [`rank::preselected`] keeps `limit` of them.
 //! 3. Their memories are read from the store.
 //! 4. Steps 2 and 3 are repeated once for the successors and revisions of the hits: for a question
@@ -16,6 +17,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use storage::index::WordScores;
 use storage::shard::Shard;
+use storage::store::listing::{KEPT_FROM, Labels};
 
 /// Different words of a question that are searched, the first ones. Each is looked up in the user's
 /// documents while the next request waits; real questions have under fifty. The whole question is
@@ -51,19 +53,47 @@ impl PreparedQuestion {
     }
 }
 
+/// The memories that a question may find.
+#[derive(Clone, Copy)]
+pub struct Scope<'a> {
+    pub key: &'a UserKey,
+    /// Memories that each engine gives.
+    pub limit: usize,
+    /// All memories with these labels are wanted, up to [`ALL_MAX`].
+    pub labels: Option<&'a dyn Fn(&Labels) -> bool>,
+}
+
+/// Memories that are ranked for a question that wants all of some sort. The best hundred could all be
+/// of another.
+pub const ALL_MAX: usize = 10_000;
+
 /// Returns the hits, and the information of the question's words among this user's documents.
 pub fn find_hits(
     shard: &Shard,
-    key: &UserKey,
     profile: &Profile,
     sought: &PreparedQuestion,
-    limit: usize,
+    scope: Scope<'_>,
 ) -> Result<(Vec<Hit>, f32), Fault> {
+    let key = scope.key;
     let PreparedQuestion { vector, word_vectors, spread, .. } = sought;
     let (terms, is_in_one_language) = sought.terms(shard, key)?;
     let scored = shard.index.text.scored(key, &terms, profile.retrieval.words)?;
     let compared = shard.index.vectors.compared(key, &mut || shard.vectors(key), vector)?;
-    let mut next = [compared.nearest(limit), scored.best(limit)].concat();
+    let mut next = match scope.labels {
+        None => [compared.nearest(scope.limit), scored.best(scope.limit)].concat(),
+        // Of few memories all are read.
+        Some(_) if compared.count() < KEPT_FROM => {
+            [compared.nearest(ALL_MAX), scored.best(ALL_MAX)].concat()
+        }
+        Some(are_wanted) => {
+            let listing = shard.store.listing(key)?;
+            let labels = listing.choose(are_wanted);
+            let wanted = listing.rows.iter().filter(|row| labels.have(row)).map(|row| row.id);
+            // The others lend their relevance to the turns beside them.
+            wanted.chain(scored.best(scope.limit)).collect()
+        }
+    };
+    let limit = if scope.labels.is_some() { ALL_MAX } else { scope.limit };
     next.sort_unstable_by_key(|id| id.0.as_u128());
     next.dedup();
     let (mut hits, mut read): (Vec<Hit>, HashSet<MemoryId, RandomState>) = Default::default();

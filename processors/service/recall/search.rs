@@ -12,7 +12,7 @@
 
 use super::answer::Answerer;
 use super::ask::{ShardState, broken, is_others};
-use super::hits::{PreparedQuestion, find_hits};
+use super::hits::{ALL_MAX, PreparedQuestion, Scope, find_hits};
 use super::rerank::QueryResult;
 use domain::fault::{Fault, Reject};
 use domain::{Kind, Levels, Match, Now, Request, RequestKind, Time, UserKey, Vector};
@@ -23,10 +23,9 @@ use profiles::Profile;
 use std::sync::Arc;
 use std::time::Instant;
 use storage::shard::Shard;
+use storage::store::listing::Labels;
 use text::EventBound;
 
-/// Candidates of a request with filters. The best hundred could all be of the wrong kind.
-const FILTERED_CANDIDATES: usize = 10_000;
 /// More candidates are read where more than one in this many is no answer.
 const CROWDED: usize = 4;
 /// The kind under which a stranger's memory of a ruling kind is recalled.
@@ -173,15 +172,16 @@ impl Answerer {
         sought: &PreparedQuestion,
         left_ms: &dyn Fn() -> i64,
     ) -> Result<QueryHits, Fault> {
-        let is_filtered = !asked.kinds.is_empty()
-            || !asked.filter.is_empty()
+        let is_by_labels =
+            !asked.kinds.is_empty() || !(asked.filter.is_empty() || asked.filter.reads_times());
+        let is_filtered = !asked.filter.is_empty()
             || !asked.period.is_all()
             || asked.as_of.is_some()
             || asked.as_of_offset.is_some()
             || asks_nothing(asked);
         let takes_all = profile.rules.policy.traits().all_memories;
-        let limit = if is_filtered || takes_all {
-            FILTERED_CANDIDATES
+        let limit = if takes_all || (is_filtered && !is_by_labels) {
+            ALL_MAX
         } else {
             self.options.settings.candidates
         };
@@ -195,12 +195,16 @@ impl Answerer {
                 break;
             }
             let is_expired = |hit: &Hit| hit.memory.is_expired(sought.at);
-            let (mut hits, information) = find_hits(shard, owner, profile, sought, limit)?;
+            let are_wanted = |labels: &Labels| may_be_admitted(labels, owner, asked);
+            let labels: Option<&dyn Fn(&Labels) -> bool> = is_by_labels.then_some(&are_wanted);
+            let scope = Scope { key: owner, limit, labels };
+            let (mut hits, information) = find_hits(shard, profile, sought, scope)?;
             // Memories that are no answer take the places of others: a fact that changed daily has
             // hundreds of old values.
             let refused = hits.iter().filter(|hit| !rank::admitted_unfiltered(&hit.memory, &any));
             if hits.iter().any(is_expired) || refused.count() > limit / CROWDED {
-                (hits, _) = find_hits(shard, owner, profile, sought, FILTERED_CANDIDATES)?;
+                let scope = Scope { limit: ALL_MAX, ..scope };
+                (hits, _) = find_hits(shard, profile, sought, scope)?;
                 hits.retain(|hit| !is_expired(hit));
             }
             if let Some(time) = asked.as_of {
@@ -213,6 +217,15 @@ impl Answerer {
         }
         Ok(collected)
     }
+}
+
+/// True if memories with these labels may meet the filters of the question. A stranger's memory of
+/// the tenant may be shown as a plain fact ([`demote_stranger`]).
+fn may_be_admitted(labels: &Labels, owner: &UserKey, asked: &domain::Recall) -> bool {
+    let is_shown_as =
+        |kind: &Kind| *kind == labels.kind || (owner.is_tenant() && kind.as_str() == PLAIN_KIND);
+    (asked.kinds.is_empty() || asked.kinds.iter().any(is_shown_as))
+        && (asked.filter.reads_times() || asked.filter.holds_for(&labels.filtered(Time(0))))
 }
 
 /// True if no query can bring a memory nearer than the others.

@@ -154,6 +154,52 @@ fn the_time_a_request_waited_counts_once_against_its_deadline() {
     assert_ne!(replies[0]["partial"], true, "at most 600 ms are left: {}", replies[0]);
 }
 
+#[test]
+fn a_filter_finds_each_memory_that_meets_it_among_many_that_fit_the_question_better() {
+    for others in [40, 560] {
+        let mut bench = Bench::new(0);
+        let of_cook = |content: String| {
+            json!({
+                "type": "remember", "user": "mia", "content": content, "kind": "preference",
+                "metadata": {"agent": "cook"},
+            })
+        };
+        let tea = |n: usize| {
+            let content = format!("The tea is in tin number {n}");
+            json!({"type": "remember", "user": "mia", "content": content})
+        };
+        let events: Vec<Value> = (0..others)
+            .map(|n| if n % 20 == 7 { of_cook(format!("Spoon {n} is old")) } else { tea(n) })
+            .collect();
+        let cooks = events.iter().filter(|event| event["kind"] == "preference").count();
+        let asks = |bench: &mut Bench, filter: Value| {
+            let mut body = json!({"type": "recall", "user": "mia", "query": "Where is the tea?"});
+            body["limit"] = 100.into();
+            body["min_relevance"] = 0.into();
+            body.as_object_mut().expect("an object").extend(filter.as_object().cloned().unwrap());
+            let reply = bench.step(Some(record(0, &body))).remove(0);
+            let found = reply["memories"].as_array().cloned().unwrap_or_default();
+            found.iter().map(|one| one["content"].to_string()).collect::<Vec<_>>()
+        };
+        for (n, event) in events.iter().enumerate() {
+            bench.send(1 + n as i64, event.clone());
+            if n == others / 2 {
+                asks(&mut bench, json!({"kinds": ["preference"]}));
+            }
+        }
+        for filter in [
+            json!({"where": {"agent": "cook"}}),
+            json!({"kinds": ["preference"]}),
+            json!({"kinds": ["preference"], "where": {"agent": "cook"}}),
+        ] {
+            let found = asks(&mut bench, filter.clone());
+            assert_eq!(found.len(), cooks, "{filter} among {others}: {found:?}");
+            assert!(found.iter().all(|content| content.contains("Spoon")), "{found:?}");
+        }
+        assert!(asks(&mut bench, json!({"where": {"agent": "nobody"}})).is_empty());
+    }
+}
+
 /// A request for statistics, which needs no memory.
 fn stats_of(tenant: &str, user: &str, offset: i64) -> Record {
     record(offset, &json!({"type": "stats", "tenant": tenant, "user": user}))

@@ -1,30 +1,47 @@
-//! Listings: the memories of a user without their words, newest first. From a listing, a list and the
-//! statistics know which memories are meant, and read only those that they return. Kept for users
-//! with many memories, and bounded by bytes: the least recently used goes first.
+//! Listings: the memories of a user without their words, oldest first. From a listing, a list, the
+//! statistics and a recall with filters know which memories are meant, and read only those that they
+//! return. Kept for users with many memories, and bounded by bytes: the least recently used goes
+//! first. A change of the user's memories changes a kept listing.
 //!
 //! Invariant: a listing that was read before a change is not kept after the change, as in
 //! `memory_cache.rs`.
 
+use super::records::Changes;
 use super::{Store, format, keys};
 use crate::byte_lru::ByteLru;
 use domain::fault::Result;
 use domain::{Filtered, Kind, MemoryId, Metadata, Scope, Time, UserKey};
 use foldhash::fast::RandomState;
 use parking_lot::Mutex;
-use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Bytes of listings for each shard: the memories of one user with 100,000.
-const BYTES_MAX: usize = 8 << 20;
+/// Bytes of listings for each shard: the memories of one user with 200,000.
+const BYTES_MAX: usize = 16 << 20;
 /// Memories below which a listing is made anew each time: that takes a millisecond.
-const KEPT_FROM: usize = 500;
+pub const KEPT_FROM: usize = 500;
 
-/// The memories of a user, newest first.
-#[derive(Default)]
+/// The memories of a user, oldest first.
+#[derive(Clone, Default)]
 pub struct Listing {
     pub rows: Vec<Row>,
-    bytes: usize,
+    labels: HashSet<Arc<Labels>, RandomState>,
+    labels_bytes: usize,
+    /// Rows that are archived, and rows that expire.
+    archived: usize,
+    expiring: usize,
+}
+
+/// Those labels of a listing that were chosen.
+pub struct ChosenLabels {
+    are_all: bool,
+    chosen: HashSet<*const Labels, RandomState>,
+}
+
+impl ChosenLabels {
+    pub fn have(&self, row: &Row) -> bool {
+        self.are_all || self.chosen.contains(&Arc::as_ptr(&row.labels))
+    }
 }
 
 /// A memory without its words.
@@ -52,34 +69,91 @@ pub struct Labels {
 }
 
 impl Row {
-    pub fn is_expired(&self, at: Time) -> bool {
-        self.expires_at.is_some_and(|end| end <= at)
+    /// The time a memory was made never changes.
+    fn place(&self) -> (Time, MemoryId) {
+        (self.created_at, self.id)
     }
 
-    pub fn filtered(&self) -> Filtered<'_> {
-        let Labels { metadata, session, .. } = &*self.labels;
-        Filtered { metadata, session: session.as_deref(), created_at: self.created_at }
+    pub fn is_expired(&self, at: Time) -> bool {
+        self.expires_at.is_some_and(|end| end <= at)
     }
 }
 
 impl Listing {
-    /// Sorts the rows, and lets equal labels be one.
     fn of(mut rows: Vec<Row>) -> Listing {
-        let mut known: HashSet<Arc<Labels>, RandomState> = HashSet::default();
+        let mut listing = Listing::default();
         for row in &mut rows {
-            match known.get(&row.labels) {
-                Some(same) => row.labels = same.clone(),
-                None => drop(known.insert(row.labels.clone())),
+            listing.share_labels(row);
+        }
+        rows.sort_unstable_by_key(Row::place);
+        listing.archived = rows.iter().filter(|row| row.is_archived).count();
+        listing.expiring = rows.iter().filter(|row| row.expires_at.is_some()).count();
+        listing.rows = rows;
+        listing
+    }
+
+    /// The number of rows with these labels, archived ones only on request. `None` if somebody has to
+    /// count them.
+    pub fn count(&self, labels: &ChosenLabels, with_archived: bool) -> Option<usize> {
+        let left_out = if with_archived { 0 } else { self.archived };
+        (labels.are_all && self.expiring == 0).then(|| self.rows.len() - left_out)
+    }
+
+    /// Chooses among the labels, of which many rows have the same.
+    pub fn choose(&self, is_chosen: impl Fn(&Labels) -> bool) -> ChosenLabels {
+        if self.labels.iter().all(|labels| is_chosen(labels)) {
+            return ChosenLabels { are_all: true, chosen: HashSet::default() };
+        }
+        let chosen = self.labels.iter().filter(|labels| is_chosen(labels));
+        ChosenLabels { are_all: false, chosen: chosen.map(Arc::as_ptr).collect() }
+    }
+
+    /// Lets equal labels be one.
+    fn share_labels(&mut self, row: &mut Row) {
+        match self.labels.get(&row.labels) {
+            Some(same) => row.labels = same.clone(),
+            None => {
+                self.labels_bytes += row.labels.bytes();
+                self.labels.insert(row.labels.clone());
             }
         }
-        rows.shrink_to_fit();
-        rows.sort_unstable_by_key(|row| Reverse((row.created_at, row.id)));
-        let of_labels: usize = known.iter().map(|labels| labels.bytes()).sum();
-        Listing { bytes: rows.len() * size_of::<Row>() + of_labels, rows }
+    }
+
+    fn put(&mut self, mut row: Row) {
+        self.share_labels(&mut row);
+        self.archived += usize::from(row.is_archived);
+        self.expiring += usize::from(row.expires_at.is_some());
+        match self.rows.binary_search_by_key(&row.place(), Row::place) {
+            Ok(place) => {
+                let before = std::mem::replace(&mut self.rows[place], row);
+                self.gone(&before);
+            }
+            Err(place) => self.rows.insert(place, row),
+        }
+    }
+
+    fn remove(&mut self, id: MemoryId) {
+        if let Some(place) = self.rows.iter().position(|row| row.id == id) {
+            let row = self.rows.remove(place);
+            self.gone(&row);
+        }
+    }
+
+    fn gone(&mut self, row: &Row) {
+        self.archived -= usize::from(row.is_archived);
+        self.expiring -= usize::from(row.expires_at.is_some());
+    }
+
+    fn bytes(&self) -> usize {
+        self.rows.capacity() * size_of::<Row>() + self.labels_bytes
     }
 }
 
 impl Labels {
+    pub fn filtered(&self, created_at: Time) -> Filtered<'_> {
+        Filtered { metadata: &self.metadata, session: self.session.as_deref(), created_at }
+    }
+
     fn bytes(&self) -> usize {
         let texts = [&self.session, &self.author].into_iter().flatten().map(String::len);
         let metadata = self.metadata.iter().map(|(name, value)| 64 + name.len() + value.len());
@@ -96,25 +170,36 @@ struct Listings {
 
 impl Default for ListingCache {
     fn default() -> ListingCache {
-        let by_user = ByteLru::new(BYTES_MAX, |listing: &Listing| listing.bytes);
+        let by_user = ByteLru::new(BYTES_MAX, Listing::bytes);
         ListingCache(Mutex::new(Listings { by_user, changes: 0 }))
     }
 }
 
 impl ListingCache {
-    /// Drops the listings of users whose memories a batch changes.
-    pub fn forget<'k>(&self, changed: impl Iterator<Item = &'k [u8]>) {
+    /// Changes the listings of users whose memories a batch changes. One with a record that is no
+    /// memory is dropped.
+    pub fn follow(&self, changes: &Changes) {
         let mut listings = self.0.lock();
         listings.changes += 1;
-        if !listings.by_user.is_empty() {
-            let users = changed.filter_map(keys::memory_of).map(|(key, _)| key);
-            users.for_each(|key| listings.by_user.remove(&key));
+        if listings.by_user.is_empty() {
+            return;
+        }
+        for (record, value) in &changes.records {
+            let Some((key, id)) = keys::memory_of(record) else { continue };
+            let row = value.as_ref().map(|value| format::row(id, value));
+            match row {
+                None => listings.by_user.change(&key, |known| Arc::make_mut(known).remove(id)),
+                Some(Ok(Some(row))) => {
+                    listings.by_user.change(&key, |known| Arc::make_mut(known).put(row));
+                }
+                Some(_) => listings.by_user.remove(&key),
+            }
         }
     }
 }
 
 impl Store {
-    /// The user's memories without their words, newest first.
+    /// The user's memories without their words, oldest first.
     pub fn listing(&self, key: &UserKey) -> Result<Arc<Listing>> {
         let mut listings = self.listings.0.lock();
         if let Some(known) = listings.by_user.get(key) {

@@ -304,7 +304,7 @@ impl Store {
             self.note_erased()?;
         }
         self.memory_cache.forget(changes.records.keys().map(Vec::as_slice));
-        self.listings.forget(changes.records.keys().map(Vec::as_slice));
+        self.listings.follow(&changes);
         self.user_cache.note_batch(changes.records.keys().map(Vec::as_slice), windows, gates);
         self.live.note_batch(changes.records.keys().map(Vec::as_slice), live);
         *self.checkpoint.lock() = checkpoint;

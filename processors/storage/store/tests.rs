@@ -1128,15 +1128,22 @@ fn a_listing_follows_each_change() {
                     true
                 })
                 .unwrap();
-            expected.sort_by(|one, other| other.cmp(one));
+            expected.sort();
             let listing = store.listing(&zoe).unwrap();
             let rows = listing.rows.iter();
             let rows = rows
                 .map(|row| (row.created_at, row.id, row.is_archived, row.labels.metadata.clone()));
             assert_eq!(rows.collect::<Vec<_>>(), expected);
             assert_eq!(listing.rows.len(), count);
+            let all = listing.choose(|_| true);
+            let archived = listing.rows.iter().filter(|row| row.is_archived).count();
+            let counts = [true, false].map(|with_archived| listing.count(&all, with_archived));
+            let expires = listing.rows.iter().any(|row| row.expires_at.is_some());
+            let known = [count, count - archived].map(|count| (!expires).then_some(count));
+            assert_eq!((counts, expires), (known, count == 600 && archived == 1));
         };
-        let all: Vec<Memory> = (0..600).map(|n| a_memory(n, "likes tea")).collect();
+        let lasting = |n| Memory { expires_at: None, ..a_memory(n, "likes tea") };
+        let all: Vec<Memory> = (0..600).map(lasting).collect();
         write(store, 1, |staged| {
             all.iter().for_each(|one| staged.put_memory_and_vector(one.clone(), &a_vector(1)));
         });
@@ -1150,6 +1157,14 @@ fn a_listing_follows_each_change() {
             staged.put_memory(changed);
         });
         check(599);
+        let labels = store.listing(&zoe).unwrap();
+        let chosen = labels.choose(|labels| labels.metadata.contains_key("agent"));
+        let those = labels.rows.iter().filter(|row| chosen.have(row)).map(|row| row.id);
+        assert_eq!(those.collect::<Vec<_>>(), [all[9].id]);
+        write(store, 4, |staged| {
+            staged.put_memory_and_vector(a_memory(700, "likes tea"), &a_vector(1));
+        });
+        check(600);
         assert!(store.listing(&key("ada")).unwrap().rows.is_empty());
     });
 }
