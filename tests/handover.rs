@@ -30,6 +30,7 @@ on_both_brokers! {
 // The embedded log has one process, and no stock intervals.
 on_kafka! {
     a_killed_process_leaves_its_users_without_answers_for_seconds_on_a_broker_as_it_comes
+    each_shard_has_one_copy_and_a_new_one_after_a_kill
 }
 
 /// Two processes of one group.
@@ -393,4 +394,59 @@ fn a_standby_takes_over_without_reading_its_shards_again(broker: Broker) {
     );
     standby.wait_until_ready();
     assert!(users.iter().all(|user| codes(user) == 20));
+}
+
+/// The processes that have a store of each shard.
+fn holders(places: &[Place]) -> [Vec<usize>; 3] {
+    [0, 1, 2].map(|partition| {
+        let store = |place: &Place| {
+            place.dir.join(format!("{}events-{partition}", place.prefix)).join("store")
+        };
+        (0..places.len()).filter(|n| store(&places[*n]).is_dir()).collect()
+    })
+}
+
+fn each_shard_has_one_copy_and_a_new_one_after_a_kill() {
+    let options = [
+        ("kafka.librdkafka.session.timeout.ms", "6000"),
+        ("store.standby", "true"),
+        ("store.standby_ms", "100"),
+        ("store.standby_copies", "1"),
+        // A store that nobody wants is removed after half of this time.
+        ("forget.within_ms", "4000"),
+    ];
+    let first = Place::lasting(Broker::Kafka, &options);
+    let mut places = Vec::from(
+        ["a", "b", "c"].map(|name| Place { dir: first.dir.with_extension(name), ..first.clone() }),
+    );
+    let mut children: Vec<Child> = places.iter().map(Child::start).collect();
+    children.iter_mut().for_each(Child::wait_until_ready);
+    let client = first.client();
+    teach(&client);
+    let copied = |what: &str, places: &[Place], children: &[Child]| {
+        eventually(what, || {
+            let owned: Vec<Vec<String>> = children.iter().map(owned).collect();
+            let holders = holders(places);
+            let is_held = |partition: usize| {
+                let owner = owned.iter().position(|them| them.contains(&partition.to_string()));
+                let owner = owner.is_some_and(|owner| holders[partition].contains(&owner));
+                owner && holders[partition].len() == 2
+            };
+            (owned.iter().flatten().count() == 3 && (0..3).all(is_held)).then_some(holders)
+        })
+    };
+    let before = copied("each shard has an owner and a copy", &places, &children);
+    children.remove(2).kill();
+    let gone = places.remove(2);
+    let after = copied("each shard has a copy on the other process", &places, &children);
+    assert_ne!(before, after, "the dead process had an own shard, whose copy became its store");
+    for n in 0..USERS {
+        let asker = client.user("handover", &format!("asker-{n}"));
+        eventually("the system answers", || {
+            asker.recall("Where do I live?").to_string().contains("Lisbon").then_some(())
+        });
+    }
+    children.push(Child::start(&gone));
+    places.push(gone);
+    copied("each shard has one copy again", &places, &children);
 }

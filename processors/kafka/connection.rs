@@ -36,6 +36,9 @@ pub const HEARTBEAT_MS: &str = "500";
 /// Option that makes a member static.
 pub const INSTANCE_ID: &str = "group.instance.id";
 
+/// Option that a broker shows as the name of a client.
+pub const CLIENT_ID: &str = "client.id";
+
 /// Isolation levels: `UNDECIDED` reads up to the newest record, `DECIDED` up to the last stable
 /// offset.
 pub const UNDECIDED: &str = "read_uncommitted";
@@ -46,7 +49,7 @@ impl Connection {
         let mut config = ClientConfig::new();
         config
             .set("bootstrap.servers", &self.servers)
-            .set("client.id", client_id)
+            .set(CLIENT_ID, client_id)
             .set("reconnect.backoff.ms", "20")
             .set("reconnect.backoff.max.ms", "1000")
             .set("topic.metadata.refresh.interval.ms", "60000")

@@ -35,6 +35,8 @@ impl GroupReader {
     /// Returns `None` if the broker does not say: a group may not exist.
     pub fn facts(&self) -> Result<Option<GroupFacts>> {
         let GroupReader { client, group, topic } = self;
+        // Fetches the next token for the log-in, if there is one.
+        client.poll(Duration::ZERO);
         let found = client
             .fetch_group_list(Some(group), WITHIN)
             .map_err(|e| failed(format!("reads the members of group {group}"), &e))?;

@@ -33,7 +33,7 @@ mod wake;
 
 pub use admin::TopicSpec;
 pub use bulk::BulkWriter;
-pub use connection::{Connection, INSTANCE_ID, SESSION_MS, STATIC_SESSION_MS};
+pub use connection::{CLIENT_ID, Connection, INSTANCE_ID, SESSION_MS, STATIC_SESSION_MS};
 pub use group_facts::{GroupFacts, GroupMember, GroupReader};
 pub use offsets::Noted;
 pub use reporting::{NotWritten, ReportingProducer};

@@ -37,6 +37,7 @@ pub mod reply_topics;
 pub mod requests;
 mod shared;
 pub mod stalled;
+mod standby;
 mod unowned;
 
 pub use assemble::pool_size;

@@ -165,12 +165,20 @@ pub struct Store {
     #[serde(deserialize_with = "at_least_1")]
     pub replay_max: usize,
     pub standby: bool,
+    pub standby_copies: usize,
     #[serde(deserialize_with = "at_least_1")]
     pub standby_ms: u64,
     pub cache_bytes: u64,
     pub recalled_bytes_max: usize,
     pub accept_incomplete: bool,
     pub scrub_ms: u64,
+}
+
+impl Store {
+    /// Returns whether the members of the group share the stand-by copies among them.
+    pub fn shares_copies(&self) -> bool {
+        self.standby && self.standby_copies > 0
+    }
 }
 
 #[derive(Clone, Debug, Deserialize)]

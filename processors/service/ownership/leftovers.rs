@@ -10,9 +10,9 @@ use super::{Changelog, ShardRegistry};
 use domain::fault::Result;
 
 impl ShardRegistry {
-    /// Removes stores that have belonged to another process for `after_ms`, unless `keep_copies`,
-    /// because they are followed as stand-by copies; and stores that were moved aside so long ago.
-    /// A removal that fails is tried again at the next call.
+    /// Removes stores that have belonged to another process for `after_ms`, but with `keep_copies`
+    /// only those whose stand-by copies are left to others; and stores that were moved aside so
+    /// long ago. A removal that fails is tried again at the next call.
     pub fn remove_leftovers(&self, after_ms: i64, keep_copies: bool) {
         let Some(changelog) = &self.changelog else { return };
         let now = self.clock.wall();
@@ -25,14 +25,15 @@ impl ShardRegistry {
             // nobody while the brokers are away.
             if is_old && let Err(fault) = changelog.log.stable_end(partition) {
                 tracing::warn!(partition, %fault, "keeps old stores while the changelog is away");
-                self.partitions.write().values_mut().for_each(|found| found.of_others_since = None);
+                self.partitions.write().values_mut().for_each(|found| found.unwanted_since = None);
                 return;
             }
             let since = self.with(partition, |found| {
-                found.of_others_since = is_old.then(|| found.of_others_since.unwrap_or(now));
-                found.of_others_since
+                let is_unwanted = is_old && (!keep_copies || found.is_left_to_others);
+                found.unwanted_since = is_unwanted.then(|| found.unwanted_since.unwrap_or(now));
+                found.unwanted_since
             });
-            if since.is_some_and(|since| !keep_copies && now.ms_since(since) >= after_ms) {
+            if since.is_some_and(|since| now.ms_since(since) >= after_ms) {
                 self.removed(partition, self.remove_store_of_other(partition, changelog));
             }
         }
@@ -47,9 +48,10 @@ impl ShardRegistry {
     fn remove_store_of_other(&self, partition: i32, changelog: &Changelog) -> Result<usize> {
         let identity = self.deployment.identity(partition);
         // Order matters: a restore that begins from here on waits until the directory is free.
-        let Some(_claim) =
-            self.claim_if(partition, |found| !found.is_owned() && found.files.strong_count() == 0)
-        else {
+        let Some(_claim) = self.claim_if(partition, |found| {
+            let is_unwanted = found.unwanted_since.is_some() && !found.is_owned();
+            is_unwanted && found.files.strong_count() == 0
+        }) else {
             return Ok(0);
         };
         let now = self.clock.wall();

@@ -47,8 +47,11 @@ pub(super) struct Partition {
     pub is_unsent: bool,
     /// The end of the changelog up to which the copy was brought, and the steady time in ms.
     pub followed: Option<(i64, i64)>,
-    /// Since when the partition is another process's, as far as this process knows.
-    pub of_others_since: Option<Time>,
+    /// Other processes keep the stand-by copies of this shard.
+    pub is_left_to_others: bool,
+    /// Since when the files are those of another process's shard and no followed copy. For a former
+    /// copy, since its last stand-by, which left no erased bytes whose rewrite was due.
+    pub unwanted_since: Option<Time>,
 }
 
 impl Partition {

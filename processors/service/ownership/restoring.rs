@@ -10,8 +10,9 @@
 use super::partition::{Partition, State};
 use super::{Changelog, ShardRegistry, log_findings, proof_name};
 use crossbeam_channel::TrySendError;
+use domain::Time;
 use domain::fault::{Fault, Result};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use storage::restore::{Progress, RestoreOptions, Restoring};
@@ -22,9 +23,9 @@ const RESTORE_AGAIN: Duration = Duration::from_millis(200);
 /// Pause between two looks whether the directory of a partition is free, and its files are closed.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-/// Pause between two openings of a copy for which the changelog has nothing new: opening reads and
-/// checks the whole text index, and a rewrite that is due by age may wait an hour.
-const UNCHANGED_MS: i64 = 3_600_000;
+/// Longest pause between two openings of a copy for which the changelog has nothing new: opening
+/// reads and checks the whole text index, and a rewrite that is due by age may wait an hour.
+const UNCHANGED_MAX_MS: i64 = 3_600_000;
 
 /// Looks whether the files of a closed shard are closed: a minute, as long as a large merge takes.
 const CLOSED_TRIES: u32 = 12_000;
@@ -149,16 +150,44 @@ impl ShardRegistry {
         unsent.into_iter().for_each(|partition| self.send_to_restore(partition));
     }
 
+    /// Returns the shards of others of which this process keeps copies.
+    pub fn followed(&self) -> Vec<i32> {
+        let left: BTreeSet<i32> = self.those(|found| found.is_left_to_others);
+        self.of_others().into_iter().filter(|partition| !left.contains(partition)).collect()
+    }
+
+    /// Follows every shard of others but these, whose copies [`ShardRegistry::remove_leftovers`]
+    /// removes. Returns whether that is a change.
+    pub fn leave_to_others(&self, left: &BTreeSet<i32>) -> bool {
+        let (now, steady_ms) = (self.clock.wall(), self.clock.steady_ms());
+        let mut partitions = self.partitions.write();
+        let mut is_changed = false;
+        for partition in 0..self.partitions() {
+            let found = partitions.entry(partition).or_default();
+            let is_left = left.contains(&partition);
+            if is_left != found.is_left_to_others {
+                let followed_at = found.followed.take().map_or(steady_ms, |(_, at)| at);
+                let since = Time(now.0 - (steady_ms - followed_at));
+                found.is_left_to_others = is_left;
+                found.unwanted_since = is_left.then_some(since);
+                is_changed = true;
+            }
+        }
+        is_changed
+    }
+
     /// Brings the local copy of another process's shard to the end of its changelog, so that a
     /// takeover reads little, and rewrites a copy whose oldest erasure is `rewrite_after_ms` old.
     /// The copy is closed again at once: only one shard at a time may have a directory open, and no
-    /// reader uses the copy. A copy for which the changelog has nothing new is opened once an hour.
+    /// reader uses the copy. A copy for which the changelog has nothing new is opened once an hour,
+    /// or in half of `rewrite_after_ms`.
     pub fn stand_by(&self, partition: i32, rewrite_after_ms: i64) -> Result<()> {
         let Some(changelog) = &self.changelog else { return Ok(()) };
         let end = changelog.log.end(partition)?;
         let now = self.clock.steady_ms();
         let before = self.partitions.read().get(&partition).and_then(|found| found.followed);
-        if before.is_some_and(|(followed, at)| followed == end && now - at < UNCHANGED_MS) {
+        let pause = UNCHANGED_MAX_MS.min(rewrite_after_ms / 2);
+        if before.is_some_and(|(followed, at)| followed == end && now - at < pause) {
             return Ok(());
         }
         let progress = Arc::<Progress>::default();

@@ -240,10 +240,51 @@ fn stores_that_others_own_and_stores_moved_aside_are_removed_after_their_time() 
     shards.remove_leftovers(AFTER_MS, false);
     assert!(first.exists() && aside.exists(), "it may come back soon");
     clock.advance(1);
-    shards.remove_leftovers(AFTER_MS, true);
-    assert!(first.exists() && !aside.exists(), "a stand-by copy stays");
     shards.remove_leftovers(AFTER_MS, false);
-    assert!(!first.exists() && second.join("store").exists(), "only what others own");
+    assert!(!first.exists() && !aside.exists() && second.join("store").exists());
+}
+
+#[test]
+fn a_copy_that_is_left_to_others_is_removed_and_made_anew_when_it_is_followed_again() {
+    const AFTER_MS: i64 = 1000;
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let clock = ManualClock::at(Time(1_000_000));
+    let (wanted, _) = crossbeam_channel::bounded(4);
+    let log = memories_in(&Cluster::new());
+    let shards = ShardRegistry::new(
+        deployment(Home::Directory(dir.path().to_owned())),
+        options::shard(&Layers::defaults().checked().expect("the defaults are valid"), 2),
+        Some(Changelog { log, options: RestoreOptions::default(), wanted }),
+        Arc::new(clock.clone()),
+        Arc::new(Metrics::new()),
+    );
+    let copies = || {
+        [0, 1].map(|partition| {
+            storage::home::shard_dir(dir.path(), &identity_of(partition)).join("store").exists()
+        })
+    };
+    let round = || {
+        for partition in shards.followed() {
+            shards.stand_by(partition, AFTER_MS).expect("a simulated broker");
+        }
+        shards.remove_leftovers(AFTER_MS, true);
+        copies()
+    };
+    let left = |partitions: &[i32]| shards.leave_to_others(&partitions.iter().copied().collect());
+    assert_eq!(round(), [true, true], "at first every shard is followed");
+    clock.advance(300);
+    assert!(left(&[1]) && !left(&[1]));
+    assert_eq!(round(), [true, true]);
+    assert!(left(&[]), "an odd look");
+    assert_eq!(round(), [true, true]);
+    clock.advance(300);
+    left(&[1]);
+    clock.advance(AFTER_MS - 301);
+    assert_eq!(round(), [true, true], "it may be followed again soon");
+    clock.advance(1);
+    assert_eq!(round(), [true, false], "what was erased since the copy was opened is old now");
+    left(&[0]);
+    assert_eq!(round(), [true, true], "although the changelog has nothing new");
 }
 
 /// A store of the former `store.durability = "local"`.
@@ -359,12 +400,17 @@ fn a_copy_for_which_the_changelog_has_nothing_new_is_not_opened() {
     );
     let copy = storage::home::shard_dir(dir.path(), &identity_of(0));
     // Opening makes a copy that is not there.
-    let is_opened = || {
+    let is_opened_if_rewritten_after = |ms| {
         let _ = std::fs::remove_dir_all(&copy);
-        shards.stand_by(0, i64::MAX).expect("a simulated broker");
+        shards.stand_by(0, ms).expect("a simulated broker");
         copy.exists()
     };
+    let is_opened = || is_opened_if_rewritten_after(i64::MAX);
     assert!(is_opened());
+    clock.advance(499);
+    assert!(!is_opened_if_rewritten_after(1000));
+    clock.advance(1);
+    assert!(is_opened_if_rewritten_after(1000), "a rewrite may be due");
     assert!(!is_opened(), "nothing is new");
     clock.advance(3_600_000);
     assert!(is_opened(), "after an hour");

@@ -13,6 +13,7 @@ use super::replier::{Replier, ReplierOptions, WhenMissing};
 use super::reply_topics::ReplyTopics;
 use super::requests::{Delivered, RequestReader, Unanswered};
 use super::stalled::StalledPartitions;
+use super::standby::{self, Group, StandbyLoop};
 use super::unowned::Unowned;
 use super::{Service, Shared, http, ingesting, loops};
 use crate::assembly::Assembly;
@@ -34,7 +35,7 @@ use deployment::{Brokers, private, signing_key, topics};
 use domain::Time;
 use domain::fault::Result;
 use embedded::Embedded;
-use kafka::{Connection, INSTANCE_ID};
+use kafka::{CLIENT_ID, Connection, INSTANCE_ID};
 use metrics::Metrics;
 use models::cross_encoder::{JudgeModel, RerankerModel};
 use models::embedder::Model;
@@ -289,12 +290,14 @@ impl Service {
         // The copies of a generation that is not open yet make its cut-over short.
         let is_lasting = config.store.standby;
         if is_lasting || config.kafka.generation > 1 {
-            let shards = parts.shards.clone();
-            let every = Duration::from_millis(config.store.standby_ms);
-            let within = Duration::from_millis(config.forget.within_ms);
-            self.spawn("standby", move |shared| {
-                loops::stand_by(&shards, every, within, is_lasting, &shared)
-            })?;
+            let standby = StandbyLoop {
+                shards: parts.shards.clone(),
+                every: Duration::from_millis(config.store.standby_ms),
+                within: Duration::from_millis(config.forget.within_ms),
+                is_lasting,
+                group: Group::open(config, &parts.connection)?,
+            };
+            self.spawn("standby", move |shared| standby.run(&shared))?;
         }
         Ok(())
     }
@@ -498,6 +501,9 @@ fn member(config: &Config, connection: &Connection) -> Result<Connection> {
     let mut member = connection.clone();
     if config.kafka.static_membership {
         member.options.push((INSTANCE_ID.into(), instance_id(&config.store.dir)?));
+    }
+    if config.store.shares_copies() {
+        member.options.push((CLIENT_ID.into(), standby::client_id(config)?));
     }
     Ok(member)
 }

@@ -1,4 +1,4 @@
-//! The loops of the compact, index, rewrite, scrub, standby, restore and spans threads.
+//! The loops of the compact, index, rewrite, scrub, restore and spans threads.
 //! Each polls its input, calls `step` of a processor and carries out the result. No loop decides
 //! about a record.
 //!
@@ -12,7 +12,7 @@ use broker::{OutgoingRecord, Producer};
 use domain::Time;
 use domain::fault::{Fault, Result};
 use spans::Exporter;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use storage::index::CacheCounts;
@@ -265,51 +265,8 @@ pub fn scrub(shards: &ShardRegistry, every: Duration, shared: &Shared) -> Result
     }
 }
 
-fn rewrite_after_ms(within: Duration) -> i64 {
+pub(super) fn rewrite_after_ms(within: Duration) -> i64 {
     i64::try_from(within.as_millis() / 2).unwrap_or(i64::MAX)
-}
-
-/// Pause before a stand-by copy is tried again that met more than an unwilling broker.
-const AFTER_FAULT: Duration = Duration::from_secs(600);
-
-/// Brings the stand-by copy of each shard of other processes up to date, once in each period.
-/// Without `is_lasting`, only until this process owns shards: before a generation is open.
-pub fn stand_by(
-    shards: &ShardRegistry,
-    every: Duration,
-    within: Duration,
-    is_lasting: bool,
-    shared: &Shared,
-) -> Result<()> {
-    let mut failed: BTreeMap<i32, Instant> = BTreeMap::new();
-    while !shared.is_stopping() && (is_lasting || shards.owned().is_empty()) {
-        failed.retain(|_, at| at.elapsed() < AFTER_FAULT);
-        for partition in shards.of_others() {
-            if failed.contains_key(&partition) {
-                continue;
-            }
-            match shards.stand_by(partition, rewrite_after_ms(within)) {
-                Err(Fault::Retry(retry)) => {
-                    tracing::warn!(
-                        partition,
-                        what = retry.what,
-                        "cannot update a stand-by copy: retrying later"
-                    );
-                }
-                // A copy that is not needed now must not end a process that serves others.
-                Err(stop) => {
-                    tracing::error!(partition, %stop, "cannot update a stand-by copy");
-                    failed.insert(partition, Instant::now());
-                }
-                Ok(()) => {}
-            }
-            if shared.is_stopping() {
-                return Ok(());
-            }
-        }
-        shared.wait(every);
-    }
-    Ok(())
 }
 
 /// Restores shards in the order in which they were assigned. Runs on separate threads, because a
