@@ -96,7 +96,7 @@ parts = cargo clippy --locked --no-default-features -- -D warnings; \
 	cargo test --locked --no-default-features --lib -- lack; \
 	for part in $(PARTS); do cargo check --locked --no-default-features --features $$part; done
 
-benches = for bench in 'scale --memories 300 --one 200 --recalls 10' 'neighbours --memories 1000 --recalls 50 --batch 500' 'workers --memories 2 --rounds 1 --encode-us 100 --set embedder.model=hash' 'lanes --batch 100 --rounds 1 --set embedder.model=hash' 'log --transactions 50 --records 1000 --events 2000 --memories 2000'; do \
+benches = for bench in 'scale --memories 300 --one 200 --recalls 10' 'neighbours --memories 1000 --recalls 50 --batch 500' 'standby --memories 500 --rounds 2' 'workers --memories 2 --rounds 1 --encode-us 100 --set embedder.model=hash' 'lanes --batch 100 --rounds 1 --set embedder.model=hash' 'log --transactions 50 --records 1000 --events 2000 --memories 2000'; do \
 	cargo run --quiet --locked --example bench -- $$bench --json --set data.dir=target/tmp/bench; done
 
 test-all: test-long test-outside ## what `make test` leaves out: both of the next two
@@ -160,7 +160,7 @@ torture: check-build check-kafka ## 200 kills, pauses and broker restarts of thr
 # Without the commit in the history (exit 4) the test of both versions skips loudly.
 last_release = if release=$$(tests/data/last-release.sh); then export KEEPSAKE_TEST_LAST_RELEASE="$$release"; else (($$? == 4)); fi
 
-bench: check-build release model ## speed as ratios to the bare parts, appended to tests/bench/history.csv (BENCH='--brokers host:port'); bench-scale, bench-log, bench-processes, bench-gateway, bench-workers, bench-lanes and bench-neighbours print what only developers need
+bench: check-build release model ## speed as ratios to the bare parts, appended to tests/bench/history.csv (BENCH='--brokers host:port'); bench-scale, bench-log, bench-processes, bench-gateway, bench-workers, bench-lanes, bench-standby and bench-neighbours print what only developers need
 	$(call step,recall,$(call bench,recall))
 	$(call step,ingest,$(call bench,ingest))
 	@echo 'bench restore needs a real Kafka: $(KEEPSAKE) bench restore --brokers host:port'

@@ -1,8 +1,8 @@
 //! One shard on disk with the processors that write and read it, in this process and without a
 //! broker.
 
-use broker::Record;
 use broker::clock::{Clock, SystemClock};
+use broker::{Producer, Record};
 use domain::Now;
 use domain::fault::{Fault, Result};
 use lab::bench::distribution::Distribution;
@@ -13,7 +13,7 @@ use models::embedder::{Embedder, pool};
 use profiles::Profiles;
 use serde_json::{Value, json};
 use service::assembly::Assembly;
-use service::ingest::Ingest;
+use service::ingest::{Effects, Ingest};
 use service::ownership::options;
 use service::ownership::{Deployment, ShardRegistry};
 use service::recall::Recall;
@@ -43,6 +43,8 @@ pub struct LoneShard {
     pub recall: Recall,
     pub shards: Arc<ShardRegistry>,
     topic: String,
+    /// Writes what a batch would write to the memories topic, if somebody reads that.
+    pub changelog: Option<Box<dyn Producer>>,
     pub speech: ChatGenerator,
     /// Events published so far, which is the next offset; likewise for requests.
     pub published: usize,
@@ -89,6 +91,7 @@ impl LoneShard {
             recall,
             shards,
             topic: config.topics.events(),
+            changelog: None,
             speech: ChatGenerator::new(1),
             published: 0,
             agents: AGENTS,
@@ -125,8 +128,14 @@ impl LoneShard {
         self.shards.all().iter().try_for_each(|shard| shard.flush().map(drop))
     }
 
-    fn apply(&self, records: Vec<Record>, end: i64) -> Result<()> {
-        for write in self.ingest.step(records)?.writes {
+    fn apply(&mut self, records: Vec<Record>, end: i64) -> Result<()> {
+        let Effects { outputs, writes, .. } = self.ingest.step(records)?;
+        if let Some(changelog) = &mut self.changelog {
+            let topic = self.config.topics.memories();
+            let mut of_changelog = outputs.iter().filter(|output| output.topic == topic);
+            of_changelog.try_for_each(|output| changelog.send(output))?;
+        }
+        for write in writes {
             let shard = write.shard.clone();
             // As behind a transaction in the changelog.
             write.carry_out(Some((end, SystemClock.wall())))?;

@@ -1,5 +1,5 @@
 //! Benchmarks that only developers need, of the log, of very many memories, of several processes or
-//! threads and of the gateway: `cargo run --release --example bench -- scale`. Those that `keepsake bench` has are in
+//! threads, of stand-by copies and of the gateway: `cargo run --release --example bench -- scale`. Those that `keepsake bench` has are in
 //! `processors/lab/bench.rs`.
 
 mod child;
@@ -10,6 +10,7 @@ mod lone;
 mod neighbours;
 mod processes;
 mod scale;
+mod standby;
 mod workers;
 
 use clap::{Parser, Subcommand};
@@ -104,6 +105,16 @@ Examples:
   bench neighbours
   bench neighbours --batch 500 --json";
 
+const STANDBY_EXAMPLES: &str = "\
+Method:
+  Brings copies of six shards on disk up to date, in this process, with a memories topic in memory and \
+vectors that cost nothing to compute: first from the beginning, then in rounds with few new memories, \
+with ten times as many, and with none.
+
+Examples:
+  bench standby
+  bench standby --memories 10000 --news 100 --json";
+
 /// Measures what only developers need, as ratios to bare parts or to another Kafka.
 #[derive(Parser)]
 #[command(name = "bench", max_term_width = 110)]
@@ -138,6 +149,9 @@ enum Bench {
     /// Time recalls on one shard while another takes batches and is rewritten
     #[command(after_help = NEIGHBOURS_EXAMPLES)]
     Neighbours(neighbours::NeighboursBench),
+    /// Time a round of the stand-by copies of six shards
+    #[command(after_help = STANDBY_EXAMPLES)]
+    Standby(standby::StandbyBench),
     /// Count the recalls per second of several answering threads, against one
     #[command(after_help = WORKERS_EXAMPLES)]
     Workers(workers::WorkersBench),
@@ -168,6 +182,7 @@ fn measure(typed: &CommandLine) -> Result<()> {
         Bench::Processes(bench) => bench.measure(&config, &mut report)?,
         Bench::Gateway(bench) => bench.measure(&config, &mut report)?,
         Bench::Neighbours(bench) => bench.measure(&config, &mut report)?,
+        Bench::Standby(bench) => bench.measure(&config, &mut report)?,
         Bench::Workers(bench) => bench.measure(&config, &mut report)?,
         Bench::Lanes(bench) => bench.measure(&config, &mut report)?,
     }
