@@ -199,7 +199,7 @@ impl TextIndex {
                 }
                 // Order matters: the lock is free while the merge runs, which may take minutes. A
                 // flush, and so ingest and a rebalance, waits for the lock.
-                let merge = dir.lock().begin_merge(segment);
+                let merge = dir.lock().begin_merge(segment)?;
                 // Fails if a merge of the merge policy has replaced the segment meanwhile, which
                 // does the same. The next look shows the rest.
                 if let Err(error) = merge.wait() {

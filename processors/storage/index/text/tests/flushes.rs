@@ -23,6 +23,30 @@ fn flushed_documents_survive_a_reopening_and_the_checkpoint_shows_what_is_missin
     );
 }
 
+/// The indexing thread of tantivy ends with a failed write, and a writer without it commits nothing.
+#[test]
+fn a_flush_after_a_failed_one_has_the_documents_of_both() {
+    let parent = TempDir::new().unwrap();
+    let (dir, away) = (parent.path().join("index"), parent.path().join("away"));
+    let open = || TextIndex::open(&dir, OPTIONS, "events").unwrap();
+    let index = open();
+    index.put(document(1, 0, "berlin"));
+    index.flush(at(1)).unwrap();
+    for n in 1..4 {
+        index.put(document(2 * n, 0, "berlin"));
+        std::fs::rename(&dir, &away).unwrap();
+        assert!(index.flush(at(2 * n as i64)).is_err(), "no file can be made");
+        std::fs::rename(&away, &dir).unwrap();
+        index.put(document(2 * n + 1, 0, "berlin"));
+        assert_eq!(search(&index, 0, "berlin", 99).len(), 2 * n + 1);
+        assert!(index.flush(at(2 * n as i64 + 1)).unwrap());
+        assert_eq!(search(&index, 0, "berlin", 99).len(), 2 * n + 1);
+    }
+    drop(index);
+    let index = open();
+    assert_eq!((index.checkpoint(), index.ids().unwrap().len()), (Some(at(7)), 7));
+}
+
 /// Reads again if a merge in the background has removed a file meanwhile.
 fn contains(dir: &TempDir, word: &str) -> bool {
     let read = |n| (0..100).find_map(|_| terms_on_disk(dir.path(), &user(n)).ok());
