@@ -54,6 +54,7 @@ use spans::{Trace, Tracer};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use storage::changelog::{self, Destination, Meta};
 use storage::shard::Shard;
 use text::Rarity;
@@ -152,7 +153,8 @@ pub type GoesOn<'a> = &'a (dyn Fn() -> bool + Sync);
 /// The lanes of a step have these in common.
 struct Step<'a> {
     shards: &'a BTreeMap<i32, Arc<Shard>>,
-    copied_bytes_max: usize,
+    /// Bytes of forwarded copies that all lanes have made.
+    copied: AtomicUsize,
     trace: Option<Trace>,
     goes_on: GoesOn<'a>,
 }
@@ -181,19 +183,15 @@ impl Ingest {
     }
 
     /// Applies as many of the records as are begun while `goes_on`, and until the forwarded copies
-    /// reach `copied_bytes_max`, but of each lane at least one. `Effects::records` counts them.
+    /// reach `copied_bytes_max`, but at least one. `Effects::records` counts them.
     pub fn step_while(&self, records: Vec<Record>, goes_on: GoesOn<'_>) -> Result<Effects> {
         let shards = self.shards_of(&records)?;
         let applied = shards.values().map(|shard| (shard.partition, shard.applied()));
         applied.for_each(|(partition, applied)| self.rate.lock().applied(partition, applied));
         let lanes = self.lanes.divided(records, |record| (record.partition, 1));
         let trace = BatchTrace::begin(&self.tracer);
-        let step = Step {
-            shards: &shards,
-            copied_bytes_max: self.options.copied_bytes_max / lanes.len().max(1),
-            trace: trace.trace(),
-            goes_on,
-        };
+        let step =
+            Step { shards: &shards, copied: AtomicUsize::new(0), trace: trace.trace(), goes_on };
         let mut effects = Effects { trace, ..Effects::default() };
         for of_lane in self.lanes.each(lanes, |records| self.decide_all(&records, &step)) {
             effects.add(of_lane?);
@@ -207,8 +205,10 @@ impl Ingest {
     fn decide_all(&self, records: &[Record], step: &Step<'_>) -> Result<Effects> {
         let mut until = records.len();
         let mut poison = None;
+        let mut copied = 0;
         loop {
-            match self.try_batch(&records[..until], step, poison.as_ref()) {
+            step.copied.fetch_sub(std::mem::take(&mut copied), Ordering::Relaxed);
+            match self.try_batch(&records[..until], step, poison.as_ref(), &mut copied) {
                 Ok(effects) => match self.options.sizes.refusal(&effects.outputs) {
                     // Too long outputs of one event: applied alone, that one is put aside.
                     Some(_) if effects.records > 1 => until = effects.records / 2,
@@ -242,6 +242,7 @@ impl Ingest {
         records: &[Record],
         step: &Step<'_>,
         poison: Option<&Reject>,
+        copied: &mut usize,
     ) -> std::result::Result<Effects, Halt> {
         let mut batches: BTreeMap<i32, Batch<'_>> = BTreeMap::new();
         for Record { partition, .. } in records {
@@ -249,7 +250,7 @@ impl Ingest {
                 Batch::of(&step.shards[partition], EventSpans::of(&self.tracer, step.trace))
             });
         }
-        let records = self.apply_records(records, &mut batches, step, poison)?;
+        let records = self.apply_records(records, &mut batches, step, (poison, copied))?;
         let mut effects = Effects { records, ..Effects::default() };
         for (partition, batch) in batches {
             self.finish(&mut effects, batch, step.shards[&partition].clone())?;
@@ -279,11 +280,10 @@ impl Ingest {
         records: &[Record],
         batches: &mut BTreeMap<i32, Batch<'_>>,
         step: &Step<'_>,
-        poison: Option<&Reject>,
+        (poison, copied): (Option<&Reject>, &mut usize),
     ) -> std::result::Result<usize, Halt> {
         let goes_on = step.goes_on;
         let mut records = records.iter();
-        let mut copied = 0;
         let mut applied = 0;
         let mut begun = VecDeque::from_iter(self.begin_group(&mut records)?);
         loop {
@@ -297,10 +297,11 @@ impl Ingest {
             let Some((drafts, texts)) = begun.pop_front() else { break };
             let mut vectors = self.encoded(texts)?.into_iter();
             for draft in drafts {
-                let is_full = copied >= step.copied_bytes_max;
+                // Another lane has applied a record if this one is full before its first.
+                let is_full = step.copied.load(Ordering::Relaxed) >= self.options.copied_bytes_max;
                 let batch = batches.get_mut(&draft.record.partition);
                 let batch = batch.expect("each record's shard was found above");
-                if applied > 0 && (is_full || !goes_on()) {
+                if is_full || (applied > 0 && !goes_on()) {
                     return Ok(applied);
                 }
                 let before = batch.copied_bytes;
@@ -310,7 +311,8 @@ impl Ingest {
                 };
                 caught(|| self.apply_record(batch, draft, &mut vectors))
                     .map_err(|panic| Halt::Panicked { at: applied, panic })??;
-                copied += batch.copied_bytes - before;
+                *copied += batch.copied_bytes - before;
+                step.copied.fetch_add(batch.copied_bytes - before, Ordering::Relaxed);
                 applied += 1;
             }
         }

@@ -10,8 +10,8 @@
 //! The index on disk is flushed later ([`Shard::flush`]). After a crash it may lack the last
 //! batches, never hold more than the store; opening the shard indexes the rest.
 //!
-//! Locks: the ingest thread takes `view` for writing, recall and compact take it for reading while
-//! they collect. Offsets are atomics, so that a reader may check them without a lock.
+//! Locks: a lane of ingest, or a replay, takes `view` for writing, recall and compact take it for
+//! reading while they collect. Offsets are atomics, so that a reader may check them without a lock.
 
 pub mod open;
 mod recent;

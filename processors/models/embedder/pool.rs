@@ -22,8 +22,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// Parts of batches that may wait for the encoder threads. Ingest submits one batch at a time,
-/// divided among the threads.
+/// Parts of batches that may wait for the encoder threads. Each lane of ingest submits two batches at
+/// a time, divided among the threads.
 pub const QUEUE: usize = 1024;
 /// Cached vectors of texts that ingest has encoded, by a hash of the text, so that "Thanks!" is
 /// encoded once: 1,024 vectors take 2 MB.

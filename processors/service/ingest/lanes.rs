@@ -111,6 +111,15 @@ mod tests {
     }
 
     #[test]
+    fn a_lane_that_panics_ends_the_thread_that_waits_for_it() {
+        let lanes = Lanes::new(2).expect("threads");
+        let work = |part: Vec<i32>| assert!(part[0] == 0, "lane {part:?} dies");
+        let ended = domain::panics::caught(|| lanes.each(vec![vec![0], vec![1], vec![2]], work));
+        assert!(ended.expect_err("it panics").message.contains("dies"));
+        assert_eq!(lanes.each(vec![vec![0], vec![0]], work).len(), 2, "the others live");
+    }
+
+    #[test]
     fn the_results_come_in_the_order_of_the_parts() {
         let parts = (0..9).map(|n| vec![n; n]).collect();
         let lanes = Lanes::new(3).expect("threads");

@@ -32,7 +32,6 @@ use kernel::Reads;
 use models::embedder::{Model, ModelChoice, pool};
 use serde_json::{Value, json};
 use settings::Layers;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use storage::checkpoint::Checkpoint;
 use storage::home::Home;
 use storage::index::{Bm25, Document, IndexOptions, SearchText, VectorBlocks};

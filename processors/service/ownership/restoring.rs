@@ -8,7 +8,7 @@
 //! for the claim, too, and each restore is carried out by one thread.
 
 use super::partition::{Partition, State};
-use super::{Changelog, ShardRegistry, log_findings, proof_name};
+use super::{Changelog, Deployment, ShardRegistry, log_findings, proof_name};
 use crossbeam_channel::TrySendError;
 use domain::Time;
 use domain::fault::{Fault, Result};
@@ -154,6 +154,13 @@ impl ShardRegistry {
     pub fn followed(&self) -> Vec<i32> {
         let left: BTreeSet<i32> = self.those(|found| found.is_left_to_others);
         self.of_others().into_iter().filter(|partition| !left.contains(partition)).collect()
+    }
+
+    /// Returns the shards that have no files on this disk.
+    pub fn without_files(&self) -> BTreeSet<i32> {
+        let Deployment { home, partitions, .. } = &self.deployment;
+        let is_without = |partition: &i32| !home.has_files(&self.deployment.identity(*partition));
+        (0..*partitions).filter(is_without).collect()
     }
 
     /// Follows every shard of others but these, whose copies [`ShardRegistry::remove_leftovers`]

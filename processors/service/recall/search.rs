@@ -202,11 +202,12 @@ impl Answerer {
             // Memories that are no answer take the places of others: a fact that changed daily has
             // hundreds of old values.
             let refused = hits.iter().filter(|hit| !rank::admitted_unfiltered(&hit.memory, &any));
-            if hits.iter().any(is_expired) || refused.count() > limit / CROWDED {
+            let is_crowded = hits.iter().any(is_expired) || refused.count() > limit / CROWDED;
+            if is_crowded && !is_by_labels {
                 let scope = Scope { limit: ALL_MAX, ..scope };
                 (hits, _) = find_hits(shard, profile, sought, scope)?;
-                hits.retain(|hit| !is_expired(hit));
             }
+            hits.retain(|hit| !is_expired(hit));
             if let Some(time) = asked.as_of {
                 hits.iter_mut().for_each(|hit| show_as_of(hit, time));
             }

@@ -25,7 +25,8 @@ const AFTER_FAULT: Duration = Duration::from_secs(600);
 /// nobody copies the share of a process that only restarts.
 const SETTLED_ROUNDS: u32 = 12;
 const SETTLED_MAX: Duration = Duration::from_secs(60);
-/// Without any choice after so many times as long, every shard is followed.
+/// Without any choice after so many times as long, every shard is followed if the members cannot be
+/// told apart, and those whose copies are here already if the group cannot be read.
 const AWAITED: u32 = 3;
 
 pub struct StandbyLoop {
@@ -110,8 +111,12 @@ impl Group {
     /// Looks at the group, and returns the shards to follow.
     fn followed(&mut self, shards: &ShardRegistry) -> Vec<i32> {
         let facts = self.stable();
+        let is_readable = facts.is_some();
         let left = facts.and_then(|it| left(&it, &self.own, self.copies, shards.partitions()));
-        let Some(left) = self.choice.look(left, Instant::now()) else { return Vec::new() };
+        let without = || if is_readable { BTreeSet::new() } else { shards.without_files() };
+        let Some(left) = self.choice.look(left, without, Instant::now()) else {
+            return Vec::new();
+        };
         let is_changed = shards.leave_to_others(left);
         let followed = shards.followed();
         if is_changed {
@@ -178,7 +183,13 @@ impl Choice {
     }
 
     /// Returns the settled choice after another look, or `None` while the first one is awaited.
-    fn look(&mut self, seen: Option<BTreeSet<i32>>, now: Instant) -> Option<&BTreeSet<i32>> {
+    /// `without`: what to leave to others without a choice.
+    fn look(
+        &mut self,
+        seen: Option<BTreeSet<i32>>,
+        without: impl FnOnce() -> BTreeSet<i32>,
+        now: Instant,
+    ) -> Option<&BTreeSet<i32>> {
         if seen != self.seen {
             self.seen = seen;
             self.since = now;
@@ -187,8 +198,9 @@ impl Choice {
             self.settled.clone_from(&self.seen);
         }
         if self.settled.is_none() && now >= self.awaited_until {
-            tracing::warn!("cannot tell the members of the group apart: copies every shard");
-            self.settled = Some(BTreeSet::new());
+            let left = without();
+            tracing::warn!(?left, "cannot tell who keeps the stand-by copies: keeps all but these");
+            self.settled = Some(left);
         }
         self.settled.as_ref()
     }
@@ -301,10 +313,15 @@ mod tests {
         ] {
             let seen = seen.map(|it| set(&it));
             let expected = counts.map(|it| set(&it));
-            assert_eq!(choice.look(seen, at(seconds)), expected.as_ref(), "{seconds}");
+            assert_eq!(
+                choice.look(seen, BTreeSet::new, at(seconds)),
+                expected.as_ref(),
+                "{seconds}"
+            );
         }
         let mut blind = Choice::new(Duration::from_secs(60), began);
-        assert_eq!(blind.look(None, at(179)), None);
-        assert_eq!(blind.look(None, at(180)), Some(&set(&[])), "it follows every shard");
+        assert_eq!(blind.look(None, || set(&[1]), at(179)), None);
+        assert_eq!(blind.look(None, || set(&[1]), at(180)), Some(&set(&[1])), "what is here");
+        assert_eq!(blind.look(None, || set(&[2]), at(181)), Some(&set(&[1])));
     }
 }

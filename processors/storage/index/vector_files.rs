@@ -14,8 +14,9 @@
 //! that outlives its process is as the process wrote it, but nothing is synced: after a restart of
 //! the machine all files are removed.
 //!
-//! A vector that is removed takes its file with it, so that no file holds what was forgotten. A file
-//! that cannot be written is removed, too: nobody has to wait or stop for one.
+//! A vector that is removed takes its file with it. One that is replaced stays as an earlier row, at
+//! most until the store is rewritten (`forget.within_ms`). A file that cannot be written is removed:
+//! nobody has to wait or stop for one.
 
 use super::block::Block;
 use domain::{MemoryId, UserKey, Vector};
@@ -127,14 +128,11 @@ impl VectorFiles {
     /// Adds a vector to the user's file, if there is one. Of two vectors of an id the later counts.
     pub fn add(&self, key: &UserKey, id: MemoryId, vector: &Vector) {
         let Some(path) = self.path(key) else { return };
-        let Ok(mut file) = OpenOptions::new().append(true).open(&path) else { return };
-        let added = match vector.is_empty() {
-            true => Err(io::Error::other("a memory lost its vector")),
-            false => file.write_all(&row(id, vector)),
-        };
-        if added.is_err() {
-            let _ = fs::remove_file(&path);
+        let Ok(file) = OpenOptions::new().read(true).append(true).open(&path) else { return };
+        if !vector.is_empty() && add(file, &row(id, vector)).is_ok() {
+            return;
         }
+        let _ = fs::remove_file(&path);
     }
 
     pub fn remove(&self, key: &UserKey) {
@@ -170,6 +168,18 @@ fn row(id: MemoryId, vector: &Vector) -> Vec<u8> {
     let values: &[u8] = bytemuck::cast_slice(&vector.values);
     let width = (values.len() as u32).to_le_bytes();
     [&width, &id.0.as_bytes()[..], &vector.scale.to_le_bytes(), values].concat()
+}
+
+/// Fails if the later vectors would be more than those of the base: the file of a user whose memories
+/// change again and again.
+fn add(mut file: File, row: &[u8]) -> io::Result<()> {
+    let mut numbers = [0; 12];
+    file.read_exact(&mut numbers)?;
+    let rows = numbers[4..].first_chunk().map_or(0, |rows| u32::from_le_bytes(*rows) as u64);
+    if file.metadata()?.len() > (2 * rows + 100) * row.len() as u64 {
+        return Err(wrong());
+    }
+    file.write_all(row)
 }
 
 fn write(path: &Path, key: &UserKey, block: &Block) -> io::Result<()> {

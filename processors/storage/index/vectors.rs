@@ -5,18 +5,18 @@
 //! VectorBlocks (one for each process, bytes_max)
 //!   LRU: (shard, user) ──> Arc<Block>          evicts the least recently used user
 //! Vectors (one for each shard)
-//!   changes: AtomicU64                          counts the changes of the shard
+//!   changes: Mutex<u64>                         counts the changes of the shard
 //! ```
 //!
 //! 1. A search takes the user's [`Block`] from the cache; on a miss it is read from the user's file
 //!    (`vector_files.rs`), or `load` reads the vectors from the store, with no lock held.
 //! 2. Order matters: `changes` is read before the load and compared after. If the shard changed
-//!    meanwhile, the loaded block may be stale: this search uses the block, the cache does not keep
-//!    the block.
+//!    meanwhile, the loaded block may be stale: this search uses the block, and neither cache nor
+//!    file keeps the block.
 //! 3. `put` and `remove` change a cached block in place, or a copy if a search is reading the
-//!    block. A block that is not cached needs no change, because the next miss reads file or store.
-//!    A change counts before the file changes, and again with the block: whoever read the old file
-//!    keeps neither a block nor a new file.
+//!    block, and the file. A block that is not cached needs no change, because the next miss reads
+//!    file or store. A change holds `changes` until both are done, and so does whoever keeps what
+//!    was loaded.
 //! 4. `Unseen` overlays the changes of a batch that is not committed yet.
 //!
 
@@ -42,7 +42,7 @@ pub struct Vectors {
     /// Unique among all shards that ever shared the cache.
     shard: u64,
     /// Counts changes, so that a block read before a change is not cached after the change.
-    changes: AtomicU64,
+    changes: Mutex<u64>,
     files: VectorFiles,
 }
 
@@ -136,7 +136,7 @@ impl fmt::Debug for VectorBlocks {
 impl Vectors {
     pub fn new(blocks: Arc<VectorBlocks>, files: VectorFiles) -> Vectors {
         let shard = blocks.shards.fetch_add(1, Ordering::Relaxed);
-        Vectors { blocks, shard, changes: AtomicU64::new(0), files }
+        Vectors { blocks, shard, changes: Mutex::new(0), files }
     }
 
     /// The user's nearest vectors by cosine, nearest first; among equal cosines the smaller id
@@ -184,30 +184,30 @@ impl Vectors {
         Ok(sum)
     }
 
-    /// Changes the user's block if it is cached; otherwise the next search finds the vector in the
-    /// store. An empty vector counts as no vector.
+    /// Changes the user's file and block, if there are any; otherwise the next search finds the
+    /// vector in the store. An empty vector counts as no vector.
     pub fn put(&self, key: &UserKey, id: MemoryId, vector: &Vector) {
-        drop(self.lock_for_change());
+        let _changing = self.begin_change();
         self.files.add(key, id, vector);
         self.change(key, |block| block.put(id, vector));
     }
 
     pub fn remove(&self, key: &UserKey, id: MemoryId) {
-        drop(self.lock_for_change());
+        let _changing = self.begin_change();
         self.files.remove(key);
         self.change(key, |block| block.remove(id));
     }
 
     /// Drops the user's block and file; the next search reads the vectors that the store still has.
     pub fn forget(&self, key: &UserKey) {
-        drop(self.lock_for_change());
+        let _changing = self.begin_change();
         self.files.remove(key);
-        self.lock_for_change().blocks.remove(&self.block_key(key));
+        self.blocks.cache.lock().blocks.remove(&self.block_key(key));
     }
 
     /// Removes the files of all users, which may hold vectors that were replaced.
     pub fn remove_files(&self) {
-        drop(self.lock_for_change());
+        let _changing = self.begin_change();
         self.files.clear();
     }
 
@@ -217,25 +217,25 @@ impl Vectors {
 
     fn block(&self, key: &UserKey, load: &mut Load) -> Result<Arc<Block>> {
         let block_key = self.block_key(key);
-        let changes_before = {
+        {
             let mut cache = self.blocks.cache.lock();
             if let Some(block) = cache.blocks.get(&block_key).cloned() {
                 cache.hits += 1;
                 return Ok(block);
             }
             cache.misses += 1;
-            self.changes.load(Ordering::Relaxed)
-        };
+        }
+        let changes_before = *self.changes.lock();
         let (block, is_to_be_written) = match self.files.read(key) {
             Some(found) => found,
             None => (Block::of(load()?), true),
         };
         let block = Arc::new(block);
         let file = is_to_be_written.then(|| self.files.write(key, &block)).flatten();
-        let mut cache = self.blocks.cache.lock();
-        if self.changes.load(Ordering::Relaxed) == changes_before {
-            cache.blocks.put(block_key, Arc::clone(&block));
+        let changes = self.changes.lock();
+        if *changes == changes_before {
             file.into_iter().for_each(WrittenFile::keep);
+            self.blocks.cache.lock().blocks.put(block_key, Arc::clone(&block));
         }
         Ok(block)
     }
@@ -244,15 +244,15 @@ impl Vectors {
     fn change(&self, key: &UserKey, change: impl FnOnce(&mut Block)) {
         let block_key = self.block_key(key);
         // Copies a block that a scan is reading, so that neither waits for the other.
-        self.lock_for_change().blocks.change(&block_key, |block| change(Arc::make_mut(block)));
+        let mut cache = self.blocks.cache.lock();
+        cache.blocks.change(&block_key, |block| change(Arc::make_mut(block)));
     }
 
-    /// Locks the cache and counts a change. The lock orders the count with the comparison in
-    /// `block`.
-    fn lock_for_change(&self) -> MutexGuard<'_, BlockCache> {
-        let cache = self.blocks.cache.lock();
-        self.changes.fetch_add(1, Ordering::Relaxed);
-        cache
+    /// Counts a change, which ends with the returned value. Nothing loaded before is kept.
+    fn begin_change(&self) -> MutexGuard<'_, u64> {
+        let mut changes = self.changes.lock();
+        *changes += 1;
+        changes
     }
 }
 

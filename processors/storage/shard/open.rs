@@ -203,6 +203,10 @@ fn open(
     found.set_aside = opened.rebuilt;
     let index = home.index(options.index, options.vector_blocks.clone(), identity)?;
     let mut shard = Shard::of(identity.partition, opened.store, index)?;
+    if found.set_aside.is_some() {
+        // They may be made from what was damaged.
+        shard.index.vectors.remove_files();
+    }
     if shard.applied() < 0 {
         shard.lost_store = home.set_aside(identity);
     }

@@ -13,11 +13,13 @@ use domain::fault::Result;
 use domain::{Filtered, Kind, MemoryId, Metadata, Scope, Time, UserKey};
 use foldhash::fast::RandomState;
 use parking_lot::Mutex;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// Bytes of listings for each shard: the memories of one user with 200,000.
+/// Bytes of listings for each shard: the memories of one user with 200,000, if few labels differ.
 const BYTES_MAX: usize = 16 << 20;
+/// Changes in one batch with which a listing stays.
+const CHANGES_MAX: usize = 64;
 /// Memories below which a listing is made anew each time: that takes a millisecond.
 pub const KEPT_FROM: usize = 500;
 
@@ -85,6 +87,7 @@ impl Listing {
         for row in &mut rows {
             listing.share_labels(row);
         }
+        rows.shrink_to_fit();
         rows.sort_unstable_by_key(Row::place);
         listing.archived = rows.iter().filter(|row| row.is_archived).count();
         listing.expiring = rows.iter().filter(|row| row.expires_at.is_some()).count();
@@ -128,7 +131,12 @@ impl Listing {
                 let before = std::mem::replace(&mut self.rows[place], row);
                 self.gone(&before);
             }
-            Err(place) => self.rows.insert(place, row),
+            Err(place) => {
+                if self.rows.len() == self.rows.capacity() {
+                    self.rows.reserve_exact(self.rows.len() / 8 + 8);
+                }
+                self.rows.insert(place, row);
+            }
         }
     }
 
@@ -139,7 +147,11 @@ impl Listing {
         }
     }
 
+    /// A row that is no more. Its labels go with it if no other has them.
     fn gone(&mut self, row: &Row) {
+        if Arc::strong_count(&row.labels) == 2 && self.labels.remove(&row.labels) {
+            self.labels_bytes -= row.labels.bytes();
+        }
         self.archived -= usize::from(row.is_archived);
         self.expiring -= usize::from(row.expires_at.is_some());
     }
@@ -184,6 +196,12 @@ impl ListingCache {
         if listings.by_user.is_empty() {
             return;
         }
+        let changed = || changes.records.keys().filter_map(|record| keys::memory_of(record));
+        let mut counts: HashMap<UserKey, usize, RandomState> = HashMap::default();
+        changed().for_each(|(key, _)| *counts.entry(key).or_default() += 1);
+        // Each change moves or looks through rows: many of them cost more than a listing made anew.
+        let many = counts.iter().filter(|(_, count)| **count > CHANGES_MAX);
+        many.for_each(|(key, _)| listings.by_user.remove(key));
         for (record, value) in &changes.records {
             let Some((key, id)) = keys::memory_of(record) else { continue };
             let row = value.as_ref().map(|value| format::row(id, value));

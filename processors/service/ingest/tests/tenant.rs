@@ -2,6 +2,7 @@
 //! whatever the order in which events arrive.
 
 use super::{Bench, PARTITIONS};
+use crate::ingest::lanes::Lanes;
 use broker::{OutgoingRecord, Record, header};
 use domain::{Decision, Memory, Outcome, SENDER_LIMITS, SIGNATURE, UserKey};
 use kernel::Reads;
@@ -345,6 +346,44 @@ fn many_large_tenant_events_are_cut_into_several_transactions() {
     assert_eq!(transactions.iter().map(|(records, _)| records).sum::<usize>(), events.len());
     assert!(transactions.len() >= 3, "{transactions:?}");
     assert!(transactions.iter().all(|(_, bytes)| *bytes < 600_000), "{transactions:?}");
+}
+
+#[test]
+fn lanes_share_the_bytes_of_copies_in_one_transaction() {
+    let mut bench = Bench::new();
+    bench.ingest.options.copied_bytes_max = 250_000;
+    bench.ingest.lanes = Lanes::in_turn(PARTITIONS as usize);
+    let long = "the gate opens at nine. ".repeat(2700);
+    let mut records = Vec::new();
+    for home in 0..PARTITIONS {
+        let named = |n: &i32| UserKey::of_tenant(&format!("house{n}")).expect("a name");
+        let tenant = (0..).find(|n| named(n).partition(PARTITIONS) == home).expect("some");
+        let tenant = format!("house{tenant}");
+        let of = |n: &i32| UserKey::new(&tenant, &format!("u{n}")).expect("a name");
+        let user = (0..).find(|n| of(n).partition(PARTITIONS) == home).expect("some");
+        for n in 0..3 {
+            let mut event = house(&format!("{n}: {long}"), &format!("u{user}"));
+            event["tenant"] = tenant.as_str().into();
+            records.push(bench.record_on(home, &event));
+        }
+    }
+    let mut transactions = Vec::new();
+    while !records.is_empty() {
+        let effects = bench.ingest.step(records.clone()).expect("no fault");
+        let copies = effects.outputs.iter().filter(|out| out.topic == "keepsake.events");
+        transactions.push((effects.records, copies.map(OutgoingRecord::bytes).sum::<usize>()));
+        let mut applied = [-1; PARTITIONS as usize];
+        for write in effects.writes {
+            applied[write.shard.partition as usize] = write.applied;
+            write.carry_out(None).expect("a disk");
+        }
+        records.retain(|record| record.offset > applied[record.partition as usize]);
+    }
+    assert_eq!(transactions.iter().map(|(records, _)| records).sum::<usize>(), 9);
+    assert!(
+        transactions.iter().all(|it| it.0 > 0 && it.1 > 0 && it.1 < 600_000),
+        "{transactions:?}"
+    );
 }
 
 /// Unknown fields, the key and the headers are copied with the rest of a record.
