@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tantivy::directory::error::LockError;
 use tantivy::index::{SegmentId, SegmentMeta};
-use tantivy::indexer::{IndexWriterOptions, LogMergePolicy, MergePolicy, NoMergePolicy};
+use tantivy::indexer::{IndexWriterOptions, LogMergePolicy, NoMergePolicy};
 use tantivy::schema::Schema;
 use tantivy::{
     FutureResult, IndexReader, IndexSettings, IndexWriter, ReloadPolicy, SegmentReader,
@@ -60,7 +60,7 @@ impl Default for IndexOptions {
 }
 
 pub struct IndexDir {
-    /// `None` while the directory is being closed, and once a failed write could not be undone.
+    /// `None` only while the directory is being closed.
     writer: Option<IndexWriter>,
     /// A write has failed: the writer may have lost the thread that would take the next documents,
     /// and would commit without them.
@@ -128,7 +128,9 @@ impl IndexDir {
         // A killed process may leave files that no commit names, under names that the next commit
         // uses again.
         writer.garbage_collect_files().wait()?;
-        writer.set_merge_policy(merge_policy());
+        let mut policy = LogMergePolicy::default();
+        policy.set_del_docs_ratio_before_merge(DEAD_RATIO_MAX);
+        writer.set_merge_policy(Box::new(policy));
         let reader = index.reader_builder().reload_policy(ReloadPolicy::Manual).try_into()?;
         let (schema, fields) = SchemaFields::schema();
         Ok(IndexDir {
@@ -152,18 +154,19 @@ impl IndexDir {
             .map_err(unreadable)
     }
 
-    /// Writes upserts and removals as one commit, all or nothing. After a failure the same changes,
-    /// and others, may be written again.
+    /// Writes upserts and removals as one commit, all or nothing. After a failure nothing more is
+    /// written until the directory is opened again.
     pub fn commit<'d>(
         &mut self,
         mut changes: impl Iterator<Item = (&'d UserKey, MemoryId, Option<&'d Document>)>,
         checkpoint: Checkpoint,
     ) -> Result<()> {
-        if self.has_failed {
-            self.undo_failed()?;
+        if std::mem::replace(&mut self.has_failed, true) {
+            return Err(unwritable("a write before has failed"));
         }
-        self.has_failed = true;
-        changes.try_for_each(|(key, id, document)| self.write(key, id, document))?;
+        changes
+            .try_for_each(|(key, id, document)| self.write(key, id, document))
+            .map_err(unwritable)?;
         let note = CommitNote {
             format: FORMAT,
             stems: STEMS_VERSION,
@@ -172,54 +175,48 @@ impl IndexDir {
             changelog: checkpoint.changelog,
         };
         let note = serde_json::to_string(&note).expect("numbers and a string are always JSON");
-        let mut commit = self.writer()?.prepare_commit().map_err(unwritable)?;
+        let mut commit = self.writer().prepare_commit().map_err(unwritable)?;
         commit.set_payload(&note);
         commit.commit().map_err(unwritable)?;
         self.has_failed = false;
         Ok(())
     }
 
-    /// Goes back to the last commit, with a writer that has all its threads.
-    fn undo_failed(&mut self) -> Result<()> {
-        let mut writer = self.writer.take().ok_or_else(lost)?;
-        writer.rollback().map_err(unwritable)?;
-        writer.set_merge_policy(merge_policy());
-        self.writer = Some(writer);
-        Ok(())
-    }
-
     /// Returns the segments that hold deleted documents. A segment keeps the terms of its deleted
     /// documents until the next merge.
     pub fn holding_deleted(&mut self) -> Result<Vec<SegmentId>> {
-        let metas = self.writer()?.index().searchable_segment_metas().map_err(unreadable)?;
+        let metas = self.writer().index().searchable_segment_metas().map_err(unreadable)?;
         let holding = metas.iter().filter(|meta| meta.num_deleted_docs() > 0);
         Ok(holding.map(SegmentMeta::id).collect())
     }
 
     /// Begins to write a segment anew without its deleted documents. The caller waits for the
     /// result, which is an error if a merge of the merge policy has replaced the segment meanwhile.
-    pub fn begin_merge(&mut self, segment: SegmentId) -> Result<FutureResult<Option<SegmentMeta>>> {
-        Ok(self.writer()?.merge(&[segment]))
+    pub fn begin_merge(&mut self, segment: SegmentId) -> FutureResult<Option<SegmentMeta>> {
+        self.writer().merge(&[segment])
     }
 
     /// Removes the files that no commit and no reader uses any more.
     pub fn remove_unused_files(&mut self) -> Result<()> {
-        self.writer()?.garbage_collect_files().wait().map(drop).map_err(unwritable)
+        self.writer().garbage_collect_files().wait().map(drop).map_err(unwritable)
     }
 
-    fn write(&mut self, key: &UserKey, id: MemoryId, document: Option<&Document>) -> Result<()> {
+    fn write(
+        &mut self,
+        key: &UserKey,
+        id: MemoryId,
+        document: Option<&Document>,
+    ) -> tantivy::Result<()> {
         let id = self.fields.id_term(key, id);
-        let document = document.map(|document| self.fields.document(&self.schema, document));
-        let document = document.transpose().map_err(unwritable)?;
-        let writer = self.writer()?;
+        let document =
+            document.map(|document| self.fields.document(&self.schema, document)).transpose()?;
+        let writer = self.writer();
         writer.delete_term(id);
-        document
-            .map_or(Ok(()), |document| writer.add_document(document).map(drop))
-            .map_err(unwritable)
+        document.map_or(Ok(()), |document| writer.add_document(document).map(drop))
     }
 
-    fn writer(&mut self) -> Result<&mut IndexWriter> {
-        self.writer.as_mut().ok_or_else(lost)
+    fn writer(&mut self) -> &mut IndexWriter {
+        self.writer.as_mut().expect("only `drop` takes the writer")
     }
 }
 
@@ -316,16 +313,6 @@ fn create(dir: &Path) -> Result<tantivy::Index> {
         .settings(settings)
         .create_in_dir(dir)
         .map_err(unwritable)
-}
-
-fn merge_policy() -> Box<dyn MergePolicy> {
-    let mut policy = LogMergePolicy::default();
-    policy.set_del_docs_ratio_before_merge(DEAD_RATIO_MAX);
-    Box::new(policy)
-}
-
-fn lost() -> Fault {
-    unwritable("a failed write could not be undone")
 }
 
 fn unopened(error: TantivyError) -> Fault {

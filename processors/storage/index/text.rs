@@ -17,8 +17,8 @@
 //! 3. Replace `segments` by those of the new commit and empty `flushing`, in one step under the
 //!    write lock.
 //!
-//! If step 2 fails, `flushing` stays searchable, and the next flush applies `fresh` on top of
-//! `flushing` and tries again.
+//! If step 2 fails, `flushing` stays searchable, and no flush succeeds until the index is opened
+//! again, from its last commit.
 //!
 //! Invariant: every document is seen exactly once at any moment, also during a flush.
 
@@ -150,7 +150,7 @@ impl TextIndex {
     /// Flushes the changes in memory to disk and notes there that the store has been applied up to
     /// `checkpoint`: all changes up to that position must have been put. Returns `false` if there was
     /// nothing to write or note. Searches and changes go on meanwhile. After a failure all
-    /// documents are still found, and the next call tries again.
+    /// documents are still found, and each further call fails.
     pub fn flush(&self, checkpoint: Checkpoint) -> Result<bool> {
         let Some(dir) = &self.dir else { return Ok(self.flush_in_memory(checkpoint)) };
         let mut dir = dir.lock();
@@ -199,7 +199,7 @@ impl TextIndex {
                 }
                 // Order matters: the lock is free while the merge runs, which may take minutes. A
                 // flush, and so ingest and a rebalance, waits for the lock.
-                let merge = dir.lock().begin_merge(segment)?;
+                let merge = dir.lock().begin_merge(segment);
                 // Fails if a merge of the merge policy has replaced the segment meanwhile, which
                 // does the same. The next look shows the rest.
                 if let Err(error) = merge.wait() {

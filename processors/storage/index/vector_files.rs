@@ -14,9 +14,9 @@
 //! that outlives its process is as the process wrote it, but nothing is synced: after a restart of
 //! the machine all files are removed.
 //!
-//! A vector that is removed takes its file with it. One that is replaced stays as an earlier row, at
-//! most until the store is rewritten (`forget.within_ms`). A file that cannot be written is removed:
-//! nobody has to wait or stop for one.
+//! A vector that is removed takes its file with it. One that is replaced stays as an earlier row until
+//! the file is written anew, and after a `forget` at most until the store is (`forget.within_ms`). A
+//! file that cannot be written is removed: nobody has to wait or stop for one.
 
 use super::block::Block;
 use domain::{MemoryId, UserKey, Vector};

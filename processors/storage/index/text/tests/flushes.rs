@@ -23,28 +23,28 @@ fn flushed_documents_survive_a_reopening_and_the_checkpoint_shows_what_is_missin
     );
 }
 
-/// The indexing thread of tantivy ends with a failed write, and a writer without it commits nothing.
+/// The indexing thread of tantivy ends with a failed write. A writer without it would commit, with a
+/// new checkpoint, none of the documents.
 #[test]
-fn a_flush_after_a_failed_one_has_the_documents_of_both() {
+fn no_flush_after_a_failed_one_moves_the_checkpoint() {
     let parent = TempDir::new().unwrap();
     let (dir, away) = (parent.path().join("index"), parent.path().join("away"));
     let open = || TextIndex::open(&dir, OPTIONS, "events").unwrap();
     let index = open();
     index.put(document(1, 0, "berlin"));
     index.flush(at(1)).unwrap();
-    for n in 1..4 {
-        index.put(document(2 * n, 0, "berlin"));
-        std::fs::rename(&dir, &away).unwrap();
-        assert!(index.flush(at(2 * n as i64)).is_err(), "no file can be made");
-        std::fs::rename(&away, &dir).unwrap();
-        index.put(document(2 * n + 1, 0, "berlin"));
-        assert_eq!(search(&index, 0, "berlin", 99).len(), 2 * n + 1);
-        assert!(index.flush(at(2 * n as i64 + 1)).unwrap());
-        assert_eq!(search(&index, 0, "berlin", 99).len(), 2 * n + 1);
-    }
+    index.put(document(2, 0, "berlin"));
+    std::fs::rename(&dir, &away).unwrap();
+    assert!(index.flush(at(2)).is_err(), "no file can be made");
+    std::fs::rename(&away, &dir).unwrap();
+    index.put(document(3, 0, "berlin"));
+    assert!(index.flush(at(3)).is_err());
+    assert_eq!(search(&index, 0, "berlin", 99).len(), 3, "in memory");
     drop(index);
     let index = open();
-    assert_eq!((index.checkpoint(), index.ids().unwrap().len()), (Some(at(7)), 7));
+    assert_eq!((index.checkpoint(), index.ids().unwrap()), (Some(at(1)), vec![(user(0), id(1))]));
+    index.put(document(2, 0, "berlin"));
+    assert!(index.flush(at(2)).unwrap());
 }
 
 /// Reads again if a merge in the background has removed a file meanwhile.
