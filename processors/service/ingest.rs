@@ -155,6 +155,7 @@ struct Step<'a> {
     shards: &'a BTreeMap<i32, Arc<Shard>>,
     /// Bytes of forwarded copies that all lanes have made.
     copied: AtomicUsize,
+    lanes: usize,
     trace: Option<Trace>,
     goes_on: GoesOn<'a>,
 }
@@ -190,8 +191,13 @@ impl Ingest {
         applied.for_each(|(partition, applied)| self.rate.lock().applied(partition, applied));
         let lanes = self.lanes.divided(records, |record| (record.partition, 1));
         let trace = BatchTrace::begin(&self.tracer);
-        let step =
-            Step { shards: &shards, copied: AtomicUsize::new(0), trace: trace.trace(), goes_on };
+        let step = Step {
+            shards: &shards,
+            copied: AtomicUsize::new(0),
+            lanes: lanes.len().max(1),
+            trace: trace.trace(),
+            goes_on,
+        };
         let mut effects = Effects { trace, ..Effects::default() };
         for of_lane in self.lanes.each(lanes, |records| self.decide_all(&records, &step)) {
             effects.add(of_lane?);
@@ -297,8 +303,12 @@ impl Ingest {
             let Some((drafts, texts)) = begun.pop_front() else { break };
             let mut vectors = self.encoded(texts)?.into_iter();
             for draft in drafts {
-                // Another lane has applied a record if this one is full before its first.
-                let is_full = step.copied.load(Ordering::Relaxed) >= self.options.copied_bytes_max;
+                let max = self.options.copied_bytes_max;
+                // Other lanes may have filled it, and would again: a short first record passes.
+                let is_full = step.copied.load(Ordering::Relaxed) >= max.max(1)
+                    && (applied > 0
+                        || draft.record.bytes() * self.shards.partitions() as usize
+                            > max / step.lanes);
                 let batch = batches.get_mut(&draft.record.partition);
                 let batch = batch.expect("each record's shard was found above");
                 if is_full || (applied > 0 && !goes_on()) {

@@ -110,14 +110,13 @@ impl Group {
 
     /// Looks at the group, and returns the shards to follow.
     fn followed(&mut self, shards: &ShardRegistry) -> Vec<i32> {
-        let facts = self.stable();
-        let is_readable = facts.is_some();
+        let (facts, is_readable) = self.facts();
         let left = facts.and_then(|it| left(&it, &self.own, self.copies, shards.partitions()));
         let without = || if is_readable { BTreeSet::new() } else { shards.without_files() };
         let Some(left) = self.choice.look(left, without, Instant::now()) else {
             return Vec::new();
         };
-        let is_changed = shards.leave_to_others(left);
+        let is_changed = shards.leave_to_others(&left);
         let followed = shards.followed();
         if is_changed {
             tracing::info!(?followed, "the stand-by copies of this process have changed");
@@ -125,12 +124,13 @@ impl Group {
         followed
     }
 
-    fn stable(&self) -> Option<GroupFacts> {
+    /// Returns the members of a group at rest, and whether the group can be read.
+    fn facts(&self) -> (Option<GroupFacts>, bool) {
         match self.reader.facts() {
-            Ok(facts) => facts.filter(|facts| facts.state == "Stable"),
+            Ok(facts) => (facts.filter(|facts| facts.state == "Stable"), true),
             Err(fault) => {
                 tracing::debug!(%fault, "cannot read who shares the stand-by copies");
-                None
+                (None, false)
             }
         }
     }
@@ -174,22 +174,30 @@ struct Choice {
     settled: Option<BTreeSet<i32>>,
     settled_after: Duration,
     awaited_until: Instant,
+    is_warned: bool,
 }
 
 impl Choice {
     fn new(settled_after: Duration, now: Instant) -> Choice {
         let awaited_until = now + settled_after * AWAITED;
-        Choice { seen: None, since: now, settled: None, settled_after, awaited_until }
+        Choice {
+            seen: None,
+            since: now,
+            settled: None,
+            settled_after,
+            awaited_until,
+            is_warned: false,
+        }
     }
 
-    /// Returns the settled choice after another look, or `None` while the first one is awaited.
-    /// `without`: what to leave to others without a choice.
+    /// Returns the settled choice after another look; without one, what `without` leaves to others, or
+    /// `None` while the first one is awaited.
     fn look(
         &mut self,
         seen: Option<BTreeSet<i32>>,
         without: impl FnOnce() -> BTreeSet<i32>,
         now: Instant,
-    ) -> Option<&BTreeSet<i32>> {
+    ) -> Option<BTreeSet<i32>> {
         if seen != self.seen {
             self.seen = seen;
             self.since = now;
@@ -197,12 +205,14 @@ impl Choice {
         if self.seen.is_some() && now - self.since >= self.settled_after {
             self.settled.clone_from(&self.seen);
         }
-        if self.settled.is_none() && now >= self.awaited_until {
-            let left = without();
-            tracing::warn!(?left, "cannot tell who keeps the stand-by copies: keeps all but these");
-            self.settled = Some(left);
+        if self.settled.is_some() || now < self.awaited_until {
+            return self.settled.clone();
         }
-        self.settled.as_ref()
+        let left = without();
+        if !std::mem::replace(&mut self.is_warned, true) {
+            tracing::warn!(?left, "cannot tell who keeps the stand-by copies: keeps all but these");
+        }
+        Some(left)
     }
 }
 
@@ -313,15 +323,13 @@ mod tests {
         ] {
             let seen = seen.map(|it| set(&it));
             let expected = counts.map(|it| set(&it));
-            assert_eq!(
-                choice.look(seen, BTreeSet::new, at(seconds)),
-                expected.as_ref(),
-                "{seconds}"
-            );
+            assert_eq!(choice.look(seen, BTreeSet::new, at(seconds)), expected, "{seconds}");
         }
         let mut blind = Choice::new(Duration::from_secs(60), began);
         assert_eq!(blind.look(None, || set(&[1]), at(179)), None);
-        assert_eq!(blind.look(None, || set(&[1]), at(180)), Some(&set(&[1])), "what is here");
-        assert_eq!(blind.look(None, || set(&[2]), at(181)), Some(&set(&[1])));
+        assert_eq!(blind.look(None, || set(&[1]), at(180)), Some(set(&[1])), "what is here");
+        assert_eq!(blind.look(None, || set(&[2]), at(181)), Some(set(&[2])));
+        assert_eq!(blind.look(Some(set(&[3])), || set(&[2]), at(182)), Some(set(&[2])));
+        assert_eq!(blind.look(Some(set(&[3])), || set(&[2]), at(242)), Some(set(&[3])));
     }
 }
