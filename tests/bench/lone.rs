@@ -165,7 +165,7 @@ impl LoneShard {
         let mut took = Vec::with_capacity(count);
         for n in 0..WARM_UP + count {
             let mut body = messages::recall(user, &self.speech.question());
-            body["where"] = json!({"agent": agent(n % AGENTS)});
+            body["where"] = json!({"agent": agent(n % AGENTS.min(self.agents))});
             let request = self.request(&body);
             let wall = SystemClock.wall();
             let began = Instant::now();
