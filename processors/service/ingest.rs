@@ -5,6 +5,8 @@
 //!   apply     hand each event to the kernel, in order, over the shard's staged state
 //!   publish   turn decisions, dead letters, copies and replies into records
 //!
+//! Several lanes may do this at a time, each with the records of some shards (`ingest/lanes.rs`).
+//!
 //! `step` does no I/O besides reading shards and asking the encoder pool. The thread in
 //! `run/ingesting.rs` commits the outputs, applies the writes and sends the replies.
 

@@ -128,7 +128,7 @@ impl ScaleBench {
                     shard.shards.all().iter().for_each(|it| it.index.vectors.remove_files());
                 }
                 shard.reopen()?;
-                // The first question of anybody opens files and compiles nothing of theirs.
+                // The first question of another user opens what all users share.
                 shard.ask(|_| "own".to_owned(), 0, 1)?;
                 took.push(Duration::from_micros(
                     shard.ask(|_| "one".to_owned(), 0, 1)?.percentile_us(50) as u64,

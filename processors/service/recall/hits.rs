@@ -81,7 +81,7 @@ pub fn find_hits(
     let compared = shard.index.vectors.compared(key, &mut || shard.vectors(key), vector)?;
     let mut next = match scope.labels {
         None => [compared.nearest(scope.limit), scored.best(scope.limit)].concat(),
-        // Of few memories all are read.
+        // All are read where there are few.
         Some(_) if compared.count() < KEPT_FROM => {
             [compared.nearest(ALL_MAX), scored.best(ALL_MAX)].concat()
         }

@@ -134,7 +134,7 @@ fn inverse_document_frequency(matching: usize, documents: usize) -> f64 {
     (1.0 + (documents as f64 - matching + 0.5) / (matching + 0.5)).ln()
 }
 
-/// Places that ids share: many more than a question has candidates.
+/// Places that ids share. With a few hundred candidates, nearly every row falls on an empty one.
 const SOME: usize = 1 << 14;
 
 fn place_among_some(id: MemoryId) -> usize {

@@ -4,7 +4,7 @@
 use domain::MemoryId;
 use std::cmp::Ordering;
 
-/// Scores of one that is kept, from which on a stream is cheaper than a selection.
+/// Scores for each one kept above which one pass over them is cheaper than a selection.
 const MANY: usize = 50;
 
 /// Returns the ids of the `limit` highest scores in no order; among equal scores the smaller ids.

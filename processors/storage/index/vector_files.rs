@@ -1,6 +1,6 @@
 //! Keeps the vectors of each user with many memories in a file of its own, so that a block that has
-//! left the cache is read at once: from the store, with the whole records, it takes fifty times as
-//! long. A file is derived, and made anew from the store whenever it is missing.
+//! left the cache is read at once: from the store, with the whole records, it takes some eight times
+//! as long. A file is derived, and made anew from the store whenever it is missing.
 //!
 //! ```text
 //! length, rows, width     of the base: 32 bits each; the length is that of the key
@@ -27,8 +27,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use uuid::Uuid;
 
-/// A file is written anew once its later vectors are more than one in so many of all.
+/// A file is written anew once it has more than one later vector for so many of the base.
 const LATER_SHARE: usize = 4;
+/// The name of the note by which an owner sees if the files may be taken over.
 const WRITTEN_UNDER: &str = "written-under";
 /// Raised with every change of the form.
 const FORM: u32 = 1;

@@ -75,7 +75,7 @@ struct BlockCache {
 pub struct Compared {
     block: Arc<Block>,
     query: Vector,
-    /// Of all vectors by row, once somebody asks for the nearest; empty for a query of another width.
+    /// By row, once somebody asks for the nearest; empty for a query of another width.
     cosines: OnceCell<Vec<f32>>,
 }
 

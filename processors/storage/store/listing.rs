@@ -34,7 +34,7 @@ pub struct Listing {
     expiring: usize,
 }
 
-/// Those labels of a listing that were chosen.
+/// The chosen labels of a listing.
 pub struct ChosenLabels {
     are_all: bool,
     chosen: HashSet<*const Labels, RandomState>,

@@ -609,6 +609,20 @@ fn an_index_has_what_a_restore_wrote_while_no_event_was_applied() {
     copy(&before, &index);
     let (shard, found) = open_with(&topic, read, false);
     assert_eq!((indexed(&shard), found.caught_up), (expected(&[0, 1, 3, 4]), 4), "compared");
+
+    // A file of vectors that a damaged store has made goes with the store, although the index has
+    // nothing to catch up.
+    let mut files = std::fs::read_dir(index.join("vectors")).unwrap().map(|it| it.unwrap().path());
+    let file = files.find(|it| it.file_name().is_some_and(|name| name.len() == 32)).unwrap();
+    let made_before = std::fs::read(&file).unwrap();
+    drop(shard);
+    topic.memories(&all[2..3], &[], 3);
+    let (shard, _) = open(&topic);
+    std::fs::write(&file, made_before).unwrap();
+    shard.store.note_damage("a test");
+    drop(shard);
+    let (_, found) = open(&topic);
+    assert_eq!((found.set_aside.is_some(), found.caught_up), (true, 0));
 }
 
 fn copy(from: &Path, to: &Path) {
