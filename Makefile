@@ -19,9 +19,11 @@ DENY_VERSION := 0.20.2
 DENY := $(or $(shell command -v cargo-deny),.keepsake/tools/bin/cargo-deny)
 
 tests = KEEPSAKE_TEST_MODEL='$(MODEL)' cargo test --locked
-# Most tests wait for a broker or a process, so `make test` runs twice as many at a time as there are cores.
-# Some of the long ones measure how long a user waits: they run one a core.
-many_at_a_time = RUST_TEST_THREADS=$$((2 * $$(getconf _NPROCESSORS_ONLN))) $(tests)
+# Most tests wait for a broker or a process, so more run at a time than there are cores: two a core, and
+# three on two cores of the long ones.
+cores = $$(getconf _NPROCESSORS_ONLN)
+many_at_a_time = RUST_TEST_THREADS=$$((2 * $(cores))) $(tests)
+some_at_a_time = RUST_TEST_THREADS=$$(((3 * $(cores) + 1) / 2)) $(tests)
 
 # Scenarios that take minutes together: `make test-all` runs them. `make test` keeps one of every law, on both brokers.
 LONG := backup:: broker:: faults:: full_disk:: fuzz:: gateway::attacks gateway::explorer gateway::flood gateway::hidden \
@@ -29,19 +31,23 @@ LONG := backup:: broker:: faults:: full_disk:: fuzz:: gateway::attacks gateway::
 	rights:: secrets:: security:: seeds:: sim::the_simulator_finds_planted_bugs subject:: tracing:: verify:: worst:: \
 	written::
 
+# Long scenarios that measure how long somebody waits, or kill by the clock: one a core.
+MEASURED := fuzz:: gateway::flood gateway::places handover:: prometheus:: torture:: worst::
+
 # Scenarios that `make test` runs with a few kills and seeds, and `make test-all` with many.
 OFTEN := law_nothing_lost_under_kill_9 hooks::law_nothing_lost sim::the_laws_hold torture::
 MANY := KEEPSAKE_KILLS=20 KEEPSAKE_TORTURE_KILLS=20 KEEPSAKE_TORTURE_EMBEDDED=5 KEEPSAKE_SIM_SEEDS=2000
 
 # What the steps with named tests print, and a check that each test of CONFORMANCE.md is among the passed ones.
 RAN := .keepsake/ran
-noted = mkdir -p $(RAN); $(1) 2>&1 | tee $(RAN)/$(2)
+noted = $(1) 2>&1 | tee $(RAN)/$(2)
 conformance = $(tests) --test integration -- --list $(LONG) >$(RAN)/list; python3 tests/conformance.py $(1) $(RAN)/list $(2:%=$(RAN)/%)
 
 # $(call step,heading,command); no comma inside the command, make would cut it there.
 define step
 @printf '\n── %s\n' '$(1)'; SECONDS=0; \
-trap 'code=$$?; if ((code)); then word=failed; else word=done; fi; printf "── %s: %s, %d s\n" "$(1)" "$$word" "$$SECONDS"' EXIT; \
+mkdir -p $(RAN); \
+trap 'code=$$?; if ((code)); then word=failed; else word=done; fi; printf "── %s: %s, %d s\n" "$(1)" "$$word" "$$SECONDS" | tee -a "$${STEPS:-/dev/null}"' EXIT; \
 $(2)
 endef
 
@@ -106,8 +112,9 @@ test-long: check-build check-kafka ## the scenarios that take minutes; more kill
 ifneq ($(KEEPSAKE_TEST_KAFKA),skip)
 	$(call step,Apache Kafka,deploy/kafka/kafka.sh jars)
 endif
-	$(call step,long scenarios,$(call noted,$(MANY) $(tests) --test integration -- $(LONG) $(OFTEN),long))
-	$(call step,conformance,$(call conformance,long,long))
+	$(call step,long scenarios,$(call noted,$(MANY) $(some_at_a_time) --test integration -- $(filter-out $(MEASURED),$(LONG) $(OFTEN)) $(MEASURED:%=--skip %),long))
+	$(call step,scenarios one a core,$(call noted,$(MANY) $(tests) --test integration -- $(MEASURED),measured))
+	$(call step,conformance,$(call conformance,long,long measured))
 	$(call step,power loss of the embedded log,KEEPSAKE_POWER_SEEDS=10000 $(tests) --lib power_loss)
 	$(call step,benches of developers,$(benches))
 ifeq ($(KEEPSAKE_TEST_KAFKA),skip)
