@@ -621,12 +621,9 @@ fn topics_are_created_and_checked(broker: Broker) {
         let found: Value = serde_json::from_str(&stdout).expect("the output is JSON");
         let topics =
             ["events", "recalls", "replies", "decisions", "memories", "erasures", "dead-letters"];
-        assert!(
-            topics
-                .iter()
-                .all(|name| found["topics"][format!("{}{name}", place.prefix)] == json!(3)),
-            "{stdout}"
-        );
+        let partitions = |name: &str| &found["topics"][format!("{}{name}", place.prefix)];
+        assert!(topics.iter().all(|name| *partitions(name) == json!(3)), "{stdout}");
+        assert_eq!(*partitions("tenants"), json!(1), "{stdout}");
     }
     let (code, stdout, stderr) = run(command(&place).args(["topics", "check"]));
     assert!(code == Some(0) && stdout.contains("3 partitions"), "{code:?}: {stdout}{stderr}");

@@ -453,6 +453,7 @@ fn a_service_grows_while_it_serves(broker: Broker) {
     let seeded = growing.seed();
     eprintln!("{} memories after {:.1?}", growing.size.memories, began.elapsed());
     let before = growing.client().user(TENANT, &user_name(1)).list();
+    share(&growing.client());
     let traffic = Traffic::start(&growing);
     let began = Instant::now();
     let mut builder = growing.build();
@@ -496,12 +497,45 @@ fn a_service_grows_while_it_serves(broker: Broker) {
     found_by_words(&client, &[&seeded, &published, &of_session]);
     each_shard_has(&published, growing.size.to);
     ids_stay(&client, &before);
+    the_tenants_have_what_was_shared(&client);
     an_old_process_stops_by_name(&growing);
     assert_eq!(gateway.wait().code(), Some(3), "{}", gateway.log());
     assert!(gateway.log().contains("generation-retired"), "{}", gateway.log());
     // Given again, the command finds everything done.
     must(&growing.cut_over());
     indexes_equal_stores(&growing.new, &mut new);
+}
+
+/// Tenants whose homes are in old and in added shards.
+fn houses() -> impl Iterator<Item = String> {
+    (0..8).map(|n| format!("house-{n}"))
+}
+
+const RULE: &str = "The last one locks the door.";
+
+/// One user of each house shares a memory with the others.
+fn share(client: &Client) {
+    for house in houses() {
+        let event = json!({"type": "remember", "scope": "tenant", "content": RULE});
+        let reply = client.user(&house, "ada").event(event);
+        assert_eq!(client::outcome(&reply), "kept", "{reply}");
+    }
+}
+
+/// Each user of a house has what was shared, until the one who shared it forgets everything.
+fn the_tenants_have_what_was_shared(client: &Client) {
+    let lists = |house: &str, count: usize| {
+        for name in ["ada", "ben", "eve", "kim"] {
+            eventually(&format!("{name} of {house} has {count} memories"), || {
+                (client.user(house, name).list().len() == count).then_some(())
+            });
+        }
+    };
+    for house in houses() {
+        lists(&house, 1);
+        client.user(&house, "ada").event(json!({"type": "forget", "everything": true}));
+        lists(&house, 0);
+    }
 }
 
 /// A gateway of this generation. It reads the replies of services that end with the cut-over.

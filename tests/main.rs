@@ -47,6 +47,7 @@ mod secrets;
 mod security;
 mod seeds;
 mod sim;
+mod tenants;
 mod torture;
 mod tracing;
 mod upgrade;

@@ -96,6 +96,8 @@ impl Stage {
         let elsewhere = 1;
         let send = |message: Message| self.client.send(&message);
         send(user.message("events", turn.clone()));
+        let shared = json!({"type": "remember", "scope": "tenant", "content": "We close at nine."});
+        send(user.message("events", shared));
         send(Message { partition: Some(elsewhere), ..user.message("events", turn) });
         send(user.message("events", json!({"type": "forget", "query": "green key"})));
         send(Message { value: Some(b"no JSON".to_vec()), ..user.message("events", json!({})) });
@@ -273,7 +275,7 @@ fn operators_command(name: &str, operation: &str) -> &'static [&'static str] {
         (_, "Create") | ("cluster", _) => &["topics", "create"],
         (_, "DescribeConfigs") => &["topics", "check"],
         ("events", "Write") => &["forget", "--user", USER, "--query", "green key"],
-        ("events" | "recalls" | "erasures", "Read") => erased,
+        ("events" | "recalls" | "tenants" | "erasures", "Read") => erased,
         ("recalls", _) | ("replies", _) => &["stats", "--user", USER],
         ("decisions", "Read") => &["tail", "decisions", "--exit"],
         ("memories", _) => &["verify", "--online"],

@@ -16,10 +16,11 @@ use crate::support::workload::{
     Dice, differences, memories_by_user, record, stream, users, wait_until_applied,
 };
 use crate::support::{
-    Broker, Child, Client, Message, Running, kafka, number_from_env, on_kafka, scratch,
+    Broker, Child, Client, Message, Running, User, kafka, number_from_env, on_kafka, scratch,
 };
 use ::kafka::Connection;
 use broker::{Broker as _, Record};
+use domain::{MemoryId, Position};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -38,6 +39,8 @@ const SLEEPS: [u64; 3] = [1000, 2000, 4500];
 const PROCESSES: usize = 3;
 /// Users whose events are sent to any partition, as by a client without murmur2.
 const STRAYS: usize = 3;
+/// Users of a tenant who share memories, which are decided in another shard than theirs.
+const MEMBERS: usize = 4;
 
 /// The disk of each process, which becomes full now and then.
 const DISK_MIB: usize = 64;
@@ -221,6 +224,7 @@ fn torture(
     let mut interruptions = Vec::new();
     let mut sent = Vec::new();
     let mut strays = Vec::new();
+    let mut shared = Shared::default();
     for (n, part) in events.chunks(30).enumerate() {
         for (m, event) in part.iter().enumerate() {
             let user = event["user"].as_str().map(str::to_owned);
@@ -234,6 +238,14 @@ fn torture(
                 record.partition = Some((m / 10) as i32);
                 strays.push(format!("Stray {n} {m}"));
                 sent.push(Sent::of(&client, None, &record));
+            }
+            if m % 10 == 4 {
+                let said = format!("Shared {n} {m}");
+                let event = json!({"type": "remember", "scope": "tenant", "content": said});
+                sent.push(shared.of(&client, said, event));
+            }
+            if m == 25 {
+                sent.extend(shared.forget_one(&client));
             }
             if m == 15 {
                 let mut broken = record(&client, event);
@@ -306,10 +318,7 @@ fn torture(
     );
     assert!(lost.is_empty() && twice.is_empty(), "lost {lost:?}, twice {twice:?}: {case}");
 
-    let contents = |n: usize| -> Vec<String> {
-        let all = client.user("laws", &format!("stray-{n}")).list();
-        all.iter().map(|memory| memory["content"].as_str().expect("text").to_owned()).collect()
-    };
+    let contents = |n: usize| contents_of(&client.user("laws", &format!("stray-{n}")).list());
     let mut arrived: Vec<String> = (0..STRAYS).flat_map(contents).collect();
     arrived.sort();
     strays.sort();
@@ -319,6 +328,21 @@ fn torture(
         "each event on a wrong partition makes one memory: {case}, {:#?}",
         records_in_one_list(&client, &arrived, &strays)
     );
+
+    let give_up = Instant::now() + Duration::from_secs(60);
+    let expected: BTreeSet<&String> = shared.left.iter().map(|(said, ..)| said).collect();
+    for n in 0..MEMBERS {
+        let mut all = Vec::new();
+        let agrees = |all: &mut Vec<String>| {
+            *all = contents_of(&member(&client, n).list());
+            all.len() == expected.len() && all.iter().all(|said| expected.contains(said))
+        };
+        // Decided in the tenant's home, and read from a copy that follows it.
+        while !agrees(&mut all) && Instant::now() < give_up {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        assert!(agrees(&mut all), "member {n} sees {all:?}, not {expected:?}: {case}");
+    }
 
     let after = memories_by_user(&client, &users);
     for child in &mut processes.children {
@@ -341,6 +365,47 @@ fn torture(
             differences.is_empty(),
             "{user}: tortured and calm differ in {differences:#?}: {case}"
         );
+    }
+}
+
+fn contents_of(memories: &[Value]) -> Vec<String> {
+    memories.iter().map(|memory| memory["content"].as_str().expect("text").to_owned()).collect()
+}
+
+fn member(client: &Client, n: usize) -> User<'_> {
+    client.user("shared", &format!("member-{n}"))
+}
+
+/// The memories that the members of a tenant share.
+#[derive(Default)]
+struct Shared {
+    /// Content, author and acknowledgement of each that nobody has forgotten.
+    left: Vec<(String, usize, Delivery)>,
+    events: usize,
+}
+
+impl Shared {
+    /// The next event, of the next member.
+    fn of(&mut self, client: &Client, said: String, event: Value) -> Sent {
+        let author = self.events % MEMBERS;
+        self.events += 1;
+        let sent = Sent::of(client, None, &member(client, author).message("events", event));
+        self.left.push((said, author, sent.delivery.clone()));
+        sent
+    }
+
+    /// Forgets the oldest memory whose place in the log is known.
+    fn forget_one(&mut self, client: &Client) -> Option<Sent> {
+        let place = |delivery: &Delivery| match delivery.get() {
+            Some(Ok((partition, offset))) if *offset >= 0 => Some((*partition, *offset)),
+            _ => None,
+        };
+        let at = self.left.iter().position(|(.., delivery)| place(delivery).is_some())?;
+        let (_, author, delivery) = self.left.remove(at);
+        let (partition, offset) = place(&delivery)?;
+        let source = Position { topic: client.topic("events").into(), partition, offset };
+        let event = json!({"type": "forget", "memory": MemoryId::of(&source, 0).to_string()});
+        Some(Sent::of(client, None, &member(client, author).message("events", event)))
     }
 }
 

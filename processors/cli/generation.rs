@@ -29,8 +29,8 @@ use std::time::Duration;
 use storage::rekeying::Rekeying;
 
 const EXAMPLES: &str = "\
-A generation is a set of shards with its own memories topic, consumer group and number of partitions. \
-The first is the one without a number. To grow from 6 to 24 partitions:
+A generation is a set of shards with its own memories and tenants topics, consumer group and number of \
+partitions. The first is the one without a number. To grow from 6 to 24 partitions:
 
   keepsake generation build --to 2 --partitions 24   leave it running: it follows the old generation
   keepsake serve --set kafka.generation=2            the new processes; they copy their shards and wait
@@ -58,7 +58,7 @@ pub enum GenerationCommand {
     Compare(Chosen),
     /// Hand the events over to the processes of a new generation
     CutOver(Handing),
-    /// Delete the memories topic of a generation that does not serve
+    /// Delete the memories and tenants topics of a generation that does not serve
     Drop(Chosen),
 }
 
@@ -302,12 +302,11 @@ fn cancelled(generations: &Generations, output: Output) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Deletes the memories topic of a generation that nobody serves: one that is not cut over, or one
-/// whose successor is.
+/// Deletes the topics of a generation that nobody serves: one that is not cut over, or one whose
+/// successor is.
 fn drop_generation(config: &Config, number: u32, output: Output) -> Result<ExitCode> {
     let connection = client::connection(config)?;
     let (chosen, next) = (config.of_generation(number), config.of_generation(number + 1));
-    let topic = chosen.topics.memories();
     // The next generation is looked up only where this one is open: its topics may be nobody's yet.
     let is_serving = is_open(&chosen, &connection)?
         && !(connection.partitions_of(&next.topics.memories())?.is_some()
@@ -315,7 +314,15 @@ fn drop_generation(config: &Config, number: u32, output: Output) -> Result<ExitC
     if is_serving || connection.members(&chosen.kafka.group_id, &chosen.topics.events())? > 0 {
         return Err(refused(number, "it serves: it cannot be dropped"));
     }
-    connection.delete_topics(std::slice::from_ref(&topic))?;
-    output.print(&json!({"dropped": topic}), || format!("deleted {topic}\n"));
+    // One after the other: without the right to delete the first, the second stays, too. A generation
+    // that was only built has no tenants topic.
+    let mut dropped = Vec::new();
+    for topic in [chosen.topics.tenants(), chosen.topics.memories()] {
+        dropped.extend(connection.delete_topics(&[topic])?);
+    }
+    if dropped.is_empty() {
+        return Err(refused(number, "it has no topics"));
+    }
+    output.print(&json!({"dropped": dropped}), || format!("deleted {}\n", dropped.join(" and ")));
     Ok(ExitCode::SUCCESS)
 }

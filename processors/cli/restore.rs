@@ -41,9 +41,9 @@ use storage::changelog::{Destination, Fold, Meta, Source};
 use target::{PROGRESS_EVERY, Restore};
 
 const EXAMPLES: &str = "\
-The target is the cluster and the prefix of the configuration. Its memories topic must be empty, no \
-service may run on it, and it must have as many partitions as the backup; missing topics are created \
-so. All files are read and compared first; --dry-run ends there.
+The target is the cluster and the prefix of the configuration. Its memories and tenants topics must be \
+empty, no service may run on it, and it must have as many partitions as the backup; missing topics are \
+created so. All files are read and compared first; --dry-run ends there.
 
 The events topic is one of two:
   the same log    recognised by its last records. The service reads on behind the backup, so every \
@@ -211,6 +211,7 @@ impl Restore<'_> {
             digest: Some(whole.digest),
             build: None,
             transactional_id: None,
+            tenants: None,
         }
     }
 

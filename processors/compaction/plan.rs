@@ -6,6 +6,7 @@
 //! 4. Summarise each session that has been idle long enough, or the oldest sessions of a user with
 //!    too many, from memories that hold and are neither erased nor pruned in this round.
 
+use domain::fault::Result;
 use domain::{
     Author, Authorship, Chatter, Extracted, IdleSession, Memory, MemoryId, MemoryVersion, Revise,
     Role, Scope, Time, UserKey, Vector,
@@ -30,11 +31,13 @@ const PRUNED_TOGETHER: usize = 256;
 /// Sessions named in one prune event: 64 KB at the longest names.
 const IDLE_TOGETHER: usize = 256;
 
-/// One user's memories, as they were while the shard's view was held.
-pub struct Snapshot {
+/// One user's memories. A proposal about one that changed since names an outdated version, and ingest
+/// skips it.
+pub struct Snapshot<'s> {
     pub memories: Vec<Memory>,
-    pub vectors: BTreeMap<MemoryId, Vector>,
     pub sessions: Vec<(String, Session)>,
+    /// Reads the vector of a memory: few are needed.
+    pub vector: &'s dyn Fn(MemoryId) -> Result<Option<Vector>>,
 }
 
 /// The proposals for one user.
@@ -167,11 +170,11 @@ pub fn plan(
     (profile, chatter): (&Profile, Option<&Chatter>),
     message_bytes_max: usize,
     now: Time,
-) -> Plan {
+) -> Result<Plan> {
     // Half of the event: the other half is the text.
     let covers_max = COVERS_MAX.min(message_bytes_max / 2 / COVER_BYTES).max(1);
     let mut going = ids(&erasures);
-    let prunes = prunes(snapshot, &going, (profile, chatter), now);
+    let prunes = prunes(snapshot, &going, (profile, chatter), now)?;
     // A summary of a memory that goes in the same round would be outdated before ingest applies the
     // summary.
     going.extend(ids(&prunes));
@@ -179,10 +182,10 @@ pub fn plan(
         SummaryTrigger::Off => Vec::new(),
         SummaryTrigger::Idle => ended_sessions(snapshot, profile, now)
             .filter_map(|session| summary(snapshot, &going, session, profile, covers_max))
-            .collect(),
-        SummaryTrigger::Sessions => compressions(snapshot, &going, profile, covers_max),
+            .collect::<Result<_>>()?,
+        SummaryTrigger::Sessions => compressions(snapshot, &going, profile, covers_max)?,
     };
-    Plan { erasures, prunes, summaries, revisions: Vec::new() }
+    Ok(Plan { erasures, prunes, summaries, revisions: Vec::new() })
 }
 
 fn ids(planned: &[PlannedPrune]) -> BTreeSet<MemoryId> {
@@ -199,10 +202,10 @@ fn prunes(
     going: &BTreeSet<MemoryId>,
     (profile, chatter): (&Profile, Option<&Chatter>),
     now: Time,
-) -> Vec<PlannedPrune> {
+) -> Result<Vec<PlannedPrune>> {
     let limits = &profile.prune;
     if limits.action == PruneAction::Off {
-        return Vec::new();
+        return Ok(Vec::new());
     }
     let erases = limits.action == PruneAction::Delete;
     let mut kept: Vec<(f32, &Memory)> = Vec::new();
@@ -211,19 +214,27 @@ fn prunes(
     let subject = snapshot.memories.iter().filter(|memory| erases || !memory.archived);
     for memory in subject.filter(|memory| !going.contains(&memory.id)) {
         let strength = rank::strength(memory, &profile.fade, now);
-        let (from, share) = match profile.rules.policy.traits().prune_share {
-            Some(share_of) => {
-                let vector = snapshot.vectors.get(&memory.id);
-                let probability = chatter.zip(vector).and_then(|(chatter, vector)| {
-                    let reads = !chatter.english_only || text::is_english(&memory.content);
-                    reads.then(|| chatter.probability(vector))
-                });
-                (memory.created_at.max(memory.fresh_at), share_of(memory, probability))
-            }
-            None => (memory.created_at, 1.0),
+        let share_of = profile.rules.policy.traits().prune_share;
+        let from = match share_of {
+            Some(_) => memory.created_at.max(memory.fresh_at),
+            None => memory.created_at,
         };
         let is_old = now.days_since(from) >= limits.age_days;
-        if is_old && strength < limits.strength * share {
+        let mut fades = is_old && strength < limits.strength;
+        if let Some(share_of) = share_of.filter(|_| fades) {
+            // The largest share first, that of certain chatter: few words and vectors are read then.
+            fades = strength < limits.strength * share_of(memory, Some(1.0));
+            if fades {
+                let probability = match chatter {
+                    Some(chatter) if !chatter.english_only || text::is_english(&memory.content) => {
+                        (snapshot.vector)(memory.id)?.map(|vector| chatter.probability(&vector))
+                    }
+                    _ => None,
+                };
+                fades = strength < limits.strength * share_of(memory, probability);
+            }
+        }
+        if fades {
             faded.push(seen(memory));
         } else {
             kept.push((strength, memory));
@@ -237,7 +248,8 @@ fn prunes(
         too_old += &format!(" and faded below {}", limits.strength);
     }
     let too_many = format!("the weakest beyond {} memories", limits.count_max);
-    in_parts(&faded, &too_old, erases).chain(in_parts(&weakest, &too_many, erases)).collect()
+    let weakest = in_parts(&weakest, &too_many, erases);
+    Ok(in_parts(&faded, &too_old, erases).chain(weakest).collect())
 }
 
 /// Splits the memories over as many events as needed, so that no event grows with the user.
@@ -284,7 +296,7 @@ fn summary(
     session: &str,
     profile: &Profile,
     covers_max: usize,
-) -> Option<PlannedSummary> {
+) -> Option<Result<PlannedSummary>> {
     // Memories that no longer hold are left out: a summary has no end of validity, and would state
     // them as true. So are those that are private to the session: every session finds the summary.
     let memories: Vec<&Memory> = snapshot
@@ -325,7 +337,7 @@ fn summarised(
     mut memories: Vec<&Memory>,
     profile: &Profile,
     covers_max: usize,
-) -> PlannedSummary {
+) -> Result<PlannedSummary> {
     memories.sort_by_key(|memory| (memory.created_at, memory.source.offset, memory.id));
     let left_out = memories.len().saturating_sub(covers_max);
     if profile.summary.trigger == SummaryTrigger::Sessions {
@@ -333,22 +345,22 @@ fn summarised(
     } else {
         memories.drain(..left_out);
     }
-    let turns: Vec<SessionTurn> = memories
-        .iter()
-        .map(|memory| SessionTurn {
+    let mut turns = Vec::with_capacity(memories.len());
+    for memory in &memories {
+        turns.push(SessionTurn {
             content: memory.content.clone(),
             surprise: if memory.role == Role::User { 1.0 } else { OF_OTHERS }
                 * memory.surprise.as_ref().map_or(memory.importance, |surprise| surprise.total),
-            vector: snapshot.vectors.get(&memory.id).cloned().unwrap_or_default(),
+            vector: (snapshot.vector)(memory.id)?.unwrap_or_default(),
             at: memory.created_at,
-        })
-        .collect();
+        });
+    }
     let summarizer = ExtractiveSummarizer {
         turns_max: profile.summary.quotes_max,
         ..ExtractiveSummarizer::default()
     };
     let said = snapshot.sessions.iter().find(|(name, _)| name == session);
-    PlannedSummary {
+    Ok(PlannedSummary {
         compresses_as: (profile.summary.trigger == SummaryTrigger::Sessions)
             .then(|| profile.summary.kind.clone()),
         session: session.to_owned(),
@@ -357,7 +369,7 @@ fn summarised(
         covers: memories.iter().map(|memory| seen(memory)).collect(),
         left_out,
         made: None,
-    }
+    })
 }
 
 /// Plans one summary for each of the oldest sessions, where a user has more sessions than the
@@ -368,7 +380,7 @@ fn compressions(
     going: &BTreeSet<MemoryId>,
     profile: &Profile,
     covers_max: usize,
-) -> Vec<PlannedSummary> {
+) -> Result<Vec<PlannedSummary>> {
     let limits = &profile.summary;
     let goes_on = |name: &str| {
         let session = snapshot.sessions.iter().find(|(session, _)| session == name);
@@ -390,7 +402,7 @@ fn compressions(
     }
     sessions.retain(|name, _| goes_on(name));
     if sessions.len() <= limits.sessions_max {
-        return Vec::new();
+        return Ok(Vec::new());
     }
     let mut oldest: Vec<(&str, Vec<&Memory>)> = sessions.into_iter().collect();
     oldest.sort_by_key(|(name, memories)| {

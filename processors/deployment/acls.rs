@@ -109,6 +109,8 @@ fn service(config: &Config, list: &mut List<'_>) {
     list.topic(topics.recalls(), Write, "forward requests");
     list.topic(topics.memories(), Read, "restore shards");
     list.topic(topics.memories(), Write, "publish states of memories");
+    list.topic(topics.tenants(), Read, "follow the memories of tenants");
+    list.topic(topics.tenants(), Write, "publish states of the memories of tenants");
     list.topic(topics.decisions(), Write, "publish decisions");
     list.topic(topics.erasures(), Write, "publish receipts of what was erased");
     list.topic(topics.dead_letters(), Write, "put aside what cannot be processed");
@@ -175,9 +177,12 @@ fn operator(config: &Config, list: &mut List<'_>) {
     list.topic(topics.replies(), Read, "read the answers");
     list.topic(topics.decisions(), Read, "export, watch decisions");
     list.topic(topics.memories(), Read, "verify, export of several users");
+    let why = "search for what is left of a user";
+    list.topic(topics.tenants(), Read, why);
     if config.kafka.generation > 1 {
         let before = config.of_generation(config.kafka.generation - 1);
-        list.topic(before.topics.memories(), Read, "search for what is left of a user");
+        list.topic(before.topics.memories(), Read, why);
+        list.topic(before.topics.tenants(), Read, why);
     }
     list.topic(
         topics.erasures(),
@@ -217,7 +222,10 @@ fn mover(config: &Config, list: &mut List<'_>) {
     list.topic(topics.events(), Delete, "delete the ticks by which a restore numbers events");
     list.topic(topics.events(), Alter, "add partitions");
     list.topic(topics.memories(), Read, "compare what a restore has written, build from it");
-    list.topic(topics.memories(), Delete, "delete a generation that was cut over");
+    list.topic(topics.tenants(), Read, "see that a restore has no tenants of before in its way");
+    for topic in [topics.memories(), topics.tenants()] {
+        list.topic(topic, Delete, "delete a generation that was cut over");
+    }
     list.topic(topics.erasures(), Read, "find forgets that came after a backup");
     for topic in [topics.decisions(), topics.dead_letters()] {
         list.topic(topic, Describe, "check that all topics of the service are there");
@@ -230,7 +238,9 @@ fn mover(config: &Config, list: &mut List<'_>) {
     list.topic(memories.clone(), Create, "begin a generation");
     list.topic(memories.clone(), Write, "build a generation");
     list.topic(memories.clone(), Read, "go on with a build, compare it");
-    list.topic(memories, Delete, "delete a generation that is not cut over");
+    for topic in [memories, next.topics.tenants()] {
+        list.topic(topic, Delete, "delete a generation that is not cut over");
+    }
     default_replication(config, list);
     list.topic(topics.replies(), Read, "see the new shards answer");
     list.topic(topics.recalls(), Read, "commit which requests are answered");

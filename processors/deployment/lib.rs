@@ -1,6 +1,6 @@
 //! Everything that a service finds around it and that commands look after: the data directory, the
-//! directory of the shards, the brokers, the topics with their settings, access control lists and
-//! signing key, and the generations of shards. Knows no shard and no processor.
+//! directory of the shards, the brokers, the topics with their settings, access control lists,
+//! signing key and identity, and the generations of shards. Knows no shard and no processor.
 
 pub mod acls;
 mod brokers;
@@ -10,6 +10,7 @@ pub mod growth;
 pub mod presence;
 pub mod private;
 pub mod signing_key;
+pub mod tenants_log;
 pub mod topic_settings;
 pub mod topics;
 

@@ -169,10 +169,16 @@ pub fn record_sizes(config: &Config, facts: &ClusterFacts) -> BTreeMap<String, u
     sizes.collect()
 }
 
-/// True for the topics whose records are the only copy of something.
+/// True for the topics of which nobody writes a lost record again.
 fn is_precious(config: &Config, spec: &TopicSpec) -> bool {
-    let topics = &config.topics;
-    [topics.events(), topics.memories(), topics.erasures()].contains(&spec.name)
+    spec.name == config.topics.events()
+        || spec.name == config.topics.erasures()
+        || has_states(config, spec)
+}
+
+/// True for the topics that hold the newest state of each memory.
+fn has_states(config: &Config, spec: &TopicSpec) -> bool {
+    [config.topics.memories(), config.topics.tenants()].contains(&spec.name)
 }
 
 /// True for the events topic if `events.keep_ms` deletes events.
@@ -239,12 +245,12 @@ impl Judged<'_> {
         found.and_then(|(_, value)| value.parse().ok()).unwrap_or(0)
     }
 
-    fn judge_memories(&mut self, config: &Config) {
+    fn judge_states(&mut self, config: &Config) {
         self.judge(
             "cleanup.policy",
             "compact".to_owned(),
             Verdict::Stop,
-            "the broker deletes memories by their age, and a restored shard lacks them",
+            "the broker deletes memories by their age, and whoever reads the topic later lacks them",
             |value| value == "compact",
         );
         let kept = self.wanted("delete.retention.ms");
@@ -286,8 +292,8 @@ impl Judged<'_> {
             "message.timestamp.type",
             "CreateTime".to_owned(),
             Verdict::Warning,
-            "an event without a time gets that of its arrival, and another one on each partition to \
-             which it is copied",
+            "an event without a time gets that of its arrival, and another one where it is forwarded \
+             to",
             |value| value == "CreateTime",
         );
     }
@@ -300,8 +306,8 @@ fn of_settings(
     findings: &mut Vec<Finding>,
 ) {
     let mut judged = Judged { spec, settings, findings };
-    if spec.name == config.topics.memories() {
-        judged.judge_memories(config);
+    if has_states(config, spec) {
+        judged.judge_states(config);
     } else {
         judged.judge(
             "cleanup.policy",
@@ -410,6 +416,12 @@ mod tests {
             ("events", "message.timestamp.type", "LogAppendTime", Verdict::Warning),
             ("erasures", "retention.ms", "604800000", Verdict::Warning),
             ("memories", "unclean.leader.election.enable", "true", Verdict::Warning),
+            ("tenants", "cleanup.policy", "delete", Verdict::Stop),
+            ("tenants", "max.message.bytes", "1048588", Verdict::Stop),
+            ("tenants", "delete.retention.ms", "86400000", Verdict::Warning),
+            ("tenants", "message.timestamp.type", "CreateTime", Verdict::Warning),
+            ("tenants", "max.compaction.lag.ms", "9223372036854775807", Verdict::Warning),
+            ("tenants", "unclean.leader.election.enable", "true", Verdict::Warning),
         ] {
             assert_eq!(verdicts(topic, setting, value), [expected], "{topic} {setting} {value}");
         }
@@ -453,9 +465,8 @@ mod tests {
     fn a_topic_that_differs_from_what_is_asked_is_named_with_the_cure() {
         let mut config = config();
         config.topics.replication = 3;
-        let partitions = config.topics.partitions;
         let asked = topics(&config);
-        let found = || asked.iter().map(|spec| (spec.name.clone(), partitions)).collect();
+        let found = || asked.iter().map(|spec| (spec.name.clone(), spec.partitions)).collect();
         let named = |config: &Config, found: &BTreeMap<String, i32>, facts: &ClusterFacts| {
             let all = differences(config, &topics(config), found, facts);
             all.into_iter().map(|one| (one.topic, one.setting, one.cure)).collect::<Vec<_>>()
@@ -464,7 +475,7 @@ mod tests {
         assert_eq!(named(&config, &found(), &made), []);
         let mut one_replica = made.clone();
         one_replica.topics.values_mut().for_each(|topic| topic.replicas = 1);
-        assert_eq!(named(&config, &found(), &one_replica).len(), 7);
+        assert_eq!(named(&config, &found(), &one_replica).len(), 8);
         config.topics.replication = -1;
         assert_eq!(named(&config, &found(), &one_replica), [], "the broker's default");
         let mut fewer: BTreeMap<String, i32> = found();
@@ -487,7 +498,7 @@ mod tests {
             topic.settings = Err("not allowed".into());
         }
         let found = findings(&config(), &facts);
-        assert_eq!(found.len(), 7 + 3);
+        assert_eq!(found.len(), 8 + 4);
         assert!(found.iter().all(|found| found.verdict == Verdict::Warning));
         assert!(first_stop(&found).is_ok());
         assert_eq!(tombstones_ms(&config(), &facts), None);

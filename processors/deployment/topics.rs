@@ -42,31 +42,30 @@ pub fn topics(config: &Config) -> Vec<TopicSpec> {
     let accepted = accepted_bytes_max(config);
     let mut of_events = vec![
         kept_for(-1),
-        // An event without a time has the send time of the producer, on every partition with a
-        // copy; an append time would differ from copy to copy.
+        // An event without a time has the send time of the producer, also where it is forwarded to;
+        // an append time would be another there.
         ("message.timestamp.type", "CreateTime".to_owned()),
     ];
     if config.events.keep_ms > 0 {
         // A broker removes deleted records from disk segment by segment.
         of_events.push(("segment.ms", SEGMENT_MS.to_string()));
     }
+    let of_states = [
+        ("cleanup.policy", "compact".to_owned()),
+        // The age of a store is measured by them.
+        ("message.timestamp.type", "LogAppendTime".to_owned()),
+        ("delete.retention.ms", topics.tombstones_ms.to_string()),
+        // An earlier state of a forgotten memory goes when the log is compacted. The broker begins a
+        // new segment within this time; the other half is for the cleaner.
+        ("max.compaction.lag.ms", (config.forget.within_ms / 2).max(1).to_string()),
+    ];
+    let states = |name| topic(topics, name, 2 * message + 2 * OWN_HEADERS, &of_states);
     vec![
         topic(topics, topics.events(), accepted + OWN_HEADERS, &of_events),
         topic(topics, topics.recalls(), accepted + OWN_HEADERS, &kept_at_most(REQUESTS_MS)),
-        topic(
-            topics,
-            topics.memories(),
-            2 * message + 2 * OWN_HEADERS,
-            &[
-                ("cleanup.policy", "compact".to_owned()),
-                // The age of a store is measured by them.
-                ("message.timestamp.type", "LogAppendTime".to_owned()),
-                ("delete.retention.ms", topics.tombstones_ms.to_string()),
-                // An earlier state of a forgotten memory goes when the log is compacted. The broker
-                // begins a new segment within this time; the other half is for the cleaner.
-                ("max.compaction.lag.ms", (config.forget.within_ms / 2).max(1).to_string()),
-            ],
-        ),
+        states(topics.memories()),
+        // The states of all tenants have one order, so that a reader has one position.
+        TopicSpec { partitions: 1, ..states(topics.tenants()) },
         topic(topics, topics.replies(), LARGE, &kept_at_most(REQUESTS_MS)),
         topic(topics, topics.decisions(), LARGE, &kept_at_most(DECISIONS_MS)),
         topic(
@@ -138,7 +137,8 @@ pub fn create_topics(
         -1 => connection.default_replication()?,
         replicas => Some(replicas),
     };
-    let safe = [config.topics.events(), config.topics.memories(), config.topics.erasures()];
+    let topics = &config.topics;
+    let safe = [topics.events(), topics.memories(), topics.tenants(), topics.erasures()];
     let mut wanted = wanted.to_vec();
     for topic in wanted.iter_mut().filter(|topic| safe.contains(&topic.name)) {
         let in_sync = replicas.map(|replicas| (replicas - 1).max(1).to_string());
@@ -165,22 +165,19 @@ pub fn ready_topics(config: &Config, connection: &Connection) -> Result<TopicsFo
     let later = config.of_generation(config.kafka.generation + 1).topics.memories();
     let asked = [names.as_slice(), std::slice::from_ref(&later)].concat();
     let mut found = connection.partitions(&asked)?;
-    // The memories topic of a later generation is made by whoever builds the generation.
-    let is_built = |name: &String| config.kafka.generation > 1 && *name == config.topics.memories();
-    let missing: Vec<TopicSpec> = wanted
-        .into_iter()
-        .filter(|topic| !found.contains_key(&topic.name) && !is_built(&topic.name))
-        .collect();
-    if !missing.is_empty() && config.topics.create {
+    // The memories topic of a later generation is made by whoever builds the generation, and before
+    // that this generation needs no other topic.
+    let is_built = config.kafka.generation == 1 || found.contains_key(&config.topics.memories());
+    let missing: Vec<TopicSpec> =
+        wanted.into_iter().filter(|topic| !found.contains_key(&topic.name)).collect();
+    if !missing.is_empty() && config.topics.create && is_built {
         let replicas = create_topics(config, connection, &missing)?;
         for TopicSpec { name, partitions, .. } in &missing {
             tracing::info!(topic = name, partitions, replicas, "a missing topic is created");
         }
         // A broker may list a new topic only some time after the creation.
         let give_up = Instant::now() + CREATED_WITHIN;
-        while names.iter().any(|name| !found.contains_key(name) && !is_built(name))
-            && Instant::now() < give_up
-        {
+        while names.iter().any(|name| !found.contains_key(name)) && Instant::now() < give_up {
             found = connection.partitions(&asked)?;
         }
     }
@@ -219,10 +216,10 @@ fn check_settings(
     Ok(facts)
 }
 
-/// Checks that all topics exist, and that events, recalls and memories have equally many
-/// partitions. Around a cut-over, events and recalls may still have fewer than a new generation, or
-/// already as many as the next one has. Returns the number of the generation's shards. `found` maps
-/// the name of each topic to the number of partitions.
+/// Checks that all topics exist, that events, recalls and memories have equally many partitions, and
+/// that the tenants topic has one. Around a cut-over, events and recalls may still have fewer than a
+/// new generation, or already as many as the next one has. Returns the number of the generation's
+/// shards. `found` maps the name of each topic to the number of partitions.
 pub fn check_topics(config: &Config, found: &BTreeMap<String, i32>) -> Result<i32> {
     let memories = config.topics.memories();
     if config.kafka.generation > 1 && !found.contains_key(&memories) {
@@ -253,5 +250,60 @@ pub fn check_topics(config: &Config, found: &BTreeMap<String, i32>) -> Result<i3
             return Err(Fault::stop(StopName::PartitionsDiffer, what));
         }
     }
+    let tenants = config.topics.tenants();
+    let partitions = found[&tenants];
+    if partitions != 1 {
+        let what = format!(
+            "{tenants} has {partitions} partitions and must have one: stop all processes, delete the \
+             topic, run `keepsake topics create`, and start them; the shards publish the memories of \
+             their tenants again"
+        );
+        return Err(Fault::stop(StopName::PartitionsDiffer, what));
+    }
     Ok(own)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use settings::Layers;
+
+    fn config(generation: &str) -> Config {
+        let mut layers = Layers::defaults();
+        layers.set("kafka.bootstrap_servers", "x:1", "test").expect("an option");
+        layers.set("kafka.generation", generation, "test").expect("an option");
+        layers.checked().expect("valid")
+    }
+
+    /// Checks the topics as Keepsake makes them, with another number of partitions of one, or
+    /// without that topic. Returns the fault.
+    fn check(generation: &str, topic: &str, partitions: Option<i32>) -> String {
+        let config = config(generation);
+        let mut found: BTreeMap<String, i32> =
+            topics(&config).into_iter().map(|topic| (topic.name, topic.partitions)).collect();
+        let was = found.remove(topic);
+        assert!(topic.is_empty() || was.is_some(), "{topic}");
+        found.extend(partitions.map(|partitions| (topic.to_owned(), partitions)));
+        check_topics(&config, &found).map_or_else(|fault| fault.to_string(), |_| String::new())
+    }
+
+    #[test]
+    fn the_tenants_topic_exists_in_each_generation_and_has_one_partition() {
+        for (generation, topic) in [("1", "keepsake.tenants"), ("2", "keepsake.tenants.g2")] {
+            assert_eq!(check(generation, "", None), "");
+            let missing = check(generation, topic, None);
+            assert!(missing.contains(topic) && missing.contains("topics create"), "{missing}");
+            let several = check(generation, topic, Some(6));
+            assert!(several.contains("6 partitions and must have one"), "{several}");
+        }
+    }
+
+    #[test]
+    fn the_tenants_topic_has_the_settings_of_the_memories_topic() {
+        let specs = topics(&config("1"));
+        let of = |name| specs.iter().find(|spec| spec.name == name).expect("a topic of the list");
+        let (memories, tenants) = (of("keepsake.memories"), of("keepsake.tenants"));
+        assert_eq!(tenants.settings, memories.settings);
+        assert_eq!((memories.partitions, tenants.partitions), (6, 1));
+    }
 }

@@ -374,10 +374,11 @@ impl Signal {
 pub enum ForwardReason {
     /// To the partition of the user, because the sender wrote to another one.
     ToUser,
-    /// To the partition of the tenant, which puts changes of tenant memories in order.
-    ToOrder,
-    /// From the tenant's partition to every partition, in that order.
-    InOrder,
+    /// To the tenant's home, which decides about the tenant's memories, and answers.
+    ToTenant,
+    /// To the tenant's home, for the tenant's part of an event that the user's partition has
+    /// answered.
+    RestToTenant,
 }
 
 impl ForwardReason {
@@ -385,13 +386,13 @@ impl ForwardReason {
     pub fn name(self) -> Option<&'static str> {
         match self {
             ForwardReason::ToUser => None,
-            ForwardReason::ToOrder => Some("order"),
-            ForwardReason::InOrder => Some("copy"),
+            ForwardReason::ToTenant => Some("decide"),
+            ForwardReason::RestToTenant => Some("rest"),
         }
     }
 
     pub fn named(name: &[u8]) -> Option<ForwardReason> {
-        [ForwardReason::ToOrder, ForwardReason::InOrder]
+        [ForwardReason::ToTenant, ForwardReason::RestToTenant]
             .into_iter()
             .find(|way| way.name().map(str::as_bytes) == Some(name))
     }

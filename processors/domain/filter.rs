@@ -66,6 +66,12 @@ impl Filter {
         self.0.iter().any(Condition::reads_times)
     }
 
+    /// A value that each memory must have, and the name in its metadata; without a name it is that of
+    /// its session.
+    pub fn required(&self) -> Option<(Option<&str>, &str)> {
+        self.0.iter().find_map(Condition::required)
+    }
+
     /// Joins the verdicts of a function on the comparisons.
     pub fn holds_by(&self, is_met: &dyn Fn(&Comparison) -> bool) -> bool {
         self.0.iter().all(|condition| condition.holds_by(is_met))
@@ -79,6 +85,17 @@ impl Condition {
             Condition::All(parts) | Condition::Any(parts) | Condition::Neither(parts) => {
                 parts.iter().any(Condition::reads_times)
             }
+        }
+    }
+
+    fn required(&self) -> Option<(Option<&str>, &str)> {
+        match self {
+            Condition::One(Comparison::Metadata(name, Test::Equals(value))) => {
+                Some((Some(name), value))
+            }
+            Condition::One(Comparison::Session(Test::Equals(value))) => Some((None, value)),
+            Condition::All(parts) => parts.iter().find_map(Condition::required),
+            _ => None,
         }
     }
 
@@ -223,5 +240,25 @@ mod tests {
             assert_eq!(filter.holds_by(&is_met), expected, "{filter:?}");
         }
         assert!(Filter::default().holds_by(&is_met));
+    }
+
+    #[test]
+    fn a_value_is_required_where_nothing_else_can_hold() {
+        let is = |name: &str, value: &str| {
+            Condition::One(Comparison::Metadata(name.into(), Test::Equals(value.into())))
+        };
+        let session = Condition::One(Comparison::Session(Test::Equals("monday".into())));
+        let required = |conditions: Vec<Condition>| {
+            let filter = Filter(conditions);
+            let found = filter.required();
+            found.map(|(name, value)| (name.map(str::to_owned), value.to_owned()))
+        };
+        let a1 = Some((Some("agent".to_owned()), "a1".to_owned()));
+        assert_eq!(required(vec![is("agent", "a1")]), a1);
+        let either = Condition::Any(vec![is("agent", "a1"), is("agent", "a2")]);
+        assert_eq!(required(vec![either.clone()]), None);
+        assert_eq!(required(vec![Condition::Neither(vec![is("agent", "a1")])]), None);
+        assert_eq!(required(vec![either, Condition::All(vec![is("agent", "a1")])]), a1);
+        assert_eq!(required(vec![session]), Some((None, "monday".to_owned())));
     }
 }

@@ -88,17 +88,22 @@ impl Connection {
         }
     }
 
-    /// Deletes topics of a real cluster with all their records.
-    pub fn delete_topics(&self, topics: &[String]) -> Result<()> {
+    /// Deletes topics of a real cluster with all their records. Returns those that existed.
+    pub fn delete_topics(&self, topics: &[String]) -> Result<Vec<String>> {
         let (admin, runtime, options) = self.admin()?;
         let names: Vec<&str> = topics.iter().map(String::as_str).collect();
         let results = runtime
             .block_on(admin.delete_topics(&names, &options))
             .map_err(|e| failed("removes topics", &e))?;
-        match results.into_iter().find_map(std::result::Result::err) {
-            Some((name, code)) => Err(of_code(format!("removes topic {name}"), code)),
-            None => Ok(()),
+        let mut deleted = Vec::new();
+        for result in results {
+            match result {
+                Ok(name) => deleted.push(name),
+                Err((_, RDKafkaErrorCode::UnknownTopicOrPartition)) => {}
+                Err((name, code)) => return Err(of_code(format!("removes topic {name}"), code)),
+            }
         }
+        Ok(deleted)
     }
 
     pub(super) fn admin(

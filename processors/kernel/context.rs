@@ -106,10 +106,6 @@ pub struct Context<'a> {
     pub partition: i32,
     pub offset: i64,
     pub part: Part,
-    /// The event came here because this partition orders the tenant's changes.
-    pub is_ordered_here: bool,
-    /// The record claims an earlier copy, and has no valid signature.
-    pub is_sent_again: bool,
     pub sent: Sent,
 }
 
@@ -126,10 +122,14 @@ impl<'a> Context<'a> {
         self.event.session.as_deref()
     }
 
-    /// True if the sender put the event on a partition other than the user's. Valid on the user's
-    /// partition, the only one that answers.
+    /// True if the sender put the event on a partition other than the user's.
     pub fn is_misrouted(&self) -> bool {
-        self.event.source.partition != self.partition
+        let users = match self.part {
+            // A tick is on every partition at home.
+            Part::First => self.partition,
+            Part::Home | Part::Rest => self.key().partition(self.settings.partitions),
+        };
+        self.event.source.partition != users
     }
 
     /// True if no event before this one can have been of that time: the clock of a producer, which
@@ -139,14 +139,9 @@ impl<'a> Context<'a> {
         recorded.0 > 0 && time.ms_since(recorded) > self.settings.at_ahead_ms_max
     }
 
-    /// True if this partition gives the changes of the tenant's memories their order.
-    pub fn gives_order(&self) -> bool {
+    /// True if the tenant's memories are in this shard.
+    pub fn is_home_of_tenant(&self) -> bool {
         self.key().tenant_key().partition(self.settings.partitions) == self.partition
-    }
-
-    /// True if the tenant's memories may be changed now.
-    pub fn may_change_tenant(&self) -> bool {
-        self.part == Part::InOrder || self.gives_order()
     }
 
     /// The memories nearest to a vector, best first, with their standard cosines.
@@ -182,13 +177,13 @@ impl<'a> Context<'a> {
         Ok(near)
     }
 
-    /// The memory that the event names: the user's own, or one of the tenant. In order, only one of
-    /// the tenant.
+    /// The memory that the event names: the user's own, or one of the tenant if this is its home.
     pub fn named(&self, staged: &Staged<'_>, id: MemoryId) -> Result<Option<Memory>> {
         let is_first = self.part == Part::First;
         let own = if is_first { staged.memory(self.key(), id)? } else { None };
         match own {
             Some(own) => Ok(Some(own)),
+            None if !self.is_home_of_tenant() => Ok(None),
             None => staged.memory(&self.key().tenant_key(), id),
         }
     }

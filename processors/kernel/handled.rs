@@ -1,4 +1,4 @@
-//! The result of an event beside the staged records: decisions, copies for other partitions, and
+//! The result of an event beside the staged records: decisions, the way to another partition, and
 //! the decisions that must not be explained any more.
 
 use domain::fault::Reject;
@@ -24,9 +24,9 @@ pub struct Handled {
     pub over_quota: usize,
     /// Links of memories that were left out, because a memory has a limited number.
     pub links_cut: usize,
-    /// Copies of the record for other partitions, in this order.
-    pub copies: Vec<(i32, ForwardReason)>,
-    /// Memories of an event that was sent on: with them the id is remembered before the decision.
+    /// Why the record is sent on to the tenant's home.
+    pub onward: Option<ForwardReason>,
+    /// Memories of an event that the home decides: with them the id is remembered here.
     pub sent_on: Option<Vec<MemoryId>>,
     pub forgotten: Vec<Forgotten>,
     /// The receipt of a `forget`.

@@ -37,7 +37,7 @@ pub use reads::{Neighbours, Reads, SeenBefore, Session, SlotHolder};
 pub use staged::{LINKS_MAX, Staged};
 
 use domain::fault::Result;
-use domain::{Decision, Forget, MemoryId, Outcome};
+use domain::{Decision, Forget, ForwardReason, MemoryId, Outcome};
 use events::{extracted, feedback, forget, prune, remember, revise, summary, turn, update};
 
 /// The profiles under which an event is judged.
@@ -62,17 +62,15 @@ pub fn apply(
         partition: prepared.partition,
         offset: prepared.offset,
         part: prepared.part,
-        is_ordered_here: prepared.is_ordered_here,
-        is_sent_again: prepared.is_sent_again,
         sent: prepared.sent,
     };
     if settings.memories_max.is_some() {
         // Counted at every event: a batch that changes memories without counting loses the count.
         staged.live_memories(event.key.tenant())?;
     }
-    let duplicate = if cx.part == Part::First { duplicate(cx, staged)? } else { None };
+    let duplicate = if cx.part == Part::Rest { None } else { duplicate(cx, staged)? };
     let mut handled = match duplicate {
-        Some(decision) => Handled { decisions: vec![decision], ..Handled::default() },
+        Some(handled) => handled,
         None => handle(cx, staged, judges.shadow)?,
     };
     if handled.rejected.is_none() {
@@ -83,31 +81,23 @@ pub fn apply(
         let cut = format!("{} links left out: a memory has {LINKS_MAX}", handled.links_cut);
         handled.decisions.iter_mut().for_each(|decision| decision.warnings.push(cut.clone()));
     }
-    if !prepared.is_home {
-        // The user's own partition publishes the decisions and remembers the id.
-        handled.decisions.clear();
-        return Ok(handled);
-    }
-    if cx.part == Part::InOrder {
-        staged.end_awaited(&event.key, &event.source)?;
-    }
     if let Some(memories) = handled.sent_on.take() {
-        remember_id(cx, staged, memories)?;
-    } else if cx.part == Part::First
+        remember_id(cx, staged, memories, seen::SENT_ON)?;
+    } else if cx.part != Part::Rest
         && !handled.decisions.is_empty()
         && handled.decisions.iter().all(|decision| decision.outcome != Outcome::Duplicate)
         // An event of which the quota let nothing in may come again under the same id.
         && (handled.over_quota == 0 || handled.decisions.iter().any(|one| one.outcome.keeps()))
     {
         let memories = handled.decisions.iter().filter_map(|decision| decision.memory);
-        remember_id(cx, staged, memories.collect())?;
+        remember_id(cx, staged, memories.collect(), 0)?;
     }
     Ok(handled)
 }
 
 fn handle(cx: &Context<'_>, staged: &mut Staged<'_>, shadow: Option<&Rules>) -> Result<Handled> {
     let event = cx.event;
-    if cx.part == Part::First && is_straggler(cx, staged)? {
+    if cx.part != Part::Rest && is_straggler(cx, staged)? {
         let refused = cx.withholding(Outcome::Refused, straggler::REASON);
         return Ok(Handled { decisions: vec![refused], ..Handled::default() });
     }
@@ -115,40 +105,33 @@ fn handle(cx: &Context<'_>, staged: &mut Staged<'_>, shadow: Option<&Rules>) -> 
     if let Some(reject) = signed::refusal(cx, staged)? {
         return Ok(Handled { rejected: Some(reject), ..Handled::default() });
     }
-    let mut handled = match &event.action {
-        Action::Turn(turn, statements) => turn::turn(cx, staged, (turn, statements), shadow)?,
-        Action::Remember(asked) => remember::remember(cx, staged, asked)?,
-        Action::Update(update) => update::update(cx, staged, update)?,
-        Action::Forget(forget) => forget::forget(cx, staged, forget)?,
-        Action::Feedback { memories, signal } => feedback::feedback(cx, staged, memories, *signal)?,
+    match &event.action {
+        Action::Turn(turn, statements) => turn::turn(cx, staged, (turn, statements), shadow),
+        Action::Remember(asked) => remember::remember(cx, staged, asked),
+        Action::Update(update) => update::update(cx, staged, update),
+        Action::Forget(forget) => forget::forget(cx, staged, forget),
+        Action::Feedback { memories, signal } => feedback::feedback(cx, staged, memories, *signal),
         Action::Prune { memories, reason, erases: false, .. } => {
-            prune::prune(cx, staged, memories, reason)?
+            prune::prune(cx, staged, memories, reason)
         }
         Action::Prune { memories, reason, erases: true, idle } => {
-            prune::erase(cx, staged, memories, idle, reason)?
+            prune::erase(cx, staged, memories, idle, reason)
         }
         Action::Summary { content, covers, compresses_as, made } => {
             let proposed = summary::Proposed { content, covers, made: made.as_ref() };
             match compresses_as {
-                None => summary::summary(cx, staged, proposed)?,
-                Some(kind) => summary::compress(cx, staged, proposed, kind)?,
+                None => summary::summary(cx, staged, proposed),
+                Some(kind) => summary::compress(cx, staged, proposed, kind),
             }
         }
-        Action::Revise(proposed) => revise::revise(cx, staged, proposed)?,
-        Action::Extracted(extracted) => extracted::extracted(cx, staged, extracted)?,
+        Action::Revise(proposed) => revise::revise(cx, staged, proposed),
+        Action::Extracted(extracted) => extracted::extracted(cx, staged, extracted),
         Action::Tick => {
             let noted = cx.decision(Outcome::Noted, "the compaction worker is awake");
             let compact_at = Some(event.at);
-            Handled { decisions: vec![noted], compact_at, ..Handled::default() }
+            Ok(Handled { decisions: vec![noted], compact_at, ..Handled::default() })
         }
-    };
-    let is_proposal =
-        matches!(event.action, Action::Prune { .. } | Action::Summary { .. } | Action::Revise(_));
-    let is_tenants_proposal = cx.part == Part::First && is_proposal && cx.key().is_tenant();
-    if cx.is_ordered_here || is_tenants_proposal {
-        tenant::copy_to_all(cx, &mut handled);
     }
-    Ok(handled)
 }
 
 /// True if nothing of the event may be applied, because a `forget` covers the contents.
@@ -172,23 +155,28 @@ fn is_straggler(cx: &Context<'_>, staged: &Staged<'_>) -> Result<bool> {
 }
 
 /// Recognises the id of an event that this user sent before: nothing changes, and the decision
-/// names the first one.
-fn duplicate(cx: &Context<'_>, staged: &mut Staged<'_>) -> Result<Option<Decision>> {
+/// names the first one. The home of the tenant remembers the ids of what was sent on to it, too.
+fn duplicate(cx: &Context<'_>, staged: &mut Staged<'_>) -> Result<Option<Handled>> {
     let Some(id) = &cx.event.id else { return Ok(None) };
     let Some(seen) = staged.seen(cx.key(), id)? else { return Ok(None) };
-    // The event came back without its turn: signed with another key, or a dead letter that somebody
-    // sent again.
-    if cx.is_sent_again && staged.awaits_event(cx.key(), &seen.source)? {
-        staged.end_awaited(cx.key(), &seen.source)?;
-        return Ok(None);
-    }
     let source = &seen.source;
-    let is_other = seen.tag != seen::tag(&cx.event.action);
+    let is_other = seen.tag & !seen::SENT_ON != seen::tag(&cx.event.action);
     let place = format!("offset {} of partition {}", source.offset, source.partition);
     if is_other {
         let reason = format!("the id was used by another event, at {place}: nothing is changed");
         let decision = cx.decision(Outcome::Duplicate, reason);
-        return Ok(Some(Decision { of_other_event: true, ..decision }));
+        return Ok(Some(Handled::decided(Decision { of_other_event: true, ..decision })));
+    }
+    let mut handled = Handled::default();
+    // The home may not have decided it: a dead letter there is sent again by way of this partition.
+    if seen.tag & seen::SENT_ON != 0 && !cx.is_home_of_tenant() {
+        tenant::is_left_to_home(cx, staged, &mut handled, seen.memories);
+        return Ok(Some(handled));
+    }
+    if let Action::Forget(forget) = &cx.event.action
+        && tenant::has_elsewhere(cx, staged, forget)?
+    {
+        tenant::send_on(cx, staged, &mut handled, ForwardReason::RestToTenant);
     }
     let reason = format!("the same id came with {place}");
     let forgets_at = match &cx.event.action {
@@ -196,17 +184,23 @@ fn duplicate(cx: &Context<'_>, staged: &mut Staged<'_>) -> Result<Option<Decisio
         Action::Forget(_) => Some(source),
         _ => None,
     };
-    Ok(Some(Decision {
+    handled.decide(Decision {
         memory: seen.memories.first().copied(),
         related: seen.memories.iter().skip(1).copied().collect(),
         // The first reply may be lost, and without the salt a receipt proves nothing.
         salt: forgets_at.map(|place| events::forget::salt(cx, place)),
         ..cx.decision(Outcome::Duplicate, reason)
-    }))
+    });
+    Ok(Some(handled))
 }
 
-fn remember_id(cx: &Context<'_>, staged: &mut Staged<'_>, memories: Vec<MemoryId>) -> Result<()> {
+fn remember_id(
+    cx: &Context<'_>,
+    staged: &mut Staged<'_>,
+    memories: Vec<MemoryId>,
+    mark: u32,
+) -> Result<()> {
     let Some(id) = &cx.event.id else { return Ok(()) };
-    let (source, tag) = (cx.source().clone(), seen::tag(&cx.event.action));
+    let (source, tag) = (cx.source().clone(), seen::tag(&cx.event.action) | mark);
     staged.put_seen(cx.key(), id, &SeenBefore { source, memories, tag })
 }

@@ -15,12 +15,6 @@ pub struct Prepared<V = Vector> {
     pub partition: i32,
     pub offset: i64,
     pub part: Part,
-    /// The partition belongs to the event's user, so the sender is answered from here.
-    pub is_home: bool,
-    /// The event came here because this partition orders the tenant's changes.
-    pub is_ordered_here: bool,
-    /// The record claims an earlier copy, and has no valid signature.
-    pub is_sent_again: bool,
     pub sent: Sent,
 }
 
@@ -35,9 +29,6 @@ impl<V> Prepared<V> {
             partition: self.partition,
             offset: self.offset,
             part: self.part,
-            is_home: self.is_home,
-            is_ordered_here: self.is_ordered_here,
-            is_sent_again: self.is_sent_again,
             sent: self.sent,
         }
     }
@@ -76,10 +67,13 @@ pub struct Statements<V = Vector> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// On the user's partition: the user's own memories, and those of the tenant where this
-    /// partition is also the tenant's.
+    /// partition is also the tenant's home.
     First,
-    /// On every other one: the tenant's memories, in their order.
-    InOrder,
+    /// On the tenant's home, which decides and answers: an event about the tenant's memories.
+    Home,
+    /// On the tenant's home: the tenant's memories in an event that the user's partition has
+    /// answered.
+    Rest,
 }
 
 /// The reason why a turn is not kept, whatever the text.

@@ -119,10 +119,6 @@ pub const SEEN_IDS: u64 = 1000;
 /// cost three more records each.
 pub const SEEN_IDS_SWEPT: u64 = 250;
 
-/// The partition and offset of an event that waits for its turn, and the offset at which the event
-/// was read on the user's partition.
-pub type Awaited = ((i32, i64), i64);
-
 /// Slots by name, in the order of their names.
 pub type Slots = Vec<(String, SlotHolder)>;
 
@@ -175,35 +171,13 @@ pub trait Reads {
     /// The highest offset of that partition from which a record was forwarded to this shard.
     fn via(&self, source_partition: i32) -> Result<Option<i64>>;
 
-    /// The first event of this user, by partition and offset from `from` on, that waits for its
-    /// turn in the tenant's partition, and the offset at which the event was read here. A user who
-    /// imports tenant memories has many that wait, so nothing reads all of them.
-    fn awaited_from(&self, key: &UserKey, from: (i32, i64)) -> Result<Option<Awaited>>;
+    /// Partition and offset of the last event of this user that was sent on to the tenant's home, on
+    /// the user's partition of that time. `None` if there never was one, so the user has shared
+    /// nothing with the tenant.
+    fn sent_on(&self, key: &UserKey) -> Result<Option<(i32, i64)>>;
 
     /// The recent `forget`s of this user, oldest first.
     fn forget_records(&self, key: &UserKey) -> Result<Vec<ForgetRecord>>;
-
-    /// True if an event that was read at or before this offset waits.
-    ///
-    /// The events of one partition are read here in the order of their offsets, directly or
-    /// forwarded, since only the first copy of a forwarded record counts. So the first one that
-    /// waits was also read first, and the others of the same partition are not looked at.
-    fn awaits(&self, key: &UserKey, offset: i64) -> Result<bool> {
-        let mut from = (0, 0);
-        while let Some(((partition, _), read_at)) = self.awaited_from(key, from)? {
-            if read_at <= offset {
-                return Ok(true);
-            }
-            from = (partition + 1, 0);
-        }
-        Ok(false)
-    }
-
-    /// True if the event at this position waits.
-    fn awaits_event(&self, key: &UserKey, event: &Position) -> Result<bool> {
-        let place = (event.partition, event.offset);
-        Ok(self.awaited_from(key, place)?.is_some_and(|(awaited, _)| awaited == place))
-    }
 
     /// The last totals of the gate, oldest first.
     fn scores(&self, key: &UserKey) -> Result<Vec<f32>> {

@@ -8,6 +8,10 @@ use domain::{Forget, MemoryId, partition_of};
 /// by trying which session or query was forgotten: each fits one text in 65,536.
 const TARGETS: i32 = 1 << 16;
 
+/// Added to the tag of an event that was sent on to the tenant's home, which decides whether the id
+/// came before.
+pub const SENT_ON: u32 = 1 << 31;
+
 /// Returns the tag, which is never 0: the type in the upper half, a digest of the target in the lower.
 ///
 /// Invariant: tags are stored, so the numbers of the types stay.

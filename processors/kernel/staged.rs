@@ -7,14 +7,12 @@
 //!   commit  the store turns the map into bytes once (`storage/store/encode.rs`)
 
 use super::reads::{
-    Awaited, ContextWindow, ForgetRecord, GateState, Neighbours, Reads, SEEN_IDS, SEEN_IDS_SWEPT,
+    ContextWindow, ForgetRecord, GateState, Neighbours, Reads, SEEN_IDS, SEEN_IDS_SWEPT,
     SeenBefore, Session, SlotHolder, Slots, Spoken, StagedVectors,
 };
 use crate::live::{LiveCount, is_live};
 use domain::fault::Result;
-use domain::{
-    Closed, ContextTurn, Memory, MemoryId, Position, Time, UserKey, UserWordCounts, Vector,
-};
+use domain::{Closed, ContextTurn, Memory, MemoryId, Time, UserKey, UserWordCounts, Vector};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use text::Stems;
@@ -71,7 +69,7 @@ pub struct UserChanges {
     pub is_gate_removed: bool,
     pub seen: BTreeMap<String, Option<(u64, SeenBefore)>>,
     pub slots: BTreeMap<String, Option<SlotHolder>>,
-    pub awaited: BTreeMap<(i32, i64), Option<i64>>,
+    pub sent_on: Option<(i32, i64)>,
     pub forget_records: Option<Vec<ForgetRecord>>,
 }
 
@@ -295,17 +293,9 @@ impl<'a> Staged<'a> {
         self.user(key).slots.insert(name.to_owned(), None);
     }
 
-    /// Remembers that the event at this position, read here at this offset, was sent to the
-    /// tenant's partition and has not come back.
-    pub fn put_awaited(&mut self, key: &UserKey, event: &Position, offset: i64) {
-        self.user(key).awaited.insert((event.partition, event.offset), Some(offset));
-    }
-
-    pub fn end_awaited(&mut self, key: &UserKey, event: &Position) -> Result<()> {
-        if self.awaits_event(key, event)? {
-            self.user(key).awaited.insert((event.partition, event.offset), None);
-        }
-        Ok(())
+    /// Remembers that the event at this offset was sent on to the tenant's home.
+    pub fn put_sent_on(&mut self, key: &UserKey, partition: i32, offset: i64) {
+        self.user(key).sent_on = Some((partition, offset));
     }
 
     pub fn put_forget_records(&mut self, key: &UserKey, records: Vec<ForgetRecord>) {
@@ -348,7 +338,7 @@ impl<'a> Staged<'a> {
     }
 
     /// Removes everything of a user but the ids of events and the latest time of signing, which
-    /// keep a replay from bringing the rest back, the positions of events that wait for their turn,
+    /// keep a replay from bringing the rest back, what was sent on last,
     /// the records of `forget`s, and the memories and sessions that later events erase.
     pub fn forget_user(&mut self, key: &UserKey, later: &Later) -> Result<()> {
         let GateState { ids, signed, .. } = *self.gate(key)?;
@@ -563,16 +553,11 @@ impl Reads for Staged<'_> {
         }
     }
 
-    fn awaited_from(&self, key: &UserKey, from: (i32, i64)) -> Result<Option<Awaited>> {
-        let Some(user) = self.staged(key) else { return self.below.awaited_from(key, from) };
-        let put = user.awaited.range(from..).find_map(|(event, put)| Some((*event, (*put)?)));
-        let mut below = self.below.awaited_from(key, from)?;
-        while let Some((event, _)) = below
-            && user.awaited.get(&event).is_some_and(Option::is_none)
-        {
-            below = self.below.awaited_from(key, (event.0, event.1 + 1))?;
+    fn sent_on(&self, key: &UserKey) -> Result<Option<(i32, i64)>> {
+        match self.staged(key).and_then(|user| user.sent_on) {
+            Some(sent) => Ok(Some(sent)),
+            None => self.below.sent_on(key),
         }
-        Ok(put.into_iter().chain(below).min_by_key(|(event, _)| *event))
     }
 
     fn forget_records(&self, key: &UserKey) -> Result<Vec<ForgetRecord>> {

@@ -50,6 +50,9 @@ pub fn remember(
             erased.iter().map(|memory| Forgot::Text(text_digest(key, &memory.content))).collect()
         }
     };
+    if forgot.is_empty() {
+        return Ok(());
+    }
     let mut records = staged.forget_records(cx.key())?;
     let newest = records.iter().map(|record| record.at).fold(at, Time::max);
     let oldest = newest.plus_ms(-cx.settings.limits.remember_ms);

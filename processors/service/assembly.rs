@@ -136,7 +136,7 @@ fn ingest_options(config: &Config) -> ingest::Options {
         decode: config.decoding(),
         with_text: config.decisions.text,
         candidates_max: ingest::CANDIDATES_MAX,
-        copied_bytes_max: ingest::COPIED_BYTES_MAX,
+        tenants: None,
         limits: kernel::Limits::default(),
         skip: config.ingest.skipped().unwrap_or_default(),
         memories_max: quotas(config).memories_per_partition,

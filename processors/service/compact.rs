@@ -3,7 +3,7 @@
 //! One round:
 //!
 //! 1. Walk the users of each open shard, a bounded number, from where the last round stopped.
-//! 2. Take a snapshot of the user's memories under the shard's view lock.
+//! 2. Read the user's memories (`compact/snapshot.rs`).
 //! 3. Plan erasures, prunes and summaries from the snapshot (`compaction/plan.rs`), and revisions with a
 //!    model ([`Contradictions`]). Where the profile says so, ask the language model for the
 //!    summaries, and for facts of sessions that have paused. Propose both when the answers come
@@ -16,6 +16,8 @@
 //! Compaction changes no shard. Ingest applies a proposal like any other event, and only if the
 //! versions named in the proposal still hold. So compaction may run at any time, twice, or not at
 //! all.
+
+mod snapshot;
 
 use crate::ownership::ShardRegistry;
 use crate::recall::hits::{PreparedQuestion, Scope, find_hits};
@@ -32,6 +34,7 @@ use contract::reply::{self, NewSummary, Proposal};
 use domain::fault::Result;
 use domain::{Chatter, CosineScale, IdleSession, Memory, MemoryId, Now, SigningKey, Time, UserKey};
 use kernel::Reads;
+use kernel::reads::ContextWindow;
 use metrics::Metrics;
 use policies::rank;
 use profiles::{Author, Profile, Profiles};
@@ -340,61 +343,74 @@ impl Compact {
             if round.is_over() || !self.is_open(shard) {
                 break;
             }
-            // Every shard has a tenant's memories, and one of them proposes.
-            let is_elsewhere = key.partition(self.shards.partitions()) != partition;
-            if !(key.is_tenant() && is_elsewhere) {
-                let snapshot = snapshot(shard, &key)?;
-                let mut erasures = erasures(&snapshot, &self.options.retain, now.events);
-                let rules = &self.options.retain;
-                erasures.extend(idle_sessions(&snapshot, rules, key.tenant(), now.events));
-                let profile = self.profiles.of(&key);
-                for memory in snapshot.memories.iter().filter(|memory| !memory.archived) {
-                    self.metrics.faded_to(rank::strength(memory, &profile.fade, now.events));
-                }
-                // A tenant memory was asked for explicitly and does not fade.
-                let mut plan = match key.is_tenant() {
-                    true => Plan { erasures, ..Plan::default() },
-                    false => {
-                        let bytes_max = self.options.message_bytes_max;
-                        plan(
-                            &snapshot,
-                            erasures,
-                            (profile, self.chatter.as_ref()),
-                            bytes_max,
-                            now.events,
-                        )
-                    }
-                };
-                // A published policy has no links between memories.
-                let needs_links = !key.is_tenant() && profile.rules.policy.traits().links;
-                if let Some(contradictions) = self.contradictions.as_mut().filter(|_| needs_links) {
-                    let near: Near<'_> =
-                        &|memory| near(shard, &key, profile, self.spread, memory, now.events);
-                    let since = snapshot.memories.iter();
-                    let since = since.filter(|memory| memory.changed > judged);
-                    let found = contradictions.found(since.collect(), near)?;
-                    let outcome = contradictions.ended().0;
-                    is_whole &= outcome == Outcome::Done && !found.waits;
-                    plan.revisions = found.revisions;
-                    if (outcome == Outcome::Slow || found.waits) && self.waiting.len() < STATED_MAX
-                    {
-                        let left = snapshot.memories.iter().filter(|one| one.changed > judged);
-                        let left = left.map(|memory| memory.id);
-                        let stated = |memory| Stated { partition, key: key.clone(), memory };
-                        self.waiting.extend(left.map(stated));
-                    }
-                    // A proposal can end as outdated: its memory is judged once the link is there.
-                    is_whole &= plan.revisions.is_empty();
-                }
-                let extracts = profile.extract.by == Author::Model && !key.is_tenant();
-                if profile.summary.by == Author::Model {
-                    plan.summaries = self.ask(partition, &key, &snapshot, plan.summaries);
-                }
-                if extracts {
-                    self.ask_for_facts(shard, &key, &snapshot, round)?;
-                }
-                self.propose(partition, &key, plan, now, &mut round.events);
+            // A home has ids of users whose memories are elsewhere.
+            if !key.is_tenant() && key.partition(self.shards.partitions()) != partition {
+                looked_at += 1;
+                self.resume.insert(partition, key);
+                continue;
             }
+            let vector = |id| {
+                let _still = shard.view();
+                shard.store.vector(&key, id)
+            };
+            let profile = self.profiles.of(&key);
+            let extracts = profile.extract.by == Author::Model && !key.is_tenant();
+            // Order matters: facts are not asked of a turn whose memory the snapshot lacks.
+            let windows = match extracts && self.asking.is_some() {
+                true => {
+                    let _still = shard.view();
+                    shard.store.windows(&key)?
+                }
+                false => Vec::new(),
+            };
+            let snapshot = snapshot::snapshot(shard, &key, &vector)?;
+            let mut erasures = erasures(&snapshot, &self.options.retain, now.events);
+            let rules = &self.options.retain;
+            erasures.extend(idle_sessions(&snapshot, rules, key.tenant(), now.events));
+            for memory in snapshot.memories.iter().filter(|memory| !memory.archived) {
+                self.metrics.faded_to(rank::strength(memory, &profile.fade, now.events));
+            }
+            // A tenant memory was asked for explicitly and does not fade.
+            let mut plan = match key.is_tenant() {
+                true => Plan { erasures, ..Plan::default() },
+                false => {
+                    let bytes_max = self.options.message_bytes_max;
+                    plan(
+                        &snapshot,
+                        erasures,
+                        (profile, self.chatter.as_ref()),
+                        bytes_max,
+                        now.events,
+                    )?
+                }
+            };
+            // A published policy has no links between memories.
+            let needs_links = !key.is_tenant() && profile.rules.policy.traits().links;
+            if let Some(contradictions) = self.contradictions.as_mut().filter(|_| needs_links) {
+                let near: Near<'_> =
+                    &|memory| near(shard, &key, profile, self.spread, memory, now.events);
+                let since = snapshot.memories.iter();
+                let since = since.filter(|memory| memory.changed > judged);
+                let found = contradictions.found(since.collect(), near)?;
+                let outcome = contradictions.ended().0;
+                is_whole &= outcome == Outcome::Done && !found.waits;
+                plan.revisions = found.revisions;
+                if (outcome == Outcome::Slow || found.waits) && self.waiting.len() < STATED_MAX {
+                    let left = snapshot.memories.iter().filter(|one| one.changed > judged);
+                    let left = left.map(|memory| memory.id);
+                    let stated = |memory| Stated { partition, key: key.clone(), memory };
+                    self.waiting.extend(left.map(stated));
+                }
+                // A proposal can end as outdated: its memory is judged once the link is there.
+                is_whole &= plan.revisions.is_empty();
+            }
+            if profile.summary.by == Author::Model {
+                plan.summaries = self.ask(partition, &key, &snapshot, plan.summaries);
+            }
+            if extracts {
+                self.ask_for_facts(shard, &key, (&snapshot, &windows), round)?;
+            }
+            self.propose(partition, &key, plan, now, &mut round.events);
             looked_at += 1;
             self.resume.insert(partition, key);
         }
@@ -444,14 +460,13 @@ impl Compact {
         &mut self,
         shard: &Shard,
         key: &UserKey,
-        snapshot: &Snapshot,
+        read: (&Snapshot, &[(String, Arc<ContextWindow>)]),
         round: &mut Round,
     ) -> Result<()> {
         let Some(asking) = &mut self.asking else { return Ok(()) };
         let profile = self.profiles.of(key);
-        let (windows, now) = (shard.store.windows(key)?, round.now.events);
         let of_user = (shard.partition, key);
-        let left = asking.facts(of_user, profile, (snapshot, &windows), now, |id| {
+        let left = asking.facts(of_user, profile, read, round.now.events, |id| {
             Ok(shard.store.seen(key, id)?.is_some())
         })?;
         for answered in left {
@@ -603,15 +618,4 @@ fn near(
         .into_iter()
         .map(|hit| NearMemory { cosine: hit.own.cosine, words: hit.own.words, memory: hit.memory })
         .collect())
-}
-
-fn snapshot(shard: &Shard, key: &UserKey) -> Result<Snapshot> {
-    let _still = shard.view();
-    let mut memories = Vec::new();
-    shard.store.memories(key, &mut |memory| {
-        memories.push(memory);
-        true
-    })?;
-    let sessions = shard.store.sessions(key)?;
-    Ok(Snapshot { memories, vectors: shard.vectors(key)?.into_iter().collect(), sessions })
 }

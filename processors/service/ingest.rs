@@ -3,7 +3,7 @@
 //!
 //!   prepare   decode, route, redact and split several records; encode their texts together
 //!   apply     hand each event to the kernel, in order, over the shard's staged state
-//!   publish   turn decisions, dead letters, copies and replies into records
+//!   publish   turn decisions, dead letters, forwarded events and replies into records
 //!
 //! Several lanes may do this at a time, each with the records of some shards (`ingest/lanes.rs`).
 //!
@@ -13,13 +13,13 @@
 mod batch;
 pub mod breaker;
 mod changes;
-mod copies;
 mod count;
 pub mod erasures;
 pub mod event_rate;
 mod in_flight;
 pub mod lanes;
 mod prepare;
+pub mod publish;
 mod redaction;
 pub mod sizes;
 #[cfg(test)]
@@ -31,18 +31,18 @@ use crate::ownership::ShardRegistry;
 use batch::Batch;
 use breaker::DeadLetterBreaker;
 use broker::{OutgoingRecord, Record};
-use contract::decode::{self, DecodeOptions};
+use contract::decode::{self, DecodeOptions, Hop};
 use contract::reply::{self, DeadLetters, Freshness, Proposal};
 use count::Count;
 use domain::fault::{Fault, Reject, Result, StopName};
 use domain::panics::{Panic, caught};
 use domain::{
     Chatter, CosineScale, ForgetContinuation, ForwardReason, HandOver, HandOverStep, Position,
-    Time, Vector,
+    Time, UserKey, Vector,
 };
 use event_rate::EventRate;
 use in_flight::{Drafted, Ready, Route};
-use kernel::{Action, ActiveRules, Event, Settings};
+use kernel::{Action, ActiveRules, Event, Part, Settings};
 use lanes::Lanes;
 use metrics::Metrics;
 use models::embedder::TokenCounter;
@@ -56,8 +56,7 @@ use spans::{Trace, Tracer};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use storage::changelog::{self, Destination, Meta};
+use storage::changelog::{self, Destination, Meta, TopicId};
 use storage::shard::Shard;
 use text::Rarity;
 use traced::{BatchTrace, EventSpans, with_traceparent};
@@ -70,17 +69,14 @@ const GROUPS_BEGUN: usize = 2;
 /// Candidates of one turn. 64 KiB of one-line paragraphs exceed it; the rest is refused with that
 /// reason.
 pub const CANDIDATES_MAX: usize = 64;
-/// Bytes of forwarded copies at which a batch ends; its other records follow in the next one. An
-/// event that changes a tenant's memories is copied to every partition: a hundred of 64 KiB on 64
-/// partitions are 400 MB, which no broker takes within the 3 s of a transaction. A single event
-/// about a tenant's memories whose copies would be longer than this is refused as too large.
-pub const COPIED_BYTES_MAX: usize = 16 << 20;
 
 #[derive(Clone, Debug)]
 pub struct Options {
     pub events: Arc<str>,
     pub decisions: String,
     pub memories: String,
+    /// `None` if every tenant's home is in every process: the only partition, or a test.
+    pub tenants: Option<TenantsTopic>,
     /// The consumer group, for the meta records.
     pub group: String,
     /// The id under which the outputs are committed, for the meta records too. `None` in tests that
@@ -92,7 +88,6 @@ pub struct Options {
     pub decode: DecodeOptions,
     pub with_text: bool,
     pub candidates_max: usize,
-    pub copied_bytes_max: usize,
     pub limits: kernel::Limits,
     /// Partition and offset of records to put aside unread.
     pub skip: BTreeSet<(i32, i64)>,
@@ -100,6 +95,14 @@ pub struct Options {
     pub memories_max: Limits,
     pub erasures: erasures::Options,
     pub sizes: RecordSizes,
+}
+
+/// The topic by which other processes follow the tenants' memories.
+#[derive(Clone, Debug)]
+pub struct TenantsTopic {
+    pub name: String,
+    /// A topic that was made anew has another one.
+    pub id: u128,
 }
 
 pub struct Ingest {
@@ -155,9 +158,6 @@ pub type GoesOn<'a> = &'a (dyn Fn() -> bool + Sync);
 /// The lanes of a step have these in common.
 struct Step<'a> {
     shards: &'a BTreeMap<i32, Arc<Shard>>,
-    /// Bytes of forwarded copies that all lanes have made.
-    copied: AtomicUsize,
-    lanes: usize,
     trace: Option<Trace>,
     goes_on: GoesOn<'a>,
 }
@@ -185,21 +185,15 @@ impl Ingest {
         self.step_while(records, &|| true)
     }
 
-    /// Applies as many of the records as are begun while `goes_on`, and until the forwarded copies
-    /// reach `copied_bytes_max`, but at least one. `Effects::records` counts them.
+    /// Applies as many of the records as are begun while `goes_on`, but at least one.
+    /// `Effects::records` counts them.
     pub fn step_while(&self, records: Vec<Record>, goes_on: GoesOn<'_>) -> Result<Effects> {
         let shards = self.shards_of(&records)?;
         let applied = shards.values().map(|shard| (shard.partition, shard.applied()));
         applied.for_each(|(partition, applied)| self.rate.lock().applied(partition, applied));
         let lanes = self.lanes.divided(records, |record| (record.partition, 1));
         let trace = BatchTrace::begin(&self.tracer);
-        let step = Step {
-            shards: &shards,
-            copied: AtomicUsize::new(0),
-            lanes: lanes.len().max(1),
-            trace: trace.trace(),
-            goes_on,
-        };
+        let step = Step { shards: &shards, trace: trace.trace(), goes_on };
         let mut effects = Effects { trace, ..Effects::default() };
         for of_lane in self.lanes.each(lanes, |records| self.decide_all(&records, &step)) {
             effects.add(of_lane?);
@@ -213,10 +207,8 @@ impl Ingest {
     fn decide_all(&self, records: &[Record], step: &Step<'_>) -> Result<Effects> {
         let mut until = records.len();
         let mut poison = None;
-        let mut copied = 0;
         loop {
-            step.copied.fetch_sub(std::mem::take(&mut copied), Ordering::Relaxed);
-            match self.try_batch(&records[..until], step, poison.as_ref(), &mut copied) {
+            match self.try_batch(&records[..until], step, poison.as_ref()) {
                 Ok(effects) => match self.options.sizes.refusal(&effects.outputs) {
                     // Too long outputs of one event: applied alone, that one is put aside.
                     Some(_) if effects.records > 1 => until = effects.records / 2,
@@ -250,15 +242,15 @@ impl Ingest {
         records: &[Record],
         step: &Step<'_>,
         poison: Option<&Reject>,
-        copied: &mut usize,
     ) -> std::result::Result<Effects, Halt> {
         let mut batches: BTreeMap<i32, Batch<'_>> = BTreeMap::new();
         for Record { partition, .. } in records {
             batches.entry(*partition).or_insert_with(|| {
-                Batch::of(&step.shards[partition], EventSpans::of(&self.tracer, step.trace))
+                let spans = EventSpans::of(&self.tracer, step.trace);
+                Batch::of(&step.shards[partition], spans)
             });
         }
-        let records = self.apply_records(records, &mut batches, step, (poison, copied))?;
+        let records = self.apply_records(records, &mut batches, step, poison)?;
         let mut effects = Effects { records, ..Effects::default() };
         for (partition, batch) in batches {
             self.finish(&mut effects, batch, step.shards[&partition].clone())?;
@@ -288,7 +280,7 @@ impl Ingest {
         records: &[Record],
         batches: &mut BTreeMap<i32, Batch<'_>>,
         step: &Step<'_>,
-        (poison, copied): (Option<&Reject>, &mut usize),
+        poison: Option<&Reject>,
     ) -> std::result::Result<usize, Halt> {
         let goes_on = step.goes_on;
         let mut records = records.iter();
@@ -305,26 +297,17 @@ impl Ingest {
             let Some((drafts, texts)) = begun.pop_front() else { break };
             let mut vectors = self.encoded(texts)?.into_iter();
             for draft in drafts {
-                let max = self.options.copied_bytes_max;
-                // Other lanes may have filled it, and would again: a short first record passes.
-                let is_full = step.copied.load(Ordering::Relaxed) >= max.max(1)
-                    && (applied > 0
-                        || draft.record.bytes() * self.shards.partitions() as usize
-                            > max / step.lanes);
                 let batch = batches.get_mut(&draft.record.partition);
                 let batch = batch.expect("each record's shard was found above");
-                if is_full || (applied > 0 && !goes_on()) {
+                if applied > 0 && !goes_on() {
                     return Ok(applied);
                 }
-                let before = batch.copied_bytes;
                 let draft = match poison {
                     Some(reject) if applied == 0 => draft.poisoned(reject.clone()),
                     _ => draft,
                 };
                 caught(|| self.apply_record(batch, draft, &mut vectors))
                     .map_err(|panic| Halt::Panicked { at: applied, panic })??;
-                *copied += batch.copied_bytes - before;
-                step.copied.fetch_add(batch.copied_bytes - before, Ordering::Relaxed);
                 applied += 1;
             }
         }
@@ -365,30 +348,24 @@ impl Ingest {
         batch.applied = offset;
         batch.counts.extend(draft.counts.iter().cloned());
         batch.spans.begin(&draft);
-        let too_long = match &draft.route {
-            Route::Apply(prepared) => {
-                self.too_long_to_copy(&batch.staged, draft.record, prepared)?
-            }
-            Route::Forward(..) | Route::Reject(_) => None,
-        };
         let by_kernel;
-        let rejected = match (&draft.route, &too_long) {
+        let rejected = match &draft.route {
             // The original was forwarded twice, and the first copy is applied already.
             _ if !batch.is_first_copy(draft.hop.as_ref())? => {
                 batch.counts.push(Count::CopySkipped);
                 None
             }
-            (Route::Reject(reject), _) | (_, Some(reject)) => {
+            Route::Reject(reject) => {
                 self.reject(batch, &draft, reject);
                 Some(reject)
             }
-            (Route::Forward(home, way), _) => {
+            Route::Forward(home, way) => {
                 batch.counts.push(Count::Forwarded(self.options.events.clone()));
                 batch.spans.forwarded();
-                batch.forward(self.copy(batch, draft.record, *home, *way));
+                batch.outputs.push(self.copy(batch, draft.record, *home, *way));
                 None
             }
-            (Route::Apply(prepared), _) => {
+            Route::Apply(prepared) => {
                 by_kernel = self.decide(batch, &draft, prepared)?;
                 if let Some(next) = self.closing_mark(draft.record, prepared) {
                     batch.close(next.generation, next.partitions);
@@ -441,18 +418,24 @@ impl Ingest {
             return Ok(Some(reject));
         }
         batch.spans.decided(&event.key, &event.source, &handled);
-        for (partition, way) in &handled.copies {
-            batch.forward(self.copy(batch, draft.record, *partition, *way));
+        if let Some(way) = handled.onward {
+            let home = event.key.tenant_key().partition(self.shards.partitions());
+            batch.outputs.push(self.copy(batch, draft.record, home, way));
         }
         for (n, rest) in handled.rest.iter().enumerate() {
             batch.outputs.push(self.rest_of_forget(event, draft.record.partition, n, rest));
         }
-        if let Some(to) = draft.reply.as_ref().filter(|_| !handled.decisions.is_empty()) {
+        let is_answered = prepared.part == Part::Rest || handled.decisions.is_empty();
+        if let Some(to) = draft.reply.as_ref().filter(|_| !is_answered) {
             let to = &*batch.spans.address(to);
-            let offset = draft.record.offset;
+            // Readers wait for the offset of the user's partition, also for what the home decides.
+            let (partition, offset) = match draft.hop.as_ref() {
+                Some(hop) if prepared.part == Part::Home => self.users_place(&event.key, hop),
+                _ => (draft.record.partition, draft.record.offset),
+            };
             let freshness = Freshness {
                 applied_offset: offset,
-                misrouted: event.source.partition != draft.record.partition,
+                misrouted: event.source.partition != partition,
                 warnings: event.warnings.clone(),
                 ..Freshness::default()
             };
@@ -460,11 +443,10 @@ impl Ingest {
                 Some(reject) => reply::refusal(to, reject, Some(&freshness)),
                 None => {
                     let decisions = &handled.decisions;
-                    reply::applied(to, decisions, draft.record.partition, offset, &freshness)
+                    reply::applied(to, decisions, partition, offset, &freshness)
                 }
             });
         }
-        // The copy of an event that is applied in its tenant's order makes no decision.
         if let Action::Feedback { signal, .. } = &event.action
             && !handled.decisions.is_empty()
         {
@@ -472,6 +454,15 @@ impl Ingest {
         }
         batch.add(handled);
         Ok(None)
+    }
+
+    /// Where the user's partition has an event that was sent on.
+    fn users_place(&self, key: &UserKey, hop: &Hop) -> (i32, i64) {
+        let Hop { origin, via_partition, via_offset, .. } = hop;
+        match origin.partition == key.partition(self.shards.partitions()) {
+            true => (origin.partition, origin.offset),
+            false => (*via_partition, *via_offset),
+        }
     }
 
     /// The event that erases a part of the rest of a `forget`. Its id follows from the place of the
@@ -520,7 +511,9 @@ impl Ingest {
         });
         let dead_letters = &self.options.dead_letters;
         batch.outputs.push(reply::dead_letter(draft.record, reject, "ingest", dead_letters));
-        if let Some(to) = &draft.reply {
+        // The rest of an event was answered by the user's partition.
+        let is_rest = draft.hop.as_ref().is_some_and(|hop| hop.way == ForwardReason::RestToTenant);
+        if let Some(to) = draft.reply.as_ref().filter(|_| !is_rest) {
             let to = batch.spans.address(to);
             batch.replies.push(reply::refusal(&to, reject, None));
         }
@@ -575,8 +568,13 @@ impl Ingest {
             digest: write.effects.digest,
             build: None,
             transactional_id: self.options.transactional_id.clone(),
+            tenants: write.published.map(TopicId),
         };
         outputs.extend(changelog::records(&write.effects, to, (shard.store.identity(), &meta)));
+        if let Some(topic) = &self.options.tenants {
+            let home = write.is_sent_on.then_some(shard.partition);
+            outputs.extend(changelog::tenants::of_batch(&write.effects, &topic.name, home));
+        }
         outputs
     }
 }

@@ -17,6 +17,7 @@ mod replaying;
 mod restoring;
 mod rewriting;
 mod scrubbing;
+pub mod tenants;
 #[cfg(test)]
 mod tests;
 
@@ -28,8 +29,8 @@ use metrics::Metrics;
 use parking_lot::{Mutex, RwLock};
 use partition::{Partition, State};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use storage::home::Home;
@@ -87,6 +88,10 @@ pub struct ShardRegistry {
     partitions: RwLock<BTreeMap<i32, Partition>>,
     /// Counts changes of ownership, so that recall compares one number in each round.
     changes: AtomicU64,
+    /// The copy of the tenants topic, once it is up to date.
+    tenants: RwLock<Option<Arc<Shard>>>,
+    /// The files of the last copy that was open.
+    tenants_files: RwLock<Weak<()>>,
     /// Threads that close the files of shards.
     closing: Mutex<Vec<JoinHandle<()>>>,
     /// An assigned partition beyond those of this generation, until ingest has looked up whether a
@@ -114,6 +119,8 @@ impl ShardRegistry {
             metrics,
             partitions: RwLock::default(),
             changes: AtomicU64::new(0),
+            tenants: RwLock::default(),
+            tenants_files: RwLock::default(),
             closing: Mutex::default(),
             beyond: Mutex::default(),
             polled_at,

@@ -38,6 +38,7 @@ pub mod requests;
 mod shared;
 pub mod stalled;
 mod standby;
+mod tenants;
 mod unowned;
 
 pub use assemble::pool_size;

@@ -63,14 +63,21 @@ mod tests {
                 ("KEEPSAKE__KAFKA__GENERATION", generation),
             ])
         }
-        fn names(config: &Config) -> [String; 3] {
+        fn names(config: &Config) -> [String; 4] {
             let Config { kafka, topics, store, .. } = config;
-            [kafka.group_id.clone(), topics.memories(), store.dir.display().to_string()]
+            let dir = store.dir.display().to_string();
+            [kafka.group_id.clone(), topics.memories(), topics.tenants(), dir]
         }
         let first = set("1").expect("valid");
         let second = set("2").expect("valid");
-        assert_eq!(names(&first), ["keepsake", "keepsake.memories", ".keepsake/data"]);
-        assert_eq!(names(&second), ["keepsake.g2", "keepsake.memories.g2", ".keepsake/data/g2"]);
+        assert_eq!(
+            names(&first),
+            ["keepsake", "keepsake.memories", "keepsake.tenants", ".keepsake/data"]
+        );
+        assert_eq!(
+            names(&second),
+            ["keepsake.g2", "keepsake.memories.g2", "keepsake.tenants.g2", ".keepsake/data/g2"]
+        );
         assert_eq!(names(&second.of_generation(1)), names(&first));
         assert_eq!(names(&first.of_generation(2)), names(&second));
         for wrong in ["0", "100"] {

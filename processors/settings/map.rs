@@ -183,7 +183,9 @@ impl ForeignTopic {
         let (topics, topic) = (&config.topics, &self.topic);
         let is_own = topics.all_but_replies().contains(topic)
             || *topic == topics.replies()
-            || topic.starts_with(&format!("{}memories.g", topics.prefix));
+            || ["memories", "tenants"]
+                .iter()
+                .any(|name| topic.starts_with(&format!("{}{name}.g", topics.prefix)));
         if is_own {
             return Err(format!(
                 "map.topic: {topic} is a topic of Keepsake itself; name the topic of the other \
@@ -250,6 +252,7 @@ mod tests {
             ("map.user", "a..b", "map.user"),
             ("map.topic", "keepsake.events", "a topic of Keepsake itself"),
             ("map.topic", "keepsake.memories.g2", "a topic of Keepsake itself"),
+            ("map.topic", "keepsake.tenants.g3", "a topic of Keepsake itself"),
             ("map.group", "keepsake", "map.group"),
             ("map.begin", "now", "map.begin"),
             ("map.roles.robot", "machine", "map.roles.robot"),

@@ -103,7 +103,7 @@ pub struct Topics {
     pub trust_proposals: bool,
     pub marks_key: String,
     pub tombstones_ms: i64,
-    /// The generation of shards whose memories topic is meant: `kafka.generation`.
+    /// The generation of shards whose memories and tenants topics are meant: `kafka.generation`.
     #[serde(skip)]
     pub generation: u32,
 }
@@ -125,10 +125,20 @@ impl Topics {
         format!("{}decisions", self.prefix)
     }
 
-    /// The changelog of the generation. The first one has a name without a number.
+    /// The changelog of the generation.
     pub fn memories(&self) -> String {
+        self.of_generation("memories")
+    }
+
+    /// The memories of tenants, for the processes of the generation that store none of them.
+    pub fn tenants(&self) -> String {
+        self.of_generation("tenants")
+    }
+
+    /// The topics of the first generation have names without a number.
+    fn of_generation(&self, name: &str) -> String {
         let later = (self.generation > 1).then(|| format!(".g{}", self.generation));
-        format!("{}memories{}", self.prefix, later.unwrap_or_default())
+        format!("{}{name}{}", self.prefix, later.unwrap_or_default())
     }
 
     pub fn erasures(&self) -> String {
@@ -146,6 +156,7 @@ impl Topics {
             self.recalls(),
             self.decisions(),
             self.memories(),
+            self.tenants(),
             self.erasures(),
             self.dead_letters(),
         ]

@@ -30,9 +30,10 @@ mod progress;
 mod proof;
 mod records;
 pub(crate) mod source;
+pub mod tenants;
 
 pub use fold::Fold;
-pub use meta::{Build, META, Meta, any_meta, check_own, meta_bytes, meta_of};
+pub use meta::{Build, META, Meta, TopicId, any_meta, check_own, meta_bytes, meta_of};
 pub use names::{Owner, is_signing_key, named, owner, session_of};
 pub use progress::Progress;
 pub use proof::{Evidence, Mismatch, Proof, Writers};

@@ -13,6 +13,7 @@
 //! Locks: a lane of ingest, or a replay, takes `view` for writing, recall and compact take it for
 //! reading while they collect. Offsets are atomics, so that a reader may check them without a lock.
 
+mod follow;
 pub mod open;
 mod recent;
 pub mod replay;
@@ -226,15 +227,19 @@ impl Shard {
         *self.closed.read()
     }
 
-    /// Returns whether readers see every change that this user made up to this offset. A change
-    /// of a tenant memory is first ordered on the tenant's partition, so it arrives later. A closed
-    /// shard knows nothing of the offsets of a user whom the next generation has elsewhere.
+    /// Returns whether readers see every change that this user made here up to this offset. A
+    /// closed shard knows nothing of the offsets of a user whom the next generation has elsewhere.
     pub fn has_applied(&self, key: &UserKey, offset: i64) -> bool {
         let is_moved =
             self.closed().is_some_and(|next| key.partition(next.partitions) != self.partition);
-        self.applied() >= offset
-            && !(is_moved && offset >= 0)
-            && !self.store.awaits(key, offset).unwrap_or(true)
+        self.applied() >= offset && !(is_moved && offset >= 0)
+    }
+
+    /// Returns up to which offset of this partition the tenant's home must have applied what was
+    /// sent on, so that the home has every change that this user made up to `offset`.
+    pub fn sent_on(&self, key: &UserKey, offset: i64) -> Result<Option<i64>> {
+        let sent = self.store.sent_on(key)?.filter(|(partition, _)| *partition == self.partition);
+        Ok(sent.map(|(_, last)| last.min(offset)).filter(|offset| *offset >= 0))
     }
 
     /// Notes that the log holds an event at this offset, of this time.

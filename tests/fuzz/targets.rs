@@ -243,7 +243,7 @@ pub fn store(data: &[u8]) {
         store.slot(&user, "home").map(drop),
         store.slots(&user).map(drop),
         store.via(1).map(drop),
-        store.awaited_from(&user, (0, 0)).map(drop),
+        store.sent_on(&user).map(drop),
         store.forget_records(&user).map(drop),
         store.digest().map(drop),
     ];

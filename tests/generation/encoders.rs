@@ -140,11 +140,13 @@ fn a_service_changes_its_profile_and_keeps_its_memories(broker: Broker) {
 
     // The generation before still has what is forgotten now, until it is dropped.
     eve.event(json!({"type": "forget", "everything": true}));
-    let former = client.topic("memories");
-    assert!(left_of_eve(&growing, &former).is_some_and(|found| found > 0));
+    let former = ["memories", "tenants"].map(|name| client.topic(name));
+    let left = || former.each_ref().map(|topic| left_of_eve(&growing, topic));
+    let [memories, tenants] = left();
+    assert!(memories.is_some_and(|found| found > 0) && tenants.is_some());
     let drop = ["generation", "drop", "--to", "1", "--json"];
     must(&program::run(command(&growing.new[0]).args(drop)));
-    eventually("the topic is gone", || left_of_eve(&growing, &former).is_none().then_some(()));
+    eventually("the topics are gone", || (left() == [None; 2]).then_some(()));
 }
 
 /// The records of a place that `verify --erased` finds; `None` if it does not search there.

@@ -25,18 +25,20 @@ const USER: &str = "ada";
 /// A right by its name, without the prefix of topics and groups, and by its operation.
 type Named = (&'static str, &'static str);
 
-const BACKUP: [Named; 7] = [
+const BACKUP: [Named; 8] = [
     ("memories", "Read"),
     ("events", "Read"),
     ("recalls", "Describe"),
     ("replies", "Describe"),
     ("decisions", "Describe"),
     ("dead-letters", "Describe"),
+    ("tenants", "Describe"),
     ("erasures", "Describe"),
 ];
 /// Order matters: once all is written, nobody misses the right to write it, and before, there is
 /// nothing to read. Without Delete the restore is done and leaves ticks behind.
-const RESTORE: [Named; 9] = [
+const RESTORE: [Named; 10] = [
+    ("tenants", "Read"),
     ("memories", "Write"),
     ("events", "Write"),
     ("events", "Delete"),
@@ -55,7 +57,8 @@ const BUILD: [Named; 5] = [
     ("memories.g2", "Write"),
 ];
 const STATUS: [Named; 2] = [("memories.g2", "Read"), (".g2-waiting", "Describe")];
-const DROP_NEXT: [Named; 1] = [("memories.g2", "Delete")];
+/// Order matters, here and for the old generation: the tenants topic is deleted first.
+const DROP_NEXT: [Named; 2] = [("tenants.g2", "Delete"), ("memories.g2", "Delete")];
 const WAIT: [Named; 2] = [("memories.g3", "Describe"), (".g2-waiting", "Read")];
 const CUT_OVER: [Named; 9] = [
     ("events", "Alter"),
@@ -68,8 +71,8 @@ const CUT_OVER: [Named; 9] = [
     ("replies", "Read"),
     ("recalls", "Write"),
 ];
-const SEARCH: [Named; 1] = [("memories", "Read")];
-const DROP_OLD: [Named; 1] = [("memories", "Delete")];
+const SEARCH: [Named; 2] = [("memories", "Read"), ("tenants", "Read")];
+const DROP_OLD: [Named; 2] = [("tenants", "Delete"), ("memories", "Delete")];
 
 /// The topics of two services: one that is backed up, and one that is restored and grows.
 struct Moving {
@@ -215,13 +218,16 @@ fn backed_up(moving: &mut Moving) {
 fn restored(moving: &mut Moving, rights: &mut Rights, mover: &Place) {
     let target = moving.target.with("events.keep_ms", "86400000");
     assert_eq!(run(command(&target).args(["topics", "create"])).0, Some(0));
-    // A record on the topic of receipts, so that there is something to read.
+    // A record on the topics of receipts and of tenants, so that there is something to read.
     let client = moving.client(&moving.target);
-    client.send(&Message {
-        topic: client.topic("erasures"),
-        value: Some(b"{}".to_vec()),
-        ..Message::default()
-    });
+    for topic in ["erasures", "tenants"] {
+        client.send(&Message {
+            topic: client.topic(topic),
+            key: Some(b"some".to_vec()),
+            value: Some(b"{}".to_vec()),
+            ..Message::default()
+        });
+    }
     let dir = moving.backup.display().to_string();
     let restore = |_: &Value| said(mover, &["restore", &dir]);
     moving.without_each(rights, &RESTORE, &restore);
@@ -242,9 +248,16 @@ fn grown(moving: &mut Moving, rights: &mut Rights, mover: &Place) {
         (status["records"] != 0 && status["behind"] == 0).then_some(())
     });
     moving.without_each(rights, &STATUS, &|_| said(mover, &status));
-    moving.without_each(rights, &DROP_NEXT, &|_| said(mover, &["generation", "drop", "--to", "2"]));
     let target = Place { dir: moving.target.dir.with_extension("g2"), ..moving.target.clone() };
     let target = target.with("kafka.generation", "2");
+    let create_tenants = || {
+        let (code, _, stderr) = run(command(&target).args(["topics", "create"]));
+        assert_eq!(code, Some(0), "{stderr}");
+    };
+    create_tenants();
+    moving.without_each(rights, &DROP_NEXT, &|_| said(mover, &["generation", "drop", "--to", "2"]));
+    // The tenants topic could be deleted without the right to delete the other one.
+    create_tenants();
     let new = moving.as_role("service", &target);
     let mut of_new = moving.granted("service", &new);
     moving.without_each(&mut of_new, &WAIT, &|right| log_without(Child::start(&new), right));

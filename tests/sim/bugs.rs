@@ -42,8 +42,8 @@ pub enum Bug {
     /// Leaves the offsets of forwarded records out of the changelog: a restored shard takes a copy
     /// for the first one.
     NoForwardedOffsets,
-    /// Does not copy changes of tenant memories to the last partition.
-    BroadcastMissesAPartition,
+    /// Leaves the states of tenant memories out of the topic that other processes follow.
+    TenantsAreNotPublished,
     /// Publishes decisions beside the transaction instead of within.
     DecisionsOutsideTheTransaction,
     /// Commits no offsets to the group.
@@ -68,7 +68,7 @@ pub enum Bug {
     IndexIsMarkedAhead,
 }
 
-/// Transactions until [`Bug::ARecordVanishes`] acts.
+/// Transactions with a memory until [`Bug::ARecordVanishes`] acts.
 const VANISHES_EVERY: u64 = 2;
 
 pub struct Saboteur {
@@ -86,8 +86,8 @@ pub struct Saboteur {
 
 /// Names of the topics that bugs tell apart.
 pub struct Topics {
-    pub events: String,
     pub decisions: String,
+    pub tenants: String,
 }
 
 impl Saboteur {
@@ -127,13 +127,13 @@ impl Saboteur {
                 }
             }
             Bug::ARecordVanishes => {
-                self.transactions += 1;
                 let is_state =
                     |record: &OutgoingRecord| record.value.is_some() && is_memory(record);
-                if self.transactions.is_multiple_of(VANISHES_EVERY)
-                    && let Some(at) = records.iter().position(is_state)
-                {
-                    records.remove(at);
+                if let Some(at) = records.iter().position(is_state) {
+                    self.transactions += 1;
+                    if self.transactions.is_multiple_of(VANISHES_EVERY) {
+                        records.remove(at);
+                    }
                 }
             }
             Bug::NoTombstones => records.retain(|record| record.value.is_some()),
@@ -143,15 +143,9 @@ impl Saboteur {
                 records.splice(0..0, again);
             }
             Bug::NoForwardedOffsets => records.retain(|record| !is_named(record, "via.")),
-            Bug::BroadcastMissesAPartition => records.retain(|record| {
-                let is_copy = record
-                    .headers
-                    .iter()
-                    .any(|(name, value)| name == "keepsake-tenant" && value == b"copy");
-                record.topic != self.topics.events
-                    || !is_copy
-                    || record.partition != Some(PARTITIONS - 1)
-            }),
+            Bug::TenantsAreNotPublished => {
+                records.retain(|record| record.topic != self.topics.tenants || !is_memory(record))
+            }
             Bug::DecisionsOutsideTheTransaction => {
                 let decisions = records.extract_if(.., |it| it.topic == self.topics.decisions);
                 // A producer that cannot write is a fault of the run, which the laws then find.

@@ -24,9 +24,10 @@ use parking_lot::Mutex;
 use profiles::Profiles;
 use service::assembly::Assembly;
 use service::compact::Compact;
-use service::ingest::Ingest;
 use service::ingest::lanes::Lanes;
+use service::ingest::{Ingest, TenantsTopic};
 use service::ownership::options;
+use service::ownership::tenants::Followed;
 use service::ownership::{Changelog, Deployment, ShardRegistry};
 use service::recall::Recall;
 use service::run::Shared;
@@ -57,6 +58,9 @@ pub struct Kit {
 }
 
 /// Restores in batches of five records, so that a restore of a simulated shard takes several.
+/// The id of the topic of tenants.
+const TENANTS_ID: u128 = 7;
+
 pub fn restoring(config: &Config) -> RestoreOptions {
     RestoreOptions { batch_max: 5, ..options::restore(config) }
 }
@@ -99,6 +103,13 @@ impl Kit {
         ))
     }
 
+    /// The topic of tenants, as a process follows it.
+    pub fn tenants(&self, connection: &Connection) -> Result<Followed> {
+        let topic = self.config.topics.tenants();
+        let log = connection.log(&topic)?;
+        Ok(Followed { log, topic, id: TENANTS_ID, options: restoring(&self.config) })
+    }
+
     fn place(&self, home: &MemoryHome) -> Deployment {
         Deployment {
             home: Home::Memory(home.clone()),
@@ -112,7 +123,11 @@ impl Kit {
 
     pub fn ingest(&self, shards: &Arc<ShardRegistry>) -> Ingest {
         let session = self.model.session().expect("the hash encoder needs no files");
-        Ingest { lanes: Lanes::in_turn(2), ..self.assembly(shards).ingest(pool::in_place(session)) }
+        let mut ingest = self.assembly(shards).ingest(pool::in_place(session));
+        ingest.lanes = Lanes::in_turn(2);
+        let name = self.config.topics.tenants();
+        ingest.options.tenants = Some(TenantsTopic { name, id: TENANTS_ID });
+        ingest
     }
 
     fn assembly<'a>(&'a self, shards: &'a Arc<ShardRegistry>) -> Assembly<'a> {
@@ -268,6 +283,7 @@ pub struct Process {
     /// Each restore thread last began with the tail of an open shard.
     pub tails: [bool; 2],
     pub standing_by: Option<(i32, Work<Result<()>>)>,
+    pub tenants: Arc<Followed>,
 }
 
 struct IngestThread {
@@ -301,6 +317,7 @@ impl Process {
         let (log_of_shards, options) = (log.clone(), restoring(&kit.config));
         let changelog = Changelog { log: log_of_shards, options, wanted: wants };
         let shards = kit.shards(start.home, Some(changelog), clock.clone());
+        let tenants = kit.tenants(&connection)?;
         let (compactor, asked) = crossbeam_channel::bounded(1);
         let mut limits = kit.config.ingest.clone();
         limits.batch_work_ms = 3_600_000;
@@ -372,6 +389,7 @@ impl Process {
             restores: [None, None],
             tails: [false; 2],
             standing_by: None,
+            tenants: Arc::new(tenants),
         })
     }
 
@@ -434,8 +452,17 @@ impl Process {
         }
     }
 
-    /// Lets the standby thread go on, or begin with a partition that another process owns.
+    /// Lets the standby thread go on, or begin with a partition that another process owns. After the
+    /// last partition comes the topic of tenants.
     pub fn stand_by(&mut self, chosen: usize, points: usize) -> Turned {
+        if self.standing_by.is_none() && chosen == PARTITIONS as usize {
+            if !self.shards.follows_tenants() {
+                return Turned::Idle;
+            }
+            let (shards, from) = (self.shards.clone(), self.tenants.clone());
+            let work = Work::new(Sleep::ForOthers, move || shards.follow_tenants(&from, &|| true));
+            self.standing_by = Some((PARTITIONS, work));
+        }
         if self.standing_by.is_none() {
             let of_others = self.shards.of_others();
             let Some(partition) = of_others.get(chosen % of_others.len().max(1)).copied() else {
@@ -581,6 +608,6 @@ fn transactor(
         start.bug,
         memories.clone(),
         connection.producer("beside")?,
-        bugs::Topics { events: topics.events(), decisions: topics.decisions() },
+        bugs::Topics { decisions: topics.decisions(), tenants: topics.tenants() },
     ))
 }

@@ -10,6 +10,7 @@ use crate::support::contains;
 use crate::support::workload::Dice;
 use broker::clock::ManualClock;
 use broker::{Broker, Headers, OutgoingRecord, RebalanceListener, Record, header};
+use domain::fault::{Fault, StopName};
 use domain::{Memory, MemoryId, Time, UserKey};
 use kernel::Reads;
 use serde_json::Value;
@@ -69,7 +70,7 @@ pub fn check(world: &mut World<'_>, processes: &[Arc<ShardRegistry>]) -> Result<
     receipts_come_once(&end)?;
     the_index_has_the_memories_of_the_store(&end)?;
     forgotten_stays_forgotten(world, &end)?;
-    tenant_memories_are_equal_on_all_shards(&end)?;
+    tenant_memories_are_at_home_and_in_every_copy(world, processes)?;
     count_occurrences(world, &end, &fold)?;
     digest(&end)
 }
@@ -116,7 +117,14 @@ impl Fold {
             feed: Feed::new(),
         };
         for (partition, records) in end.events.iter().enumerate() {
-            shards.open(partition as i32).map_err(text_of)?;
+            let shard = shards.open(partition as i32).map_err(text_of)?;
+            let (effects, _) = ingest.publish(&shard, None).map_err(text_of)?;
+            for write in effects.writes {
+                write.carry_out(None).map_err(text_of)?;
+            }
+            for output in effects.outputs {
+                fold.add(&kit.config.topics, output);
+            }
             let mut records = records.clone();
             while !records.is_empty() {
                 // The result must not depend on how the events are cut into batches.
@@ -145,7 +153,7 @@ impl Fold {
         } else if topic == topics.events() {
             let partition = partition.expect("a forwarded record names its partition");
             count(&mut self.forwarded, partition, (key, value, headers));
-        } else {
+        } else if topic == topics.memories() {
             let partition = partition.expect("a changelog record names its partition");
             self.feed.insert((partition, key.unwrap_or_default()), value);
         }
@@ -410,27 +418,53 @@ fn forgotten_stays_forgotten(world: &World<'_>, end: &End) -> Law {
     Ok(())
 }
 
-/// All shards hold the same tenant memories, except for the offset of the last change, which is
-/// each shard's own.
-fn tenant_memories_are_equal_on_all_shards(end: &End) -> Law {
+/// The home of the tenant alone has its memories, and every process that reads them elsewhere reads
+/// the same, and sees all that was sent on.
+fn tenant_memories_are_at_home_and_in_every_copy(
+    world: &World<'_>,
+    processes: &[Arc<ShardRegistry>],
+) -> Law {
     let everyone = UserKey::of_tenant(TENANT).expect("the tenant has a valid name");
-    let mut first: Option<BTreeMap<MemoryId, Memory>> = None;
-    for shard in &end.shards {
+    let home = everyone.partition(PARTITIONS);
+    let held = |shard: &Shard| -> Result<BTreeMap<MemoryId, Memory>, String> {
         let mut held = BTreeMap::new();
-        shard
-            .store
-            .memories(&everyone, &mut |memory| {
-                held.insert(memory.id, Memory { changed: 0, ..memory });
-                true
-            })
-            .map_err(text_of)?;
-        let first = first.get_or_insert_with(|| held.clone());
-        if *first != held {
-            let partition = shard.partition;
-            return Err(format!(
-                "tenant memories of partition {partition} differ from those of the first: \
-                 {held:#?}, {first:#?}"
-            ));
+        let keep = &mut |memory: Memory| {
+            held.insert(memory.id, memory);
+            true
+        };
+        shard.store.memories(&everyone, keep).map_err(text_of)?;
+        Ok(held)
+    };
+    let connection = world.cluster.connect("check");
+    let from = world.kit.tenants(&connection).map_err(text_of)?;
+    let at_home = processes.iter().find_map(|shards| shards.get(home));
+    let at_home = held(&*at_home.ok_or("no process has the home of the tenant")?)?;
+    for shards in processes {
+        for shard in shards.all().iter().filter(|shard| shard.partition != home) {
+            let astray = held(shard)?;
+            if !astray.is_empty() {
+                return Err(format!("partition {} has {astray:#?}", shard.partition));
+            }
+        }
+        if !shards.follows_tenants() {
+            continue;
+        }
+        match shards.follow_tenants(&from, &|| true) {
+            // Its disk is still full, which a restart would end.
+            Err(Fault::Stop(stop)) if stop.name == StopName::StoreUnwritable => continue,
+            followed => followed.map_err(text_of)?,
+        }
+        let tenants = shards.tenants_of(&everyone).ok_or("the copy is not there")?;
+        let copied = held(&tenants.shard)?;
+        if copied != at_home {
+            return Err(format!("a copy has {copied:#?}, and the home {at_home:#?}"));
+        }
+        for shard in shards.all() {
+            let users = shard.store.users(None, usize::MAX).map_err(text_of)?;
+            let is_behind = |key: &&UserKey| !shards.has_applied(&shard, key, shard.applied());
+            if let Some(key) = users.iter().find(is_behind) {
+                return Err(format!("{key} waits for the home of the tenant for ever"));
+            }
         }
     }
     Ok(())
@@ -460,8 +494,11 @@ fn count_occurrences(world: &mut World<'_>, end: &End, fold: &Fold) -> Law {
         world.count(if is_shadow { "shadowed" } else { outcome }, 1);
     }
     for ((_, (_, _, headers)), times) in &fold.forwarded {
-        let is_copy = header(headers, "keepsake-tenant").is_some();
-        world.count(if is_copy { "copied to every partition" } else { "forwarded" }, *times);
+        let is_for_tenant = header(headers, "keepsake-tenant").is_some();
+        world.count(
+            if is_for_tenant { "sent on to the home of the tenant" } else { "forwarded" },
+            *times,
+        );
     }
     world.count("dead letter", end.dead_letters.len());
     world.count("receipt", end.receipts.len());

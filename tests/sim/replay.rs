@@ -40,6 +40,7 @@ impl Alone {
         ] {
             cluster.create(&topic, PARTITIONS);
         }
+        cluster.create(&topics.tenants(), 1);
         let mut process = Process::start(&StartOptions {
             kit: &kit,
             cluster: &cluster,
@@ -173,6 +174,7 @@ fn what_a_tail_forgets_is_not_explained_either() {
 #[test]
 fn a_partition_that_is_revoked_before_its_replay_is_restored_by_its_next_owner() {
     let mut alone = Alone::start();
+    alone.rounds();
     alone.send_into_the_dark(json!({"type": "remember", "content": "The code is otter."}));
     alone.process.shards.revoked(&[alone.partition]);
     assert_eq!(alone.restore(), ["restored"], "nothing is to be done");

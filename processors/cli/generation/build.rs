@@ -431,6 +431,7 @@ impl<'a> Builder<'a> {
             digest: Some(self.state.folds[shard as usize].digest),
             build: Some(self.state.build.clone()),
             transactional_id: None,
+            tenants: None,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::forgotten;
 use super::target::{PROGRESS_EVERY, Restore};
-use broker::{OutgoingRecord, Record};
+use broker::{Broker, OutgoingRecord, Record};
 use domain::SIGNATURE;
 use domain::TENANT_SIGNATURE;
 use domain::fault::{Fault, Result, StopName};
@@ -12,7 +12,7 @@ use std::path::Path;
 use storage::backup::events::is_same_log;
 use storage::backup::manifest::Shard;
 use storage::backup::segment::Reader;
-use storage::changelog::Source;
+use storage::changelog::{Source, tenants};
 
 /// The value that stands where the old topic had another record. A tick that is read changes
 /// nothing.
@@ -57,6 +57,7 @@ impl Restore<'_> {
             return self.continued(&same);
         }
         self.check_signed_names()?;
+        self.check_tenants()?;
         let mut then = forgotten::forgets(self, erasures)?;
         let mut plan = Vec::new();
         for shard in shards {
@@ -66,6 +67,25 @@ impl Restore<'_> {
             plan.push(plan_of_shard);
         }
         Ok(plan)
+    }
+
+    /// A tenants topic of the service before has states that no shard of the backup has.
+    fn check_tenants(&self) -> Result<()> {
+        let topic = self.config.topics.tenants();
+        if self.connection.partitions_of(&topic)?.is_none() {
+            return Ok(());
+        }
+        let log = self.connection.log(&topic)?;
+        let is_memory =
+            |record: &Record| Ok(record.key.as_deref().is_some_and(|key| key.contains(&b'/')));
+        if Source::since(&*log, tenants::PARTITION, None)?.find(&is_memory)?.is_none() {
+            return Ok(());
+        }
+        let what = format!(
+            "{topic} has memories of tenants, and the events topic is new: delete {topic}, too; the \
+             service makes it again and fills it from the restored shards"
+        );
+        Err(Fault::stop(StopName::TargetNotEmpty, what))
     }
 
     /// The target has the events of the backup at their offsets, in every partition that had any.

@@ -14,6 +14,7 @@ use domain::fault::{Fault, Result, StopName};
 use domain::{IdleSession, Salt, SigningKey, Time, UserKey};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -109,6 +110,14 @@ pub fn forgets(
 }
 
 impl Receipt {
+    /// Adds another receipt of the same forget: that of the tenant's home beside that of the user's
+    /// shard, or the same one from the other place.
+    fn add(&mut self, other: Receipt) {
+        self.texts.extend(other.texts);
+        self.sessions.extend(other.sessions);
+        self.unlisted = self.unlisted.max(other.unlisted);
+    }
+
     fn events(&self) -> Vec<Value> {
         let id = |n: usize| format!("restore-{}-{}-{n}", self.event.partition, self.event.offset);
         if self.target == "everything" {
@@ -126,7 +135,10 @@ impl Restore<'_> {
         let shard = usize::try_from(*partition).ok().and_then(|it| self.manifest.shards.get(it));
         let is_behind = shard.is_some_and(|shard| *offset >= shard.events.end);
         if is_behind && *topic == self.manifest.events_topic {
-            receipts.insert((*partition, *offset), receipt);
+            match receipts.entry((*partition, *offset)) {
+                Entry::Vacant(vacant) => drop(vacant.insert(receipt)),
+                Entry::Occupied(known) => known.into_mut().add(receipt),
+            }
         }
     }
 

@@ -7,7 +7,8 @@
 //!    stopped for them.
 //!
 //! 3. The files of the embedded log: segments and journal.
-//! 4. The memories topic and the directory of the generation before, until they are removed.
+//! 4. The memories and tenants topics and the directory of the generation before, until they are
+//!    removed.
 //!
 //! Reads everything once and keeps nothing of it. Nothing is changed.
 
@@ -115,7 +116,9 @@ impl Erased<'_> {
             rows.push(log_files(&wanted, config));
         }
         if let Some(before) = before(config) {
-            rows.extend(memories_of(&wanted, &before));
+            for name in [before.topics.memories(), before.topics.tenants()] {
+                rows.extend(topic_before(&wanted, &before, name));
+            }
             let dir = before.store.dir.clone();
             if dir.is_dir() {
                 rows.extend(disk(&wanted, &dir, Some(&config.store.dir))?);
@@ -225,7 +228,7 @@ impl Wanted {
                     && WORDS.iter().any(|field| value.get(field).is_some_and(has_words))
             });
         }
-        // A record of the memories topic; a tombstone has no value.
+        // A record of the memories or the tenants topic; a tombstone has no value.
         !value.is_empty()
             && key.starts_with(format!("{}/", self.key).as_bytes())
             && changelog::named(key.clone()).is_ok_and(|key| store::holds_words(&key))
@@ -272,9 +275,8 @@ fn before(config: &Config) -> Option<Config> {
     (generation > 1).then(|| config.of_generation(generation - 1))
 }
 
-/// The memories topic of a generation before. `None` once deleted.
-fn memories_of(wanted: &Wanted, before: &Config) -> Option<Row> {
-    let name = before.topics.memories();
+/// A topic of the generation before. `None` once deleted.
+fn topic_before(wanted: &Wanted, before: &Config, name: String) -> Option<Row> {
     let searched = client::connection(before).and_then(|connection| {
         if connection.partitions_of(&name)?.is_none() {
             return Ok(None);

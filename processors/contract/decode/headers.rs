@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `keepsake-origin` | position of the sender's own record, `topic:partition:offset` |
 //! | `keepsake-via` | position from which the record was last forwarded, `partition:offset` |
-//! | `keepsake-tenant` | `order` or `copy`, see [`ForwardReason`] |
+//! | `keepsake-tenant` | `decide` or `rest`, see [`ForwardReason`] |
 //! | `keepsake-hops` | number of times the record was forwarded |
 //! | `keepsake-own` | `1` if Keepsake wrote the original, which had a signature of its own |
 //! | `keepsake-mark` | signature over the record and these headers |
@@ -162,7 +162,7 @@ pub fn hop(record: &Record, options: &DecodeOptions) -> (Option<Hop>, Option<Rej
     match (origin, via, way) {
         (None, ..) => (None, Some(Reject::of_field(ORIGIN, "is not topic:partition:offset"))),
         (_, None, _) => (None, Some(Reject::of_field(VIA, "is not partition:offset"))),
-        (.., None) => (None, Some(Reject::of_field(TENANT, "is neither order nor copy"))),
+        (.., None) => (None, Some(Reject::of_field(TENANT, "is neither decide nor rest"))),
         (Some(origin), Some((via_partition, via_offset)), Some(way)) => {
             (Some(Hop { origin, via_partition, via_offset, way, at_ms: record.timestamp_ms }), None)
         }

@@ -22,7 +22,8 @@ pub use allowed_topics::AllowedTopics;
 pub use envelope::body_of;
 pub use fields::{brief, names, plain, unknown_fields};
 pub use headers::{
-    REPLY_PARTITION, VIA, forwarded, hand_over, is_repetition, may_be_forwarded, signed, signed_at,
+    REPLY_PARTITION, VIA, forwarded, hand_over, hop, is_repetition, may_be_forwarded, signed,
+    signed_at,
 };
 pub use options::{DecodeOptions, HEADERS_BYTES_MAX, Hop, Schemas};
 

@@ -845,13 +845,13 @@ fn a_forwarded_record_keeps_its_origin() {
     let again = Record {
         partition: 7,
         offset: 1,
-        headers: forwarded(&arrived, 7, ForwardReason::InOrder, &DecodeOptions::for_tests())
+        headers: forwarded(&arrived, 7, ForwardReason::RestToTenant, &DecodeOptions::for_tests())
             .headers,
         ..first
     };
     assert_eq!(
         event(&again, &DecodeOptions::for_tests()).hop,
-        Some(Hop { via_partition: 5, via_offset: 900, way: ForwardReason::InOrder, ..hop })
+        Some(Hop { via_partition: 5, via_offset: 900, way: ForwardReason::RestToTenant, ..hop })
     );
     assert_eq!(again.headers.len(), 7, "the hop headers are replaced, not accumulated");
 }
@@ -957,7 +957,7 @@ fn the_longest_record_that_is_accepted_is_accepted_on_each_partition_to_which_it
     for partition in [5, 6, 7] {
         assert!(event(&sent, &options).outcome.is_ok());
         let OutgoingRecord { headers, .. } =
-            forwarded(&sent, partition, ForwardReason::InOrder, &options);
+            forwarded(&sent, partition, ForwardReason::RestToTenant, &options);
         sent = Record { partition, headers, ..sent };
         assert!(sent.bytes() - first_bytes < 1_000, "the topic has room for the hop");
     }
@@ -1178,7 +1178,7 @@ proptest! {
         let record = Record { headers, timestamp_ms, ..record(value, &[]) };
         let options = DecodeOptions::for_tests();
         let _ = event(&record, &options);
-        let sent = forwarded(&record, 1, ForwardReason::InOrder, &options);
+        let sent = forwarded(&record, 1, ForwardReason::RestToTenant, &options);
         prop_assert!(request(&record, &options).reply.is_some(), "every request is answered");
         prop_assert_eq!(sent.value, record.value);
     }

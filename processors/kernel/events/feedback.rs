@@ -7,7 +7,7 @@ use crate::prepared::Part;
 use crate::staged::Staged;
 use crate::tenant;
 use domain::fault::Result;
-use domain::{Decision, MemoryId, Outcome, Signal};
+use domain::{Decision, ForwardReason, MemoryId, Outcome, Signal};
 use std::collections::HashSet;
 
 pub fn feedback(
@@ -21,21 +21,19 @@ pub fn feedback(
     let is_use = signal == Signal::Used
         || (signal == Signal::Returned && cx.rules.feedback.returned_counts());
     let (mut known, mut once) = (Vec::new(), HashSet::new());
-    let mut is_shared = false;
+    let mut is_unknown = false;
     for id in memories {
         // Several recalls that one event reports name a memory once for each.
         let is_first = once.insert(*id);
-        let Some(mut memory) = cx.named(staged, *id)? else { continue };
+        let Some(mut memory) = cx.named(staged, *id)? else {
+            is_unknown = true;
+            continue;
+        };
         if memory.key.is_tenant() && cx.event.limits.one_user {
             continue;
         }
         if is_first {
             known.push(*id);
-        }
-        let is_tenants = memory.key.is_tenant();
-        is_shared |= is_tenants;
-        if is_tenants && !cx.may_change_tenant() {
-            continue; // the copy that comes back in its turn changes it
         }
         memory.importance = (memory.importance + effect.importance).clamp(0.0, 1.0);
         memory.confidence = (memory.confidence + effect.confidence).clamp(0.0, 1.0);
@@ -50,11 +48,16 @@ pub fn feedback(
         cx.touch(&mut memory);
         staged.put_memory(memory);
     }
-    if cx.part == Part::InOrder {
+    if cx.part == Part::Rest {
         return Ok(handled); // the sender was answered when the event came first
     }
-    if is_shared {
-        tenant::send_on(cx, &mut handled);
+    // The others may be the tenant's. A sender for one user changes none of these.
+    if is_unknown && !cx.event.limits.one_user && !cx.is_home_of_tenant() {
+        if known.is_empty() {
+            tenant::is_left_to_home(cx, staged, &mut handled, memories.to_vec());
+            return Ok(handled);
+        }
+        tenant::send_on(cx, staged, &mut handled, ForwardReason::RestToTenant);
     }
     if known.is_empty() && once.len() == 1 {
         handled.not_found = Some(no_such_memory(memories[0]));

@@ -13,8 +13,8 @@ use crate::staged::{Later, Staged};
 use crate::{straggler, tenant};
 use domain::fault::Result;
 use domain::{
-    Content, ContextTurn, Decision, ErasedText, Erasure, Forget, ForgetContinuation, Memory,
-    MemoryId, Outcome, Position, Salt, Target, Vector,
+    Content, ContextTurn, Decision, ErasedText, Erasure, Forget, ForgetContinuation, ForwardReason,
+    Memory, MemoryId, Outcome, Position, Salt, Target, Vector,
 };
 use std::collections::BTreeSet;
 
@@ -41,17 +41,22 @@ pub fn forget(
         handled.decide(cx.decision(Outcome::Refused, why));
         return Ok(handled);
     }
-    if cx.part == Part::InOrder {
-        // The sender was answered when the event came first.
-        erase(cx, staged, &mut handled, &key.tenant_key(), of_tenant)?;
+    if cx.part == Part::Rest {
+        return shared(cx, staged, handled, forget, of_tenant);
+    }
+    let is_unknown = match forget {
+        Forget::Memory(id) => of_tenant.is_empty() && staged.memory(key, *id)?.is_none(),
+        _ => false,
+    };
+    if let Forget::Memory(id) = forget
+        && is_unknown
+        && tenant::is_left_to_home(cx, staged, &mut handled, vec![*id])
+    {
         return Ok(handled);
     }
-    let follows = tenant::is_on_its_way(staged, key, forget)?;
-    if follows || !of_tenant.is_empty() {
-        let has_its_turn = tenant::send_on(cx, &mut handled);
-        if follows && !has_its_turn {
-            staged.put_awaited(key, cx.source(), cx.offset);
-        }
+    let follows = tenant::has_elsewhere(cx, staged, forget)?;
+    if follows {
+        tenant::send_on(cx, staged, &mut handled, ForwardReason::RestToTenant);
     }
     let Doomed { memories, rest, together, sessions, later_sessions } =
         doomed(cx, staged, &mut handled, forget)?;
@@ -77,13 +82,7 @@ pub fn forget(
     }
     straggler::remember(cx, staged, forget, &erased)?;
     let salt = salt(cx, first.unwrap_or(cx.source()));
-    let target = match forget {
-        Forget::Memory(_) => Target::Memory,
-        Forget::Session(_) => Target::Session,
-        Forget::Query(_) | Forget::ForgetContinuation(_) => Target::Query,
-        Forget::Everything => Target::Everything,
-    };
-    let erasure = receipt(cx, target, &salt, &erased);
+    let erasure = receipt(cx, target(forget), &salt, &erased);
     let sessions = sessions.iter().map(|session| salt.digest_hex(session)).collect();
     handled.erasure = Some(Erasure { continues: first.cloned(), left, sessions, ..erasure });
     let ids: Vec<MemoryId> = erased.iter().map(|memory| memory.id).collect();
@@ -91,10 +90,53 @@ pub fn forget(
         salt: Some(salt),
         memory: ids.first().copied(),
         left: Some(left),
-        ..cx.decision(Outcome::Forgotten, reason(ids.len(), left, first))
+        ..cx.decision(
+            Outcome::Forgotten,
+            reason(ids.len(), left, first) + if follows { SHARED } else { "" },
+        )
     };
     handled.decide(Decision { related: ids, ..decision });
     Ok(handled)
+}
+
+const SHARED: &str = "; what was shared with the tenant follows";
+
+/// Erases what the user shared with the tenant, and tells so in a decision and a receipt that
+/// continue those of the user's partition.
+fn shared(
+    cx: &Context<'_>,
+    staged: &mut Staged<'_>,
+    mut handled: Handled,
+    forget: &Forget<Vector>,
+    of_tenant: Vec<Memory>,
+) -> Result<Handled> {
+    let erased = erase(cx, staged, &mut handled, &cx.key().tenant_key(), of_tenant)?;
+    straggler::remember(cx, staged, forget, &erased)?;
+    if erased.is_empty() {
+        return Ok(handled);
+    }
+    let salt = salt(cx, cx.source());
+    let continues = Some(cx.source().clone());
+    let receipt = receipt(cx, target(forget), &salt, &erased);
+    handled.erasure = Some(Erasure { continues, ..receipt });
+    let ids: Vec<MemoryId> = erased.iter().map(|memory| memory.id).collect();
+    handled.decide(Decision {
+        salt: Some(salt),
+        memory: ids.first().copied(),
+        left: Some(0),
+        related: ids,
+        ..cx.decision(Outcome::Forgotten, reason(erased.len(), 0, Some(cx.source())))
+    });
+    Ok(handled)
+}
+
+fn target(forget: &Forget<Vector>) -> Target {
+    match forget {
+        Forget::Memory(_) => Target::Memory,
+        Forget::Session(_) => Target::Session,
+        Forget::Query(_) | Forget::ForgetContinuation(_) => Target::Query,
+        Forget::Everything => Target::Everything,
+    }
 }
 
 /// The memories that a `forget` erases in the same event, and those that follow.

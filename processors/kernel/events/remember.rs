@@ -29,8 +29,8 @@ pub fn remember(
     asked: &Remember<Vector>,
 ) -> Result<Handled> {
     let Content { text, vector } = &asked.content;
-    // In order, all partitions apply the event, whatever their profile is by now.
-    let is_judged = cx.part == Part::InOrder;
+    // At home the user's partition has judged the event, whatever the profile is by now.
+    let is_judged = cx.part == Part::Home;
     if let Some(category) = withheld::never(text, cx.rules).filter(|_| !is_judged) {
         let reason = withheld::never_reason(category);
         return Ok(Handled::decided(cx.withholding(Outcome::Dropped, reason)));
@@ -43,13 +43,14 @@ pub fn remember(
     }
     let mut handled = Handled::default();
     let id = MemoryId::of(cx.source(), 0);
-    if asked.scope == Scope::Tenant && !tenant::has_its_turn(cx, staged, &mut handled, id) {
+    let is_of_tenant = asked.scope == Scope::Tenant;
+    if is_of_tenant && tenant::is_left_to_home(cx, staged, &mut handled, vec![id]) {
         return Ok(handled);
     }
     let mut judged =
         cx.rules.policy.remember(cx, staged, RememberInput { asked, candidate: &candidate })?;
     let is_lasting = asked.expires_at.is_none();
-    if is_lasting {
+    if is_lasting && !is_of_tenant {
         let same = judged.same.take();
         let again = same.as_ref().filter(|same| is_again(cx, asked, &judged.kind, same)).cloned();
         let again = match again {
@@ -73,7 +74,8 @@ pub fn remember(
         reason: "asked to remember".into(),
         ..cx.memory(0, text, judged.kind)
     };
-    if asked.scope == Scope::Tenant {
+    if is_of_tenant {
+        tenant::note_shared(cx, staged)?;
         memory.author = Some(cx.key().user().to_owned());
         memory.key = cx.key().tenant_key();
     }
@@ -90,7 +92,7 @@ pub fn remember(
     if links.replaced.iter().any(|old| slots::closes(cx, memory.valid_from, &memory.content, old)) {
         decision.outcome = Outcome::Superseded;
     }
-    if asked.scope != Scope::Tenant
+    if !is_of_tenant
         && decision.outcome == Outcome::Kept
         && let Some(why) = quota::refusal(cx, staged)?
     {
@@ -123,8 +125,7 @@ fn asked_before(
     asked: &Remember<Vector>,
     kind: &Kind,
 ) -> Result<Option<Memory>> {
-    // Each partition of a tenant would have to find the same memory, whatever its profile is; and
-    // for one of a session all memories of the user would be read, of which few are the session's.
+    // For one of a session all memories of the user would be read, of which few are the session's.
     if asked.scope != Scope::User || cx.rules.policy.traits().stores_repeats {
         return Ok(None);
     }
@@ -172,18 +173,20 @@ fn refusal(
     is_judged: bool,
 ) -> Result<Option<Handled>> {
     let is_of_tenant = asked.scope == Scope::Tenant;
-    if is_of_tenant && let Some(why) = tenant::refusal(cx, None) {
-        return Ok(Some(Handled::decided(cx.decision(Outcome::Refused, why))));
+    if !is_judged {
+        let refused = match tenant::refusal(cx, None).filter(|_| is_of_tenant) {
+            // The event's own time counts: the sender's clock gave both.
+            None if asked.expires_at.is_some_and(|end| end <= cx.event.at) => {
+                Some(EXPIRED_BEFORE.to_owned())
+            }
+            refused => refused,
+        };
+        if let Some(why) = refused {
+            return Ok(Some(Handled::decided(cx.decision(Outcome::Refused, why))));
+        }
     }
-    if is_judged {
-        return Ok(None);
-    }
-    // The event's own time counts: the sender's clock gave both.
-    if asked.expires_at.is_some_and(|end| end <= cx.event.at) {
-        return Ok(Some(Handled::decided(cx.decision(Outcome::Refused, EXPIRED_BEFORE))));
-    }
-    // Order matters: before the event goes to the other partitions, which all have to keep it then.
-    let why = if is_of_tenant { quota::refusal(cx, staged)? } else { None };
+    let is_counted = is_of_tenant && cx.is_home_of_tenant();
+    let why = if is_counted { quota::refusal(cx, staged)? } else { None };
     Ok(why.map(|why| over_quota(cx, why)))
 }
 

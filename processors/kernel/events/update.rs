@@ -4,7 +4,6 @@
 use crate::context::{Context, no_such_memory};
 use crate::handled::Handled;
 use crate::links::{revisions, slots};
-use crate::prepared::Part;
 use crate::staged::Staged;
 use crate::summaries::retract_summaries;
 use crate::{tenant, withheld};
@@ -19,6 +18,9 @@ pub fn update(
 ) -> Result<Handled> {
     let mut handled = Handled::default();
     let Some(memory) = cx.named(staged, update.memory)? else {
+        if tenant::is_left_to_home(cx, staged, &mut handled, vec![update.memory]) {
+            return Ok(handled);
+        }
         let reject = no_such_memory(update.memory);
         handled.decide(cx.decision(Outcome::Refused, reject.message.clone()));
         handled.not_found = Some(reject);
@@ -26,19 +28,17 @@ pub fn update(
     };
     let forbidden =
         update.content.as_ref().and_then(|content| withheld::never(&content.text, cx.rules));
-    if let Some(category) = forbidden.filter(|_| cx.part == Part::First) {
+    if let Some(category) = forbidden {
         // Nothing of the update is applied: half of the changes would look like all of them.
         let reason = withheld::never_reason(category);
         let refused = cx.decision_about(&memory, Outcome::Refused, reason);
         handled.decide(Decision { withheld: true, ..refused });
         return Ok(handled);
     }
-    let is_tenants = memory.key.is_tenant();
-    if is_tenants && let Some(why) = tenant::refusal(cx, None) {
+    if memory.key.is_tenant()
+        && let Some(why) = tenant::refusal(cx, None)
+    {
         handled.decide(cx.decision_about(&memory, Outcome::Refused, why));
-        return Ok(handled);
-    }
-    if is_tenants && !tenant::has_its_turn(cx, staged, &mut handled, memory.id) {
         return Ok(handled);
     }
     let memory = change(cx, staged, memory, update)?;

@@ -1,6 +1,7 @@
 //! Updates and feedback.
 
 use super::world::{World, story, wish};
+use crate::Part;
 use domain::{Action, Decision, MemoryId, Outcome, Position, Signal, Update};
 
 fn no_change(of: &Decision) -> Update {
@@ -116,7 +117,7 @@ fn a_memory_of_nobody_is_not_found() {
         let kept = world.remember("ada", wish("The boat needs paint."));
         let place = Position { topic: "events".into(), partition: 9, offset: 9 };
         let unknown = Update { memory: MemoryId::of(&place, 0), ..no_change(&kept) };
-        let handled = world.send("ada", Action::Update(unknown));
+        let handled = world.at_home(Part::Home, "ada", Action::Update(unknown));
         assert!(handled.not_found.is_some());
         assert_eq!(handled.decisions[0].outcome, Outcome::Refused);
     });
@@ -127,7 +128,8 @@ fn nobody_changes_the_memory_of_another() {
     story(|world| {
         let kept = world.remember("ada", wish("The boat needs paint."));
         let update = Update { importance: Some(0.0), ..no_change(&kept) };
-        assert!(world.send("bob", Action::Update(update)).not_found.is_some());
+        let handled = world.at_home(Part::Home, "bob", Action::Update(update));
+        assert!(handled.not_found.is_some());
         assert_eq!(world.memory("ada", &kept).importance, 0.7);
     });
 }

@@ -2,8 +2,8 @@
 
 use crate::live::is_live;
 use crate::reads::{
-    Awaited, ContextWindow, ForgetRecord, GateState, Neighbours, Reads, SeenBefore, Session,
-    SlotHolder, Slots, Spoken, StagedVectors,
+    ContextWindow, ForgetRecord, GateState, Neighbours, Reads, SeenBefore, Session, SlotHolder,
+    Slots, Spoken, StagedVectors,
 };
 use crate::staged::{StagedChanges, UserChanges};
 use domain::fault::Result;
@@ -20,7 +20,7 @@ pub struct User {
     gate: Arc<GateState>,
     seen: BTreeMap<String, (u64, SeenBefore)>,
     pub slots: BTreeMap<String, SlotHolder>,
-    awaited: BTreeMap<(i32, i64), i64>,
+    pub sent_on: Option<(i32, i64)>,
     forget_records: Vec<ForgetRecord>,
 }
 
@@ -58,7 +58,7 @@ impl User {
         self.gate = changes.gate.unwrap_or(self.gate.clone());
         change(&mut self.seen, changes.seen);
         change(&mut self.slots, changes.slots);
-        change(&mut self.awaited, changes.awaited);
+        self.sent_on = changes.sent_on.or(self.sent_on);
         self.forget_records =
             changes.forget_records.unwrap_or(std::mem::take(&mut self.forget_records));
     }
@@ -157,8 +157,8 @@ impl Reads for Shard {
         Ok(self.vias.get(&source_partition).copied())
     }
 
-    fn awaited_from(&self, key: &UserKey, from: (i32, i64)) -> Result<Option<Awaited>> {
-        Ok(self.user(key).awaited.range(from..).next().map(|(place, at)| (*place, *at)))
+    fn sent_on(&self, key: &UserKey) -> Result<Option<(i32, i64)>> {
+        Ok(self.user(key).sent_on)
     }
 
     fn forget_records(&self, key: &UserKey) -> Result<Vec<ForgetRecord>> {

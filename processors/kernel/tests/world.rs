@@ -116,8 +116,9 @@ impl Policy for KeepsAll {
 }
 
 pub struct World {
-    shard: &'static Shard,
-    staged: Option<Staged<'static>>,
+    /// All shards but the home of the tenant, then the home.
+    shards: [&'static Shard; 2],
+    staged: [Option<Staged<'static>>; 2],
     commits_each: bool,
     pub rules: Rules,
     /// Offset and time of the next event, in minutes.
@@ -134,7 +135,6 @@ pub struct World {
     /// The partition that reads the events; the user's where `None`.
     pub partition: Option<i32>,
     pub part: Part,
-    pub is_ordered_here: bool,
     pub sent: Option<Sent>,
     /// The place where the sender wrote the record, if elsewhere.
     pub source: Option<Position>,
@@ -157,8 +157,8 @@ impl World {
         let policy = KeepsAll(Traits { wishes: true, ..Traits::default() });
         let read = "these are the fields";
         World {
-            shard: Box::leak(Box::default()),
-            staged: None,
+            shards: [Box::leak(Box::default()), Box::leak(Box::default())],
+            staged: [None, None],
             commits_each,
             rules: Rules {
                 name: "keeps-all".into(),
@@ -181,7 +181,6 @@ impl World {
             forget_memories_max: 100,
             partition: None,
             part: Part::First,
-            is_ordered_here: false,
             sent: None,
             source: None,
         }
@@ -189,8 +188,7 @@ impl World {
 
     pub fn send(&mut self, user: &str, action: Action) -> Handled {
         let key = key(user);
-        let home = key.partition(PARTITIONS);
-        let partition = self.partition.unwrap_or(home);
+        let partition = self.partition.unwrap_or(key.partition(PARTITIONS));
         let at = Time(self.next * 60_000);
         let here = Position { topic: "events".into(), partition, offset: self.next };
         let prepared = Prepared {
@@ -208,9 +206,6 @@ impl World {
             partition,
             offset: self.next,
             part: self.part,
-            is_home: partition == home && self.part == Part::First,
-            is_ordered_here: self.is_ordered_here,
-            is_sent_again: false,
             sent: self.sent.unwrap_or(Sent { at, is_late: false, signed: None }),
         };
         self.next += 1;
@@ -232,8 +227,9 @@ impl World {
             signing_key: &signing_key,
             at_ahead_ms_max: 86_400_000,
         };
-        let shard = self.shard;
-        let staged = self.staged.get_or_insert_with(|| Staged::over(shard, shard));
+        let place = usize::from(partition == home());
+        let shard = self.shards[place];
+        let staged = self.staged[place].get_or_insert_with(|| Staged::over(shard, shard));
         let judges = ActiveRules { rules: &self.rules, shadow: None };
         let handled = crate::apply(settings, judges, staged, &prepared).expect("memory reads");
         if self.commits_each {
@@ -242,12 +238,22 @@ impl World {
         handled
     }
 
+    /// Hands an event to the tenant's home, as the user's partition sends it on.
+    pub fn at_home(&mut self, part: Part, user: &str, action: Action) -> Handled {
+        (self.part, self.partition) = (part, Some(home()));
+        let handled = self.send(user, action);
+        (self.part, self.partition) = (Part::First, None);
+        handled
+    }
+
     fn commit(&mut self) {
-        let Some(mut staged) = self.staged.take() else { return };
-        staged.count_live_memories().expect("memory reads");
-        let mut shard = self.shard.clone();
-        shard.commit(staged.into_changes());
-        self.shard = Box::leak(Box::new(shard));
+        for (shard, staged) in self.shards.iter_mut().zip(&mut self.staged) {
+            let Some(mut staged) = staged.take() else { continue };
+            staged.count_live_memories().expect("memory reads");
+            let mut changed = shard.clone();
+            changed.commit(staged.into_changes());
+            *shard = Box::leak(Box::new(changed));
+        }
     }
 
     /// Sends an event, and returns the only decision.
@@ -280,13 +286,8 @@ impl World {
     }
 
     fn state_of(&mut self, key: &UserKey) -> User {
-        // Staged changes are committed to a copy: the batch goes on.
-        let mut shard = self.shard.clone();
-        if let Some(staged) = self.staged.take() {
-            let changes = staged.into_changes();
-            shard.commit(changes);
-            self.shard = Box::leak(Box::new(shard.clone()));
-        }
+        self.commit();
+        let shard = self.shards[usize::from(key.partition(PARTITIONS) == home())];
         shard.users.get(key).cloned().unwrap_or_default()
     }
 
@@ -312,9 +313,14 @@ pub fn story(tell: impl Fn(&mut World)) {
         let mut world = World::new(commits_each);
         tell(&mut world);
         world.commit();
-        world.shard
+        world.shards
     });
     assert_eq!(each, together, "where a batch ends changes nothing");
+}
+
+/// The home of the only tenant.
+pub fn home() -> i32 {
+    key("ada").tenant_key().partition(PARTITIONS)
 }
 
 pub fn key(user: &str) -> UserKey {

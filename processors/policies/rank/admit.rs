@@ -53,7 +53,8 @@ pub fn lends_context(memory: &Memory, question: &Question) -> bool {
 pub fn is_superseded(memory: &Memory, question: &Question) -> bool {
     // A memory that changed after `as_of_offset` may have been replaced after it, and counts as
     // valid. `arrange.rs` places it behind its successor if that was known too.
-    if question.as_of_offset.is_some_and(|offset| memory.changed > offset) {
+    let is_later = |offset| !is_tenants(memory) && memory.changed > offset;
+    if question.as_of_offset.is_some_and(is_later) {
         return false;
     }
     match (memory.valid_to, question.as_of) {
@@ -77,12 +78,17 @@ fn is_in_scope(memory: &Memory, question: &Question) -> bool {
 }
 
 /// Limit: if a memory changed after `as_of_offset`, only its source offset shows when it was made,
-/// and a forwarded record has the offset of another partition.
+/// and a forwarded record has the offset of another partition. A tenant memory was always known.
 fn was_known(memory: &Memory, question: &Question) -> bool {
+    let is_known =
+        |offset| is_tenants(memory) || memory.changed <= offset || memory.source.offset <= offset;
     question.as_of.is_none_or(|time| memory.created_at <= time && memory.valid_from <= time)
-        && question
-            .as_of_offset
-            .is_none_or(|offset| memory.changed <= offset || memory.source.offset <= offset)
+        && question.as_of_offset.is_none_or(is_known)
+}
+
+/// True for a memory whose offsets are of its home's partition, and not of the user's.
+fn is_tenants(memory: &Memory) -> bool {
+    memory.scope == Scope::Tenant
 }
 
 #[cfg(test)]
@@ -113,6 +119,27 @@ mod tests {
         );
         check(|memory| memory.scope = Scope::Session, &ask("q", &none), false);
         check(|memory| memory.scope = Scope::Tenant, &ask("q", &none), true);
+    }
+
+    #[test]
+    fn an_offset_bounds_the_memories_of_its_own_partition_only() {
+        let none = nothing();
+        let before = Question { as_of_offset: Some(3), ..ask("q", &none) };
+        let later = |memory: &mut Memory| {
+            memory.changed = 9;
+            memory.source.offset = 9;
+        };
+        check(later, &before, false);
+        let of_tenant = |memory: &mut Memory| {
+            later(memory);
+            memory.scope = Scope::Tenant;
+        };
+        check(of_tenant, &before, true);
+        let replaced = |memory: &mut Memory| {
+            of_tenant(memory);
+            memory.valid_to = Some(Time(1));
+        };
+        check(replaced, &before, false);
     }
 
     /// Holds memory-spec 28.

@@ -8,7 +8,7 @@ use super::write::Write;
 use broker::OutgoingRecord;
 use contract::decode::Hop;
 use domain::fault::Result;
-use domain::{Closed, Decision, Erasure, Time};
+use domain::{Closed, Decision, Erasure, ForwardReason, Time};
 use kernel::{Forgotten, Handled, Reads, Staged};
 use metrics::Metrics;
 use std::collections::HashSet;
@@ -25,12 +25,13 @@ pub struct Batch<'a> {
     unexplained: HashSet<usize>,
     forgotten: Vec<Forgotten>,
     erasures: Vec<Erasure>,
-    /// Dead letters, forwarded copies, and the rest of a `forget`. `Ingest::outputs` adds decisions
+    /// Dead letters, forwarded events, and the rest of a `forget`. `Ingest::outputs` adds decisions
     /// and states at the end.
     pub outputs: Vec<OutgoingRecord>,
-    /// Bytes of the forwarded copies in `outputs`. An event that changes a tenant's memories is
-    /// copied to every partition.
-    pub copied_bytes: usize,
+    /// The batch has events that other partitions sent on to this home of their tenants.
+    is_sent_on: bool,
+    /// The tenants topic that has all tenant memories of the shard from this batch on.
+    pub published: Option<u128>,
     pub replies: Vec<OutgoingRecord>,
     pub newest: Option<Time>,
     pub compact_at: Option<Time>,
@@ -45,6 +46,7 @@ impl<'a> Batch<'a> {
     pub fn of(shard: &'a Shard, spans: EventSpans) -> Batch<'a> {
         Batch {
             staged: Staged::over(&shard.store, shard),
+            published: None,
             applied: shard.applied(),
             is_closed: shard.closed().is_some(),
             decisions: Vec::new(),
@@ -53,7 +55,7 @@ impl<'a> Batch<'a> {
             forgotten: Vec::new(),
             erasures: Vec::new(),
             outputs: Vec::new(),
-            copied_bytes: 0,
+            is_sent_on: false,
             replies: Vec::new(),
             newest: None,
             compact_at: None,
@@ -70,6 +72,15 @@ impl<'a> Batch<'a> {
             return Ok(false);
         }
         self.staged.set_via(hop.via_partition, hop.via_offset);
+        if hop.way != ForwardReason::ToUser {
+            self.is_sent_on = true;
+            // A home that moved sent it on once more: readers wait for the offset of the first.
+            let first = &hop.origin;
+            let known = self.staged.via(first.partition)?;
+            if known.is_none_or(|known| known < first.offset) {
+                self.staged.set_via(first.partition, first.offset);
+            }
+        }
         Ok(true)
     }
 
@@ -77,11 +88,6 @@ impl<'a> Batch<'a> {
     pub fn close(&mut self, generation: u32, partitions: i32) {
         self.staged.set_closed(Closed { generation, partitions, offset: self.applied });
         self.is_closed = true;
-    }
-
-    pub fn forward(&mut self, copy: OutgoingRecord) {
-        self.copied_bytes += copy.bytes();
-        self.outputs.push(copy);
     }
 
     /// Adds the results of an event.
@@ -112,6 +118,8 @@ impl<'a> Batch<'a> {
         self.staged.count_live_memories()?;
         let effects = shard.store.encode(self.staged.into_changes())?;
         self.counts.push(Count::Changed(changes::of(&shard, &effects.touched)?));
+        let published =
+            self.published.map_or_else(|| shard.store.published(), |id| Ok(Some(id)))?;
         Ok(Write {
             effects,
             shard,
@@ -122,6 +130,8 @@ impl<'a> Batch<'a> {
             erasures: self.erasures,
             applied: self.applied,
             logged: 0,
+            is_sent_on: self.is_sent_on,
+            published,
             traceparents: self.spans.take_traceparents(),
             counts: self.counts,
             metrics,

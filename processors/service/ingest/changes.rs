@@ -2,7 +2,7 @@
 //! the stored one.
 
 use domain::fault::Result;
-use domain::{Memory, MemoryId, UserKey};
+use domain::{Memory, MemoryId};
 use kernel::Reads;
 use metrics::Changes;
 use storage::shard::Shard;
@@ -11,14 +11,7 @@ use storage::store::{TouchedMemories, Upserted};
 /// Called before the batch is applied, while the store still holds the earlier states.
 pub fn of(shard: &Shard, touched: &TouchedMemories) -> Result<Changes> {
     let mut changes = Changes::default();
-    let counts_here = |key: &UserKey| {
-        let partitions = shard.store.identity().partitions;
-        !key.is_tenant() || key.partition(partitions) == shard.partition
-    };
     for Upserted { memory, was } in &touched.upserted {
-        if !counts_here(&memory.key) {
-            continue;
-        }
         match was {
             Some(was) => compare(was, memory, &mut changes),
             // A new memory has the version 1, unless the same batch changed the memory again.
@@ -31,7 +24,7 @@ pub fn of(shard: &Shard, touched: &TouchedMemories) -> Result<Changes> {
     }
     for (key, id) in &touched.removed {
         // A batch may create and remove the same memory.
-        if counts_here(key) && shard.store.memory(key, *id)?.is_some() {
+        if shard.store.memory(key, *id)?.is_some() {
             changes.erased += 1;
         }
     }

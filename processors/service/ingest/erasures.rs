@@ -34,6 +34,11 @@ pub fn places(config: &Config) -> Vec<Place> {
             Some(within),
             "earlier states of the memories, until the broker compacts the topic",
         ),
+        place(
+            topics.tenants(),
+            Some(within),
+            "earlier states of memories of the tenant, until the broker compacts the topic",
+        ),
         of_events(config),
         place(
             topics.decisions(),
@@ -63,9 +68,13 @@ pub fn places(config: &Config) -> Vec<Place> {
     if config.kafka.generation > 1 {
         let before = config.of_generation(config.kafka.generation - 1);
         places.push(place(
-            format!("{}, and the directories of its processes", before.topics.memories()),
+            format!(
+                "{}, {}, and the directories of its processes",
+                before.topics.memories(),
+                before.topics.tenants()
+            ),
             None,
-            "the generation before, until `keepsake generation drop` deletes the topic and somebody \
+            "the generation before, until `keepsake generation drop` deletes the topics and somebody \
              removes the directories",
         ));
     }
@@ -103,8 +112,8 @@ mod tests {
             layers.set("kafka.bootstrap_servers", "x:1", "test").expect("an option");
             layers.set("kafka.generation", generation, "test").expect("an option");
             let places = places(&layers.checked().expect("valid"));
-            let found =
-                places.iter().any(|place| place.place.starts_with("keepsake.memories, and"));
+            let before = "keepsake.memories, keepsake.tenants, and";
+            let found = places.iter().any(|place| place.place.starts_with(before));
             assert_eq!(found, is_named, "{generation}");
         }
     }

@@ -10,7 +10,7 @@ use broker::Record;
 use contract::decode::{self, Hop};
 use domain::fault::{Reject, RejectCode};
 use domain::panics::caught;
-use domain::{Action, Event, ForwardReason, Signal, Step, Time, Turn, Vector};
+use domain::{Action, Event, ForwardReason, REDRIVEN, Signal, Step, Time, Turn, Vector};
 use kernel::encoded;
 use kernel::prepared::Sent;
 use kernel::rules::Treatment;
@@ -55,8 +55,9 @@ impl Ingest {
 
     fn rejected<'r>(&self, record: &'r Record, reject: Reject) -> Drafted<'r> {
         let reply = caught(|| decode::reply_to(record, &self.options.decode)).unwrap_or_default();
+        let hop = caught(|| decode::hop(record, &self.options.decode).0).unwrap_or_default();
         let route = Route::Reject(reject);
-        InFlight { record, reply, hop: None, route, counts: Vec::new(), texts: 0..0 }
+        InFlight { record, reply, hop, route, counts: Vec::new(), texts: 0..0 }
     }
 
     /// Adds the record's texts to `texts`.
@@ -97,8 +98,9 @@ impl Ingest {
         let tenants_home = event.key.tenant_key().partition(partitions);
         let (is_ours, to) = match way {
             None | Some(ForwardReason::ToUser) => (is_home, home),
-            Some(ForwardReason::ToOrder) => (tenants_home == record.partition, tenants_home),
-            Some(ForwardReason::InOrder) => (true, record.partition),
+            Some(ForwardReason::ToTenant | ForwardReason::RestToTenant) => {
+                (tenants_home == record.partition, tenants_home)
+            }
         };
         // A record that an earlier generation forwarded may need one hop more.
         let is_of_before = self.options.generation > 1 && decode::may_be_forwarded(record).is_ok();
@@ -117,7 +119,7 @@ impl Ingest {
             counts.push(Count::OverQuota("events-per-second"));
             return Route::Reject(reject);
         }
-        // The shard that forwarded a copy has counted the findings.
+        // The shard that sent the event on has counted the findings.
         self.redact(&mut event, is_first.then_some(counts));
         let mut splitting = Splitting {
             rules: &self.profiles.of(&event.key).rules,
@@ -131,13 +133,14 @@ impl Ingest {
         Route::Apply(Box::new(Prepared {
             partition: record.partition,
             offset: record.offset,
-            part: if is_first { Part::First } else { Part::InOrder },
-            is_home,
-            is_ordered_here: way == Some(ForwardReason::ToOrder),
-            is_sent_again: hop.is_none() && decode::is_repetition(record),
+            part: match way {
+                None | Some(ForwardReason::ToUser) => Part::First,
+                Some(ForwardReason::ToTenant) => Part::Home,
+                Some(ForwardReason::RestToTenant) => Part::Rest,
+            },
             sent: Sent {
                 at: Time(record.timestamp_ms),
-                is_late: hop.is_some() || decode::is_repetition(record),
+                is_late: is_late(&event, record, hop, partitions),
                 signed,
             },
             event,
@@ -170,6 +173,26 @@ impl Ingest {
             );
             Reject::new(RejectCode::Overloaded, message)
         })
+    }
+}
+
+/// True if newer records of the user may have been applied before: the record was a dead letter, or
+/// the sender wrote to a wrong partition. That an event was sent on to the tenant's home makes it
+/// no later.
+fn is_late<V, S>(
+    event: &domain::Event<Action<V, S>>,
+    record: &Record,
+    hop: Option<&Hop>,
+    partitions: i32,
+) -> bool {
+    match hop {
+        None => decode::is_repetition(record),
+        Some(hop) => {
+            hop.way == ForwardReason::ToUser || record.header(REDRIVEN).is_some() || {
+                let users = event.key.partition(partitions);
+                event.source.partition != users
+            }
+        }
     }
 }
 

@@ -32,6 +32,7 @@ use kernel::Reads;
 use models::embedder::{Model, ModelChoice, pool};
 use serde_json::{Value, json};
 use settings::Layers;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use storage::checkpoint::Checkpoint;
 use storage::home::Home;
 use storage::index::{Bm25, Document, IndexOptions, SearchText, VectorBlocks};
@@ -474,14 +475,12 @@ fn law_forgotten_stays_forgotten_in_the_neighbours_of_memories() {
 }
 
 /// A text sent between the `forget` and the continuation is not meant, and a part that is written
-/// twice is applied once. A part concerns the user's own memories only, so no limit of copies
-/// applies.
+/// twice is applied once.
 #[test]
 fn a_forget_over_the_limit_goes_on_by_itself_until_nothing_is_left() {
     let mut bench = Bench::new();
     let options = &mut bench.ingest.options;
     (options.limits.forget_query_max, options.limits.forget_memories_max) = (3, 2);
-    options.copied_bytes_max = 20_000;
     let kept: Vec<Value> = (0..300)
         .map(|n| json!({"type": "remember", "user": "ada", "content": format!("Zanzibar, day {n}.")}))
         .collect();

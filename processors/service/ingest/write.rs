@@ -30,6 +30,10 @@ pub struct Write {
     pub applied: i64,
     /// Number of records that the batch writes to the changelog.
     pub logged: i64,
+    /// The batch has events that other partitions sent on to this home of their tenants.
+    pub is_sent_on: bool,
+    /// The tenants topic that has all tenant memories of the shard.
+    pub published: Option<u128>,
     pub(super) traceparents: Traceparents,
     pub(super) counts: Vec<Count>,
     pub(super) metrics: Arc<Metrics>,
@@ -59,6 +63,7 @@ impl Write {
             self.shard.store.note_erased()?;
         }
         let took = self.shard.apply_batch(self.effects, self.applied, changelog)?;
+        self.shard.store.note_published(self.published)?;
         if is_erasing {
             self.shard.store.note_erased()?;
         }

@@ -6,8 +6,8 @@ use storage::restore::{self, RestoreOptions, Writers};
 use storage::shard::ShardOptions;
 use storage::store::StoreOptions;
 
-/// Least size in bytes of a shard's cache of document ids, however many partitions share
-/// `index.document_cache_bytes`: the ids of one user with 18,000 memories.
+/// Least size in bytes of a shard's cache of document lists, however many partitions share
+/// `index.document_cache_bytes`: the list of one user with 10,000 memories.
 const DOCUMENT_CACHE_LEAST: usize = 1 << 19;
 
 pub fn shard(config: &Config, partitions: i32) -> ShardOptions {

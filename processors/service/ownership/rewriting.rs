@@ -42,7 +42,7 @@ impl ShardRegistry {
 
     /// Returns whether a copy of the shard's store fits on the disk. A rewrite that fills the disk
     /// would stop the process, because the shard that serves cannot be written either.
-    fn has_room_for(&self, shard: &Shard) -> bool {
+    pub(super) fn has_room_for(&self, shard: &Shard) -> bool {
         let needed = shard.store.bytes_on_disk() + shard.store.bytes_on_disk() / 4;
         let free = self.free_bytes().unwrap_or(u64::MAX);
         if free < needed {

@@ -6,7 +6,7 @@
 //! are kept. The memories that hold the user's slots (home, work, favourites) are read by key.
 
 use super::answer::Answerer;
-use super::ask::{AnswerResult, ShardState, broken, is_others};
+use super::ask::{AnswerResult, broken, is_others};
 use contract::reply::{Answer, Picture, PictureLine};
 use domain::fault::{Fault, Reject};
 use domain::{
@@ -43,7 +43,8 @@ impl Answerer {
             let questions: Vec<(PicturePart, &str)> = standing_questions(language).collect();
             let wordings = questions.iter().flat_map(|(_, question)| question.split('|'));
             let asked = standing(about, wordings.collect());
-            let found = self.search(now, shard, request, &asked, (&profile, false), left_ms)?;
+            let how = (&*profile, false);
+            let found = self.search(now, shard, request, (&asked, Vec::new()), how, left_ms)?;
             // Of the tenant's memories those of others say nothing of this user.
             let is_own = |one: &Ranked| !is_others(&one.memory, &request.key);
             let mut orders = found.orders.into_iter().map(|order| order.ranked);
@@ -60,7 +61,7 @@ impl Answerer {
             let (more, more_wishes, now_seen) = ask(language)?;
             found.extend(more);
             wishes.extend(more_wishes);
-            seen = ShardState { partial: seen.partial || now_seen.partial, ..now_seen };
+            seen = seen.and(now_seen);
         }
         // The first question of a language is the one about wishes: the nearest to it come first.
         wishes.truncate(picture::WISHES_MAX);

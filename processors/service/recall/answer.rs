@@ -65,7 +65,8 @@ impl Answerer {
             Ok((answer, seen)) => {
                 let freshness = Freshness {
                     applied_offset: seen.applied,
-                    stale: seen.stale || !shard.has_applied(&pending.request.key, seen.applied),
+                    stale: seen.stale
+                        || !self.shards.has_applied(shard, &pending.request.key, seen.applied),
                     took_us: pending.began.elapsed().as_micros() as u64,
                     partial: seen.partial,
                     misrouted: pending.misrouted,

@@ -4,15 +4,17 @@
 //! A recall searches for each query (`search.rs`). The queries' results are reranked (`rerank.rs`),
 //! merged, truncated and rendered.
 //!
-//! Invariant: each other request is read under one view of the shard (`shard.view()`), so that a
-//! commit in between is not half visible.
+//! Invariant: what is read together is read under one view of the shard (`shard.view()`), so that a
+//! commit in between is not half visible. The tenant's memories may be in another shard. Nobody holds
+//! two views at a time, for which two readers could wait crosswise.
 
 use super::answer::Answerer;
 use super::search::{Searched, asks_nothing};
 use contract::reply::{Answer, FadeCurve, RecalledMemory, Stats};
 use domain::fault::{Fault, Reject, RejectCode};
 use domain::{
-    Decision, Explain, Format, List, Match, Memory, MemoryId, Now, Outcome, Request, Scope, UserKey,
+    Decision, Explain, Format, List, Match, Memory, MemoryId, Now, Outcome, Position, Request,
+    Scope, UserKey,
 };
 use kernel::policy::Room;
 use kernel::ranking::{PromptBlock, Ranked};
@@ -32,6 +34,7 @@ const TOKEN_BUDGET_MAX: usize = 32_000;
 const FADE_POINTS: usize = 100;
 
 /// The state of the shard from which an answer was made.
+#[derive(Clone)]
 pub struct ShardState {
     pub applied: i64,
     pub stale: bool,
@@ -41,6 +44,15 @@ pub struct ShardState {
 impl ShardState {
     pub fn of(shard: &Shard) -> ShardState {
         ShardState { applied: shard.applied(), stale: shard.is_stale(), partial: false }
+    }
+
+    /// The state of an answer that reads twice.
+    pub fn and(self, later: ShardState) -> ShardState {
+        ShardState {
+            applied: later.applied,
+            stale: self.stale || later.stale,
+            partial: self.partial || later.partial,
+        }
     }
 }
 
@@ -56,6 +68,14 @@ fn listed_bytes(memory: &Memory) -> usize {
 }
 
 impl Answerer {
+    /// The state of the shard before anything is read. Order matters: what the tenant's home applies
+    /// later may be missing in the answer.
+    pub(super) fn state(&self, shard: &Shard, key: &UserKey) -> ShardState {
+        let seen = ShardState::of(shard);
+        let stale = seen.stale || !self.shards.has_applied(shard, key, seen.applied);
+        ShardState { stale, ..seen }
+    }
+
     /// Answers the queries in their order until `left_ms()` is negative. The reply is then partial.
     pub(super) fn recall(
         &mut self,
@@ -83,18 +103,20 @@ impl Answerer {
             && profile.steps.rerank
             && !asks_nothing(asked);
         let how = (&*profile, is_reranked);
-        let mut found = self.search(now, shard, request, asked, how, left_ms)?;
+        let mut found = self.search(now, shard, request, (asked, Vec::new()), how, left_ms)?;
         if found.matched == Some(Match::None)
             && policy.traits().prune_share.is_some()
             && left_ms() > 0
         {
             let asked = domain::Recall { searches_archive: true, ..asked.clone() };
-            let archive = self.search(now, shard, request, &asked, how, left_ms)?;
+            let read = std::mem::take(&mut found.read);
+            let archive = self.search(now, shard, request, (&asked, read), how, left_ms)?;
             if archive.matched != Some(Match::None) {
                 found = archive;
             }
         }
-        let Searched { orders, wishes, matched, mut levels, seen } = found;
+        found.read.clear();
+        let Searched { orders, wishes, matched, mut levels, seen, .. } = found;
         if is_reranked || asked.queries.len() > 1 {
             // A cross-encoder changes the scores, and each query has a floor of its own.
             levels.floor = None;
@@ -182,16 +204,23 @@ impl Answerer {
 
     /// Lists memories, newest first, one page at a time. A page ends at about [`LIST_BYTES`].
     pub(super) fn list(&self, now: Now, shard: &Shard, key: &UserKey, list: &List) -> AnswerResult {
-        let _still = shard.view();
-        let owners = [key.clone(), key.tenant_key()];
-        let listings = owners.each_ref().map(|owner| shard.store.listing(owner));
-        let [own, of_tenant] = listings;
-        let listings = [own.map_err(broken)?, of_tenant.map_err(broken)?];
+        let mut seen = self.state(shard, key);
+        let (everyone, tenants) = (key.tenant_key(), self.shards.tenants_of(key));
+        seen.partial = tenants.as_ref().is_none_or(|tenants| tenants.is_old);
+        if list.everything && seen.partial {
+            return Err(being_read()); // an export that lacks something is none
+        }
+        let of_tenant = tenants.as_ref().map(|tenants| (&everyone, &*tenants.shard));
+        let mut listings = Vec::new();
+        for (owner, shard) in std::iter::once((key, shard)).chain(of_tenant) {
+            let _still = shard.view();
+            listings.push((owner, shard, shard.store.listing(owner).map_err(broken)?));
+        }
         // `everything` has expired memories too, while they are stored.
         let is_over = |row: &Row| row.is_expired(now.events) && !list.everything;
         let mut total = 0;
-        let mut rest: Vec<(&UserKey, &Row)> = Vec::new();
-        for (owner, listing) in owners.iter().zip(&listings) {
+        let mut rest: Vec<(&UserKey, &Shard, &Row)> = Vec::new();
+        for (owner, shard, listing) in &listings {
             let labels = listing.choose(|labels| are_listed(labels, key, list));
             let is_meant = |row: &&Row| labels.have(row) && !is_over(row) && is_listed(row, list);
             let is_timed = list.as_of.is_some() || list.filter.reads_times();
@@ -206,12 +235,12 @@ impl Answerer {
             let rows = listing.rows[..end].iter().rev().filter(is_meant);
             // One more shows that there is a next page.
             let most = list.offset.saturating_add(list.limit).saturating_add(1);
-            rest.extend(rows.take(most).map(|row| (owner, row)));
+            rest.extend(rows.take(most).map(|row| (*owner, *shard, row)));
         }
-        rest.sort_by_key(|(_, row)| Reverse((row.created_at, row.id)));
+        rest.sort_by_key(|(.., row)| Reverse((row.created_at, row.id)));
         rest.drain(..list.offset.min(rest.len()));
         let (mut memories, mut bytes) = (Vec::new(), 0);
-        for (owner, row) in rest.iter().take(list.limit) {
+        for (owner, shard, row) in rest.iter().take(list.limit) {
             let Some(mut memory) = shard.store.memory(owner, row.id).map_err(broken)? else {
                 continue;
             };
@@ -227,7 +256,7 @@ impl Answerer {
         }
         let more = rest.len() > memories.len();
         let after = if more { memories.last().map(|memory| memory.cursor()) } else { None };
-        Ok((Answer::Listed { memories, after, total }, ShardState::of(shard)))
+        Ok((Answer::Listed { memories, after, total }, seen))
     }
 
     pub(super) fn get(
@@ -238,9 +267,10 @@ impl Answerer {
         id: MemoryId,
         history: bool,
     ) -> AnswerResult {
-        let _still = shard.view();
-        let memory = find(now, shard, key, id)?;
-        Ok((Answer::Memory { memory, history }, ShardState::of(shard)))
+        // Order matters: the reply must not state an offset that the memory was read before.
+        let seen = self.state(shard, key);
+        let memory = self.find(now, shard, key, id)?;
+        Ok((Answer::Memory { memory, history }, seen))
     }
 
     pub(super) fn explain(
@@ -250,10 +280,10 @@ impl Answerer {
         key: &UserKey,
         explain: &Explain,
     ) -> AnswerResult {
-        let _still = shard.view();
+        let seen = self.state(shard, key);
         let (decisions, memory) = match explain {
             Explain::Memory(id) => {
-                let memory = find(now, shard, key, *id)?;
+                let memory = self.find(now, shard, key, *id)?;
                 let mut decisions = shard.decisions_of(key, &memory.source);
                 decisions.retain(|decision| decision.memory == Some(*id));
                 if decisions.is_empty() {
@@ -262,10 +292,10 @@ impl Answerer {
                 (decisions, Some(memory))
             }
             Explain::Event(event) => {
-                let mut decisions = shard.decisions_of(key, event);
+                let mut decisions = self.decisions_of(shard, key, event)?;
                 // A decision quotes the turn. The memory may be of the user or of the tenant.
                 decisions.retain(|decision| {
-                    let memory = decision.memory.map(|id| stored(shard, key, id));
+                    let memory = decision.memory.map(|id| self.stored(shard, key, id));
                     !matches!(memory, Some(Ok(Some(memory))) if memory.is_expired(now.events))
                 });
                 let Some(first) = decisions.first() else {
@@ -274,12 +304,48 @@ impl Answerer {
                         "the shard no longer holds this decision: see the decisions topic",
                     ));
                 };
-                let memory = first.memory.and_then(|id| find(now, shard, key, id).ok());
+                let memory = first.memory.and_then(|id| self.find(now, shard, key, id).ok());
                 (decisions, memory)
             }
         };
         let fade = memory.as_ref().map(|memory| self.fade(now, key, memory));
-        Ok((Answer::Explained { decisions, memory, fade }, ShardState::of(shard)))
+        Ok((Answer::Explained { decisions, memory, fade }, seen))
+    }
+
+    /// The decisions about an event. What the tenant's home decided is known there alone: elsewhere
+    /// the memory tells.
+    fn decisions_of(
+        &self,
+        shard: &Shard,
+        key: &UserKey,
+        event: &Position,
+    ) -> Result<Vec<Decision>, Reject> {
+        let decisions = shard.decisions_of(key, event);
+        let Some(tenants) = self.shards.tenants_of(key).filter(|_| decisions.is_empty()) else {
+            return Ok(decisions);
+        };
+        let decisions = tenants.shard.decisions_of(key, event);
+        if !decisions.is_empty() {
+            return Ok(decisions);
+        }
+        let memory = tenants.shard.store.memory(&key.tenant_key(), MemoryId::of(event, 0));
+        Ok(memory.map_err(broken)?.iter().map(decision_of).collect())
+    }
+
+    fn stored(&self, shard: &Shard, key: &UserKey, id: MemoryId) -> Result<Option<Memory>, Reject> {
+        if let Some(own) = shard.store.memory(key, id).map_err(broken)? {
+            return Ok(Some(own));
+        }
+        let tenants = self.shards.tenants_of(key).ok_or_else(being_read)?;
+        tenants.shard.store.memory(&key.tenant_key(), id).map_err(broken)
+    }
+
+    fn find(&self, now: Now, shard: &Shard, key: &UserKey, id: MemoryId) -> Result<Memory, Reject> {
+        let found = self.stored(shard, key, id)?;
+        found.filter(|memory| !memory.is_expired(now.events)).ok_or_else(|| Reject {
+            field: Some("memory".into()),
+            ..Reject::new(RejectCode::NotFound, domain::unknown_memory(id))
+        })
     }
 
     /// The curve by which the compaction worker prunes.
@@ -479,21 +545,6 @@ fn is_listed(row: &Row, list: &List) -> bool {
             || list.filter.holds_for(&row.labels.filtered(row.created_at)))
 }
 
-fn stored(shard: &Shard, key: &UserKey, id: MemoryId) -> Result<Option<Memory>, Fault> {
-    match shard.store.memory(key, id)? {
-        Some(own) => Ok(Some(own)),
-        None => shard.store.memory(&key.tenant_key(), id),
-    }
-}
-
-fn find(now: Now, shard: &Shard, key: &UserKey, id: MemoryId) -> Result<Memory, Reject> {
-    let found = stored(shard, key, id).map_err(broken)?;
-    found.filter(|memory| !memory.is_expired(now.events)).ok_or_else(|| Reject {
-        field: Some("memory".into()),
-        ..Reject::new(RejectCode::NotFound, domain::unknown_memory(id))
-    })
-}
-
 /// Rebuilds the decision that made a memory from the fields of the memory.
 fn decision_of(memory: &Memory) -> Decision {
     Decision {
@@ -526,6 +577,11 @@ fn state(row: &Row) -> &'static str {
         Row { is_superseded: true, .. } => "superseded",
         _ => "active",
     }
+}
+
+fn being_read() -> Reject {
+    let what = "the memories of the tenant are being read: ask again";
+    Reject::new(RejectCode::Unavailable, what)
 }
 
 /// Logs a fault of this process, and returns the refusal for the sender, without details.

@@ -60,7 +60,15 @@ pub struct Scope<'a> {
     /// Memories that each engine gives.
     pub limit: usize,
     /// All memories with these labels are wanted, up to [`ALL_MAX`].
-    pub labels: Option<&'a dyn Fn(&Labels) -> bool>,
+    pub labels: Option<Wanted<'a>>,
+}
+
+/// The labels of the memories that a question with filters wants.
+#[derive(Clone, Copy)]
+pub struct Wanted<'a> {
+    pub are: &'a dyn Fn(&Labels) -> bool,
+    /// A value that all of them have, as [`domain::Filter::required`] says.
+    pub required: Option<(Option<&'a str>, &'a str)>,
 }
 
 /// Memories that are ranked for a question that wants all of some sort. The best hundred could all be
@@ -85,12 +93,11 @@ pub fn find_hits(
         Some(_) if compared.count() < KEPT_FROM => {
             [compared.nearest(ALL_MAX), scored.best(ALL_MAX)].concat()
         }
-        Some(are_wanted) => {
+        Some(wanted) => {
             let listing = shard.store.listing(key)?;
-            let labels = listing.choose(are_wanted);
-            let wanted = listing.rows.iter().filter(|row| labels.have(row)).map(|row| row.id);
+            let wanted = listing.with_labels(wanted.required, wanted.are);
             // The others lend their relevance to the turns beside them.
-            wanted.chain(scored.best(scope.limit)).collect()
+            [wanted, scored.best(scope.limit)].concat()
         }
     };
     let limit = if scope.labels.is_some() { ALL_MAX } else { scope.limit };

@@ -335,7 +335,7 @@ impl Inbox {
             return self.refuse(&pending, &self.unavailable(pending.partition));
         };
         match pending.request.min_offset {
-            Some(offset) if !shard.has_applied(&pending.request.key, offset) => {
+            Some(offset) if !self.shards.has_applied(&shard, &pending.request.key, offset) => {
                 self.wait(now, pending, offset)
             }
             _ if shard.is_applying() => {
@@ -405,7 +405,7 @@ impl Inbox {
         self.looked_ms = at_ms;
         for WaitingRequest { pending, until, offset } in std::mem::take(&mut self.waiting) {
             match self.shard(pending.partition) {
-                Some(shard) if shard.has_applied(&pending.request.key, offset) => {
+                Some(shard) if self.shards.has_applied(&shard, &pending.request.key, offset) => {
                     self.make_ready(pending)
                 }
                 Some(shard) if now.wall >= until => {

@@ -7,17 +7,17 @@
 //! 4. Encode the query, and find hits among the memories of the user and of the tenant (`hits.rs`).
 //! 5. Rank them (`policies/rank`).
 //!
-//! Invariant: the hits of a query are read under one view of the shard (`shard.view()`), so that a
-//! commit in between is not half visible.
+//! Invariant: the hits of a query among the memories of one owner are read under one view of the
+//! shard (`shard.view()`), so that a commit in between is not half visible.
 
 use super::answer::Answerer;
 use super::ask::{ShardState, broken, is_others};
-use super::hits::{ALL_MAX, PreparedQuestion, Scope, find_hits};
+use super::hits::{ALL_MAX, PreparedQuestion, Scope, Wanted, find_hits};
 use super::rerank::QueryResult;
 use domain::fault::{Fault, Reject};
 use domain::{Kind, Levels, Match, Now, Request, RequestKind, Time, UserKey, Vector};
 use kernel::Rules;
-use kernel::ranking::{Hit, Question, Ranked, is_blank};
+use kernel::ranking::{Hit, Question, Ranked, TimeBound, is_blank};
 use policies::rank;
 use profiles::Profile;
 use std::sync::Arc;
@@ -34,10 +34,13 @@ const PLAIN_KIND: &str = "fact";
 const LEANING_TERMS: usize = 3;
 
 /// The memories found for a question, and the information of the question's words.
+#[derive(Clone)]
 pub(super) struct QueryHits {
     pub hits: Vec<Hit>,
     pub information: f32,
     seen: ShardState,
+    /// More were read, because many were no answer.
+    is_widened: bool,
 }
 
 /// The ranked memories and the wishes of all queries, the best match, and the state of the shard at
@@ -48,16 +51,31 @@ pub(super) struct Searched {
     pub matched: Option<Match>,
     pub levels: Levels,
     pub seen: ShardState,
+    /// By query, the hits among which the archive may be searched, too. `None` if that search has to
+    /// read again: for the time before or after an event, or if archived memories took the places of
+    /// others.
+    pub read: Vec<Option<ReadQuery>>,
+}
+
+/// The question of a query, and its hits.
+#[derive(Clone)]
+pub(super) struct ReadQuery {
+    question: String,
+    /// The speaker that the question names.
+    speaker: Option<String>,
+    bound: Option<TimeBound>,
+    found: QueryHits,
 }
 
 impl Answerer {
-    /// Finds and ranks memories for each query.
+    /// Finds and ranks memories for each query. `read`: the hits of an earlier search for the same
+    /// queries.
     pub(super) fn search(
         &mut self,
         now: Now,
         shard: &Shard,
         request: &Request,
-        asked: &domain::Recall,
+        (asked, read): (&domain::Recall, Vec<Option<ReadQuery>>),
         (profile, is_reranked): (&Profile, bool),
         left_ms: &dyn Fn() -> i64,
     ) -> Result<Searched, Reject> {
@@ -72,52 +90,34 @@ impl Answerer {
             matched: None,
             levels: Levels::default(),
             seen: ShardState::of(shard),
+            read: Vec::new(),
         };
+        let may_search_archive = policy.traits().prune_share.is_some()
+            && !asked.searches_archive
+            && !matches!(request.ask, RequestKind::About(_));
+        let mut read = read.into_iter();
         for query in &asked.queries {
             if !found.orders.is_empty() && left_ms() < 0 {
                 found.seen.partial = true;
                 break;
             }
-            let whole = in_context(query, &asked.history);
-            let at = asked.as_of.unwrap_or(now.events);
-            let event = EventBound::of(query).filter(|event| {
-                let is_day = !text::days_asked_for(event.event, at).is_empty();
-                policy.traits().reads_questions && whole == *query && !is_day
-            });
-            let bound = match &event {
-                Some(event) => self
-                    .time_bound(now, shard, &request.key, (asked, profile), event, left_ms)
+            let (read, is_of_event) = match read.next().flatten() {
+                Some(read) => (read, false),
+                None => self
+                    .read(now, shard, request, (query, asked), profile, left_ms)
                     .map_err(broken)?,
-                None => None,
             };
-            let question = match event.filter(|_| bound.is_some()) {
-                Some(event) => event.asked.to_owned(),
-                None => whole,
-            };
-            let named =
-                rank::named(&question, |names| shard.index.text.speakers(&request.key, names))
-                    .map_err(broken)?;
-            let as_said = named
-                .as_ref()
-                .filter(|_| profile.retrieval.first_person)
-                .map_or(&question, |named| &named.in_first_person);
-            let began = Instant::now();
-            // A standing question comes again for every user.
-            let is_standing = matches!(request.ask, RequestKind::About(_));
-            let sought = self.sought(&question, as_said, is_standing, profile).map_err(broken)?;
-            self.stages.ends("encode", began, &[("keepsake.words", sought.word_vectors.len())]);
-            let sought = PreparedQuestion { at, ..sought };
-            let began = Instant::now();
-            let QueryHits { hits, information, seen } = self
-                .collect(shard, &request.key, asked, profile, &sought, left_ms)
-                .map_err(broken)?;
-            self.stages.ends("retrieve", began, &[("keepsake.candidates", hits.len())]);
-            let speaker = named.as_ref().map(|named| named.name.as_str());
+            let may_repeat = may_search_archive
+                && !(is_of_event || read.found.is_widened)
+                && found.matched.is_none_or(|matched| matched == Match::None);
+            found.read.push(may_repeat.then(|| read.clone()));
+            let ReadQuery { question, speaker, bound, found: query_hits } = read;
+            let QueryHits { hits, information, seen, .. } = query_hits;
             let asked = Question {
                 limit,
                 is_reranked,
                 bound,
-                ..Question::of(asked, query, speaker, information)
+                ..Question::of(asked, query, speaker.as_deref(), information)
             };
             let began = Instant::now();
             let order = policy.rank(hits, &asked, now.events);
@@ -126,9 +126,53 @@ impl Answerer {
             found.levels = order.levels;
             found.wishes.extend(order.wishes);
             found.orders.push(QueryResult { ranked: order.ranked, question });
-            found.seen = ShardState { partial: found.seen.partial || seen.partial, ..seen };
+            found.seen = found.seen.and(seen);
         }
         Ok(found)
+    }
+
+    /// Reads the hits of a query, and says whether it asks for the time before or after an event.
+    fn read(
+        &mut self,
+        now: Now,
+        shard: &Shard,
+        request: &Request,
+        (query, asked): (&str, &domain::Recall),
+        profile: &Profile,
+        left_ms: &dyn Fn() -> i64,
+    ) -> Result<(ReadQuery, bool), Fault> {
+        let key = &request.key;
+        let whole = in_context(query, &asked.history);
+        let at = asked.as_of.unwrap_or(now.events);
+        let event = EventBound::of(query).filter(|event| {
+            let is_day = !text::days_asked_for(event.event, at).is_empty();
+            profile.rules.policy.traits().reads_questions && whole == query && !is_day
+        });
+        let bound = match &event {
+            Some(event) => self.time_bound(now, shard, key, (asked, profile), event, left_ms)?,
+            None => None,
+        };
+        let is_of_event = event.is_some();
+        let question = match event.filter(|_| bound.is_some()) {
+            Some(event) => event.asked.to_owned(),
+            None => whole,
+        };
+        let named = rank::named(&question, |names| shard.index.text.speakers(key, names))?;
+        let as_said = named
+            .as_ref()
+            .filter(|_| profile.retrieval.first_person)
+            .map_or(&question, |named| &named.in_first_person);
+        let began = Instant::now();
+        // A standing question comes again for every user.
+        let is_standing = matches!(request.ask, RequestKind::About(_));
+        let sought = self.sought(&question, as_said, is_standing, profile)?;
+        self.stages.ends("encode", began, &[("keepsake.words", sought.word_vectors.len())]);
+        let sought = PreparedQuestion { at, ..sought };
+        let began = Instant::now();
+        let found = self.collect(shard, key, asked, profile, &sought, left_ms)?;
+        self.stages.ends("retrieve", began, &[("keepsake.candidates", found.hits.len())]);
+        let speaker = named.as_ref().map(|named| named.name.clone());
+        Ok((ReadQuery { question, speaker, bound, found }, is_of_event))
     }
 
     pub(super) fn sought(
@@ -161,8 +205,8 @@ impl Answerer {
         })
     }
 
-    /// Finds hits among the memories of the user and of the whole tenant, under one view of the
-    /// shard.
+    /// Finds hits among the memories of the user, then among those of the whole tenant, which may be
+    /// in another shard.
     pub(super) fn collect(
         &self,
         shard: &Shard,
@@ -186,17 +230,24 @@ impl Answerer {
             self.options.settings.candidates
         };
         let any = Question::of(asked, "", None, 0.0);
-        let _still = shard.view();
+        let seen = self.state(shard, key);
         let mut collected =
-            QueryHits { hits: Vec::new(), information: 0.0, seen: ShardState::of(shard) };
-        for (n, owner) in [key.clone(), key.tenant_key()].iter().enumerate() {
-            if n > 0 && left_ms() < 0 {
+            QueryHits { hits: Vec::new(), information: 0.0, seen, is_widened: false };
+        let tenants = self.shards.tenants_of(key);
+        collected.seen.partial = tenants.as_ref().is_some_and(|tenants| tenants.is_old);
+        let tenants = tenants.as_ref().map(|tenants| &*tenants.shard);
+        let owners = [(key.clone(), Some(shard)), (key.tenant_key(), tenants)];
+        for (n, (owner, shard)) in owners.iter().enumerate() {
+            let Some(shard) = shard.filter(|_| n == 0 || left_ms() >= 0) else {
                 collected.seen.partial = true;
                 break;
-            }
+            };
+            // Order matters: never two views at a time, for which two readers could wait crosswise.
+            let _still = shard.view();
             let is_expired = |hit: &Hit| hit.memory.is_expired(sought.at);
             let are_wanted = |labels: &Labels| may_be_admitted(labels, owner, asked);
-            let labels: Option<&dyn Fn(&Labels) -> bool> = is_by_labels.then_some(&are_wanted);
+            let wanted = Wanted { are: &are_wanted, required: asked.filter.required() };
+            let labels = is_by_labels.then_some(wanted);
             let scope = Scope { key: owner, limit, labels };
             let (mut hits, information) = find_hits(shard, profile, sought, scope)?;
             // Memories that are no answer take the places of others: a fact that changed daily has
@@ -205,6 +256,7 @@ impl Answerer {
             let is_crowded = hits.iter().any(is_expired) || refused.count() > limit / CROWDED;
             if is_crowded && !is_by_labels {
                 let scope = Scope { limit: ALL_MAX, ..scope };
+                collected.is_widened = true;
                 (hits, _) = find_hits(shard, profile, sought, scope)?;
             }
             hits.retain(|hit| !is_expired(hit));

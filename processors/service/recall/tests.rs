@@ -144,6 +144,22 @@ fn queries_after_the_deadline_are_skipped_and_the_reply_is_partial() {
     }
 }
 
+/// If nothing answers, the archive is searched among the hits at hand.
+#[test]
+fn a_question_that_nothing_answers_is_encoded_once() {
+    let mut bench = Bench::new(10);
+    let mut took = Vec::new();
+    for offset in 0..2 {
+        let body = json!({"type": "recall", "user": "mia", "query": "Which planet has rings?"});
+        let before = bench.clock.wall();
+        let reply = bench.step(Some(record(offset, &body))).remove(0);
+        assert_eq!(reply["match"], "none", "{reply}");
+        took.push(bench.clock.wall().ms_since(before));
+    }
+    // The vectors of the single words are kept from the first time on.
+    assert_eq!(took[1], 10, "{took:?}");
+}
+
 #[test]
 fn the_time_a_request_waited_counts_once_against_its_deadline() {
     let mut bench = Bench::new(10);

@@ -14,13 +14,16 @@ use super::reply_topics::ReplyTopics;
 use super::requests::{Delivered, RequestReader, Unanswered};
 use super::stalled::StalledPartitions;
 use super::standby::{self, Group, StandbyLoop};
+use super::tenants::{self, TenantsLoop};
 use super::unowned::Unowned;
 use super::{Service, Shared, http, ingesting, loops};
 use crate::assembly::Assembly;
 use crate::compact::{STATED_MAX, Stated};
+use crate::ingest::TenantsTopic;
 use crate::ingest::lanes::Lanes;
 use crate::ingest::sizes::RecordSizes;
 use crate::open;
+use crate::ownership::tenants::Followed;
 use crate::ownership::{self, Changelog, Deployment, ShardRegistry};
 use crate::recall::rerank::Reranking;
 use crate::recall::word_vectors::WordVectors;
@@ -31,7 +34,7 @@ use compaction::language;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use deployment::dir::{instance_id, lock_dir, readers_of};
 use deployment::growth::{self, AwaitingConsumer, Growth};
-use deployment::{Brokers, private, signing_key, topics};
+use deployment::{Brokers, private, signing_key, tenants_log, topics};
 use domain::Time;
 use domain::fault::Result;
 use embedded::Embedded;
@@ -71,6 +74,7 @@ struct Parts {
     /// The requests that the recall thread has read, for the lag thread.
     delivered: Arc<Delivered>,
     tracer: Tracer,
+    tenants: Option<TenantsTopic>,
     sizes: RecordSizes,
 }
 
@@ -134,6 +138,7 @@ struct Foundation {
     brokers: Brokers,
     lock: File,
     deployment: Deployment,
+    tenants: Option<TenantsTopic>,
     sizes: RecordSizes,
 }
 
@@ -157,6 +162,14 @@ impl Foundation {
         if config.topics.marks_key.is_empty() {
             config.topics.marks_key = signing_key::kept(&config, connection, &dir, &cluster)?;
         }
+        // In the only shard is every tenant's home.
+        let tenants = match found.partitions {
+            1 => None,
+            _ => {
+                let id = tenants_log::id(&config, connection)?.as_u128();
+                Some(TenantsTopic { name: config.topics.tenants(), id })
+            }
+        };
         let deployment = Deployment {
             cluster,
             partitions: found.partitions,
@@ -165,7 +178,8 @@ impl Foundation {
             dimensions: encoder.dimensions() as u32,
             home: Home::Directory(dir),
         };
-        Ok(Foundation { config, brokers, lock, deployment, sizes: RecordSizes(found.sizes) })
+        let sizes = RecordSizes(found.sizes);
+        Ok(Foundation { config, brokers, lock, deployment, tenants, sizes })
     }
 }
 
@@ -173,7 +187,7 @@ impl Service {
     pub fn start(config: &Config) -> Result<Service> {
         let profiles = Profiles::load(config)?;
         let models = Models::open(config)?;
-        let Foundation { config, brokers, lock, deployment, sizes } =
+        let Foundation { config, brokers, lock, deployment, tenants, sizes } =
             Foundation::open(config, &models.encoder)?;
         let Brokers { connection, embedded, data } = brokers;
         let (wanted, to_restore) = crossbeam_channel::bounded(2 * deployment.partitions as usize);
@@ -231,6 +245,7 @@ impl Service {
             reply_topics,
             delivered,
             tracer,
+            tenants,
             sizes,
         };
         service.spawn_all(&parts, worker, to_look_up, &to_restore, (compact_now, judged_soon))?;
@@ -254,6 +269,7 @@ impl Service {
         self.spawn_encoders(parts, &worker)?;
         drop(worker);
         self.spawn_restore(parts, to_restore)?;
+        self.spawn_tenants(parts)?;
         self.spawn_ingest(parts)?;
         self.spawn_recall(parts)?;
         self.spawn_compact(parts, to_compact)?;
@@ -302,6 +318,23 @@ impl Service {
         Ok(())
     }
 
+    fn spawn_tenants(&mut self, parts: &Parts) -> Result<()> {
+        let Some(TenantsTopic { name, id }) = parts.tenants.clone() else { return Ok(()) };
+        let followed = TenantsLoop {
+            shards: parts.shards.clone(),
+            from: Followed {
+                log: parts.connection.log(&name)?,
+                topic: name,
+                id,
+                options: ownership::options::restore(&parts.config),
+            },
+        };
+        self.spawn("tenants", move |shared| followed.run(&shared))?;
+        let shards = parts.shards.clone();
+        let within = Duration::from_millis(parts.config.forget.within_ms);
+        self.spawn("tenants-files", move |shared| tenants::tend(&shards, within, &shared))
+    }
+
     fn spawn_lookup(&mut self, parts: &Parts, to_look_up: Receiver<String>) -> Result<()> {
         let (topics, connection) = (parts.reply_topics.clone(), parts.connection.clone());
         self.spawn("lookup", move |shared| topics.look_up(&to_look_up, &connection, &shared))
@@ -312,6 +345,7 @@ impl Service {
         let mut ingest = parts.assembly().ingest(self.encoder.clone());
         ingest.options.transactional_id = parts.shards.transactional_id();
         ingest.options.sizes = parts.sizes.clone();
+        ingest.options.tenants = parts.tenants.clone();
         ingest.lanes = Lanes::new(or_cores(config.ingest.lanes))?;
         let ingest_loop = IngestLoop {
             consumer: parts.events_consumer()?,

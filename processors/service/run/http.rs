@@ -125,6 +125,9 @@ fn readyz(shared: &Shared, shards: &ShardRegistry) -> (StatusCode, String) {
     for (partition, share) in shards.restoring() {
         lines += &format!("partition {partition} restoring, {:.0} % is here\n", 100.0 * share);
     }
+    if !shards.has_tenants() {
+        lines += "reading the memories of tenants of other processes\n";
+    }
     if lines.is_empty() {
         lines += "no partitions yet\n";
     }
@@ -132,13 +135,14 @@ fn readyz(shared: &Shared, shards: &ShardRegistry) -> (StatusCode, String) {
     (if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, lines)
 }
 
-/// Returns whether this process owns partitions, all of them are restored, and each has been read
-/// to its end once.
+/// Returns whether this process owns partitions, all of them are restored, each has been read to
+/// its end once, and tenants' memories can be read.
 pub fn is_ready(shared: &Shared, shards: &ShardRegistry) -> bool {
     let all = shards.all();
     !shared.is_stopping()
         && !all.is_empty()
         && shards.restoring().is_empty()
+        && shards.has_tenants()
         && all.iter().all(|shard| shard.was_caught_up())
 }
 

@@ -1,6 +1,7 @@
 //! The loop of the ingest thread: one batch of events from the log to durable and visible state.
 //!
 //! 1. Resume partitions whose shard was restored, behind the offset that the shard has applied.
+//!    Before that, publish its tenant memories if the tenants topic lacks them.
 //! 2. Collect records until a batch limit is reached or the input is idle.
 //! 3. Let [`Ingest`] decide the batch. Nothing is written yet.
 //! 4. Make the outputs durable in one transaction with the shard's own records and the offsets
@@ -201,6 +202,11 @@ impl IngestLoop {
             self.behind.remove(&partition);
             // No shard: the partition was revoked meanwhile, or is being restored or replayed.
             let Some(shard) = ingest.shards.writable(partition) else { continue };
+            match self.publish(ingest, shared, &shard) {
+                Ok(true) => {}
+                Ok(false) => continue,
+                Err(stop) => return Err(stop),
+            }
             match self.resume(&shard) {
                 Ok(()) => {}
                 Err(Fault::Retry(retry)) => {
@@ -212,6 +218,24 @@ impl IngestLoop {
             }
         }
         Ok(())
+    }
+
+    /// Publishes the shard's tenant memories if the tenants topic lacks them. Returns false if a
+    /// transaction did not succeed: the partition is resumed later.
+    fn publish(&mut self, ingest: &Ingest, shared: &Shared, shard: &Arc<Shard>) -> Result<bool> {
+        let mut next = None;
+        while ingest.must_publish(shard)? {
+            if shared.is_stopping() {
+                return Ok(false);
+            }
+            shared.turned("ingest");
+            let (effects, behind) = ingest.publish(shard, next)?;
+            if !self.carry_out(ingest, shared, effects)? {
+                return Ok(false);
+            }
+            next = behind;
+        }
+        Ok(true)
     }
 
     /// Resumes a partition behind the offset that its shard has applied. Events that the topic no

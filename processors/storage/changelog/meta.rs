@@ -68,6 +68,28 @@ pub struct Meta {
     /// The transactional id of the writer, for the next owner of the shard (`restore/take_over.rs`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transactional_id: Option<String>,
+    /// The tenants topic that has all tenant memories of the shard.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenants: Option<TopicId>,
+}
+
+/// The id of a topic, in hexadecimal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct TopicId(pub u128);
+
+impl From<TopicId> for String {
+    fn from(id: TopicId) -> String {
+        format!("{:032x}", id.0)
+    }
+}
+
+impl TryFrom<String> for TopicId {
+    type Error = std::num::ParseIntError;
+
+    fn try_from(text: String) -> std::result::Result<TopicId, Self::Error> {
+        u128::from_str_radix(&text, 16).map(TopicId)
+    }
 }
 
 pub fn meta_bytes(identity: &Identity, meta: &Meta) -> Vec<u8> {
@@ -146,6 +168,7 @@ mod tests {
                 is_complete: false,
             }),
             transactional_id: Some("keepsake-7".to_owned()),
+            tenants: Some(TopicId(1 << 127 | 7)),
         };
         let bytes = meta_bytes(&ours, &meta);
         assert_eq!(meta_of(&bytes, &ours).unwrap(), meta);
@@ -153,7 +176,8 @@ mod tests {
         let mut of_another_form = bare.clone();
         of_another_form["records"] = "12".into();
         assert!(meta_of(of_another_form.to_string().as_bytes(), &ours).is_err());
-        for field in ["group", "epoch", "records", "digest", "build", "transactional_id"] {
+        for field in ["group", "epoch", "records", "digest", "build", "transactional_id", "tenants"]
+        {
             assert!(bare.as_object_mut().unwrap().remove(field).is_some(), "{field}");
         }
         let read = meta_of(bare.to_string().as_bytes(), &ours).unwrap();

@@ -8,6 +8,7 @@ use domain::fault::Result;
 use uuid::Uuid;
 
 const VIA: &str = "via";
+const HOME: &str = "home";
 const CLOSED: &str = "closed";
 /// Prefix of the records that hold the signing key of a service. Such a key has no slash; the key
 /// of every user's record has one, so the two never collide.
@@ -18,6 +19,14 @@ pub const SIGNING_KEY_PREFIX: &str = "marks-key.";
 pub fn state_name(key: &[u8]) -> Option<String> {
     if let [keys::SHARD, b'v', partition @ ..] = key {
         return Some(format!("{VIA}.{}", i32::from_be_bytes(partition.try_into().ok()?)));
+    }
+    if let [keys::SHARD, b'h', places @ ..] = key {
+        let (home, partition) = places.split_first_chunk::<4>()?;
+        if partition.is_empty() {
+            return Some(format!("{HOME}.{}", i32::from_be_bytes(*home)));
+        }
+        let partition = i32::from_be_bytes(partition.try_into().ok()?);
+        return Some(format!("{VIA}.{}.{partition}", i32::from_be_bytes(*home)));
     }
     if *key == keys::closed() {
         return Some(CLOSED.to_owned());
@@ -54,6 +63,8 @@ pub fn named(mut name: Vec<u8>) -> Result<Vec<u8>> {
     };
     Ok(match parsed {
         ParsedName::Via(partition) => keys::via(partition),
+        ParsedName::HomeVia(home, partition) => keys::home_via(home, partition),
+        ParsedName::Home(home) => keys::home(home),
         ParsedName::Closed => keys::closed(),
         ParsedName::Memory { user_bytes, id } => {
             name.truncate(user_bytes);
@@ -70,6 +81,8 @@ pub fn named(mut name: Vec<u8>) -> Result<Vec<u8>> {
 /// records.
 enum ParsedName {
     Via(i32),
+    HomeVia(i32, i32),
+    Home(i32),
     Closed,
     Memory { user_bytes: usize, id: Uuid },
     State { user_bytes: usize, tag: u8, rest: Vec<u8> },
@@ -80,8 +93,16 @@ fn parsed_name(name: &str) -> Option<ParsedName> {
         if name == CLOSED {
             return Some(ParsedName::Closed);
         }
+        if let Some((HOME, home)) = name.split_once('.') {
+            return home.parse().ok().map(ParsedName::Home);
+        }
         let (VIA, partition) = name.split_once('.')? else { return None };
-        return partition.parse().ok().map(ParsedName::Via);
+        return match partition.split_once('.') {
+            None => partition.parse().ok().map(ParsedName::Via),
+            Some((home, partition)) => {
+                Some(ParsedName::HomeVia(home.parse().ok()?, partition.parse().ok()?))
+            }
+        };
     };
     let (tenant, user) = key.split_once('/')?;
     if !UserKey::are_names(tenant, user) {
@@ -142,6 +163,9 @@ mod tests {
             keys::slot(&zoe, "home"),
             keys::seen(&zoe.tenant_key(), "id-1"),
             keys::via(12),
+            keys::home_via(3, 12),
+            keys::home(3),
+            keys::sent_on(&zoe),
             keys::closed(),
         ];
         for key in keys {

@@ -60,7 +60,7 @@ impl Destination<'_> {
     }
 
     /// The state of a memory; without a value a tombstone.
-    fn memory(
+    pub(super) fn memory(
         &self,
         key: &UserKey,
         id: MemoryId,
@@ -76,7 +76,7 @@ impl Destination<'_> {
     }
 
     /// Other state. Readers of the topic as a change feed get JSON with nothing but the type.
-    fn state(&self, name: String, state: Option<&[u8]>) -> OutgoingRecord {
+    pub(super) fn state(&self, name: String, state: Option<&[u8]>) -> OutgoingRecord {
         let value = state.map(|_| br#"{"type":"state"}"#.to_vec());
         self.record(name, "state", value, state)
     }

@@ -11,20 +11,26 @@
 //! bm25(d)     = sum over words: count in the query * idf * tf
 //! ```
 //!
-//! 1. [`QueryMatches`] collects the user's documents as rows, and for each word of the query the
-//!    rows and term frequencies of each field.
-//! 2. [`Bm25::scored`] computes for every row `own + previous * shortness * previous turns`. The
-//!    two turns before count as one field with its own `n` and mean; `shortness` lowers their part
-//!    for documents with more than `short_words` words.
-//!    The numbers beside it (`before`, `after`, `shared`) come from the same pass over the matches.
+//! 1. [`QueryMatches`] holds the user's documents in [`Part`]s, as rows, and for each word of the query
+//!    the rows that have the word, with its frequency in each field.
+//! 2. [`Bm25::scored`] computes for every row with a word
+//!    `own + previous * shortness * previous turns`. The two turns before count as one field with its
+//!    own `n` and mean; `shortness` lowers their part for documents with more than `short_words`
+//!    words. The numbers beside it (`before`, `after`, `shared`) come from the same pass over the
+//!    matches. Rows without a word cost nothing, or a look at one bit while changes of the user are in
+//!    memory ([`Part::new`]).
 //! 3. [`ScoredDocuments::best`] selects the highest scores, [`ScoredDocuments::of`] looks up those of
 //!    given documents.
 
 use super::document::{FieldCounts, Lengths, TextField};
+use super::some_ids::SomeIds;
 use super::top_k::highest;
 use domain::MemoryId;
 use foldhash::fast::RandomState;
+use std::cell::RefCell;
 use std::collections::HashMap;
+use std::ops::Deref;
+use std::sync::Arc;
 
 /// Parameters of the score.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -39,26 +45,53 @@ pub struct Bm25 {
     pub short_words: f32,
 }
 
-/// A user's live documents, one in each row, and the matches of each query word.
-pub struct QueryMatches<'q> {
-    pub rows: Vec<DocRow>,
-    pub words: Vec<WordMatches<'q>>,
+/// A user's documents, and the matches of each query word.
+pub struct QueryMatches<'q, 'p> {
+    pub words: Vec<QueryWord<'q>>,
+    pub parts: Vec<Part<'p>>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DocRow {
-    pub id: MemoryId,
-    pub lengths: Lengths,
-}
-
-/// The matches of one query word.
-pub struct WordMatches<'q> {
+pub struct QueryWord<'q> {
     pub text: &'q str,
     /// Occurrences of the word in the query.
-    query_count: u32,
-    /// For each field: row and term frequency. Invariant: rows ascend, each stands at most once.
-    pub fields: [Vec<(u32, u32)>; TextField::ALL.len()],
+    count: u32,
 }
+
+/// The documents of a user in one segment or layer.
+pub struct Part<'p> {
+    rows: Held<'p, DocRows>,
+    /// Rows that do not count: a newer document took their place, or they were removed.
+    hidden: RowSet,
+    /// For each query word.
+    matches: Vec<Held<'p, Vec<Match>>>,
+}
+
+/// Documents by row.
+#[derive(Clone, Default)]
+pub struct DocRows {
+    ids: Vec<MemoryId>,
+    lengths: Vec<Lengths>,
+    /// Sums of the lengths.
+    own: u64,
+    previous: u64,
+}
+
+/// A row that has a word, and how often each field has the word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Match {
+    pub row: u32,
+    pub counts: FieldCounts,
+}
+
+/// Something that is shared, or borrowed from a layer of the index.
+pub enum Held<'p, T> {
+    Shared(Arc<T>),
+    Borrowed(&'p T),
+}
+
+/// A set of rows; takes no memory while it is empty.
+#[derive(Default)]
+struct RowSet(Vec<u64>);
 
 /// Scores of the words of one document.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -74,78 +107,150 @@ pub struct WordScores {
     pub shared: Option<f32>,
 }
 
-/// The scores of every document of a user, by row.
+/// The scores of a user's documents that have a word of the query.
 pub struct ScoredDocuments {
-    rows: Vec<DocRow>,
-    own: Vec<f32>,
-    before: Vec<f64>,
-    after: Vec<f64>,
-    shared: Vec<f64>,
+    scored: Vec<Sums>,
     /// Sum of the words' inverse document frequencies, times their occurrences in the query.
     weight: f64,
     /// The same sum with each word once.
     information: f64,
 }
 
-impl<'q> QueryMatches<'q> {
+impl<'q, 'p> QueryMatches<'q, 'p> {
     /// Prepares the words of the query; no document is matched yet.
-    pub fn empty(query_terms: &'q [String]) -> QueryMatches<'q> {
-        let mut words: Vec<WordMatches<'q>> = Vec::new();
+    pub fn empty(query_terms: &'q [String]) -> QueryMatches<'q, 'p> {
+        let mut words: Vec<QueryWord<'q>> = Vec::new();
         let mut indexes: HashMap<&str, usize, RandomState> = HashMap::default();
         for text in query_terms {
             let index = *indexes.entry(text).or_insert(words.len());
             match words.get_mut(index) {
-                Some(word) => word.query_count += 1,
-                None => {
-                    words.push(WordMatches { text, query_count: 1, fields: Default::default() })
-                }
+                Some(word) => word.count += 1,
+                None => words.push(QueryWord { text, count: 1 }),
             }
         }
-        QueryMatches { rows: Vec::new(), words }
+        QueryMatches { words, parts: Vec::new() }
     }
 
-    pub fn length_total(&self) -> u64 {
-        self.rows.iter().map(|row| u64::from(row.lengths.own)).sum()
+    /// Number of the user's documents.
+    pub fn documents(&self) -> usize {
+        self.parts.iter().map(|part| part.rows.ids.len() - part.hidden.rows().count()).sum()
+    }
+
+    /// Sums of the lengths: of the own words, and of the turns before.
+    pub fn lengths(&self) -> (u64, u64) {
+        let mut sums = (0, 0);
+        for Part { rows, hidden, .. } in &self.parts {
+            sums.0 += rows.own;
+            sums.1 += rows.previous;
+            for lengths in hidden.rows().map(|row| rows.lengths[row]) {
+                sums.0 -= u64::from(lengths.own);
+                sums.1 -= u64::from(lengths.previous());
+            }
+        }
+        sums
+    }
+
+    /// Numbers of documents that have a word in their own text, and in a turn before.
+    fn matching(&self, word: usize) -> (usize, usize) {
+        let (mut own, mut previous) = (0, 0);
+        for Match { counts, .. } in self.parts.iter().flat_map(|part| part.matches(word)) {
+            own += usize::from(counts[OWN] > 0);
+            previous += usize::from(counts[BEFORE] > 0 || counts[EARLIER] > 0);
+        }
+        (own, previous)
     }
 }
 
-impl WordMatches<'_> {
+impl<'p> Part<'p> {
+    /// The rows of `matches` ascend for each word. `is_hidden` is `None` if no row is.
+    pub fn new(
+        rows: Held<'p, DocRows>,
+        is_hidden: Option<impl Fn(usize, MemoryId) -> bool>,
+        matches: Vec<Held<'p, Vec<Match>>>,
+    ) -> Part<'p> {
+        let mut hidden = RowSet::default();
+        if let Some(is_hidden) = is_hidden {
+            let ids = rows.ids.iter().enumerate();
+            ids.filter(|(row, id)| is_hidden(*row, **id)).for_each(|(row, _)| hidden.add(row));
+        }
+        Part { rows, hidden, matches }
+    }
+
+    fn matches(&self, word: usize) -> impl Iterator<Item = &Match> {
+        self.matches[word].iter().filter(|found| !self.hidden.has(found.row as usize))
+    }
+}
+
+impl DocRows {
+    pub fn push(&mut self, id: MemoryId, lengths: Lengths) {
+        self.ids.push(id);
+        self.lengths.push(lengths);
+        self.own += u64::from(lengths.own);
+        self.previous += u64::from(lengths.previous());
+    }
+
+    pub fn ids(&self) -> &[MemoryId] {
+        &self.ids
+    }
+
+    pub fn shrink_to_fit(&mut self) {
+        self.ids.shrink_to_fit();
+        self.lengths.shrink_to_fit();
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.ids.capacity() * size_of::<MemoryId>() + self.lengths.capacity() * size_of::<Lengths>()
+    }
+}
+
+impl<T> Deref for Held<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        match self {
+            Held::Shared(shared) => shared,
+            Held::Borrowed(borrowed) => borrowed,
+        }
+    }
+}
+
+impl RowSet {
+    fn add(&mut self, row: usize) {
+        let place = row / 64;
+        if self.0.len() <= place {
+            self.0.resize(place + 1, 0);
+        }
+        self.0[place] |= 1 << (row % 64);
+    }
+
     #[inline]
-    pub fn add(&mut self, row: u32, counts: FieldCounts) {
-        for (field, count) in self.fields.iter_mut().zip(counts) {
-            if count > 0 {
-                field.push((row, count));
-            }
-        }
+    fn has(&self, row: usize) -> bool {
+        self.0.get(row / 64).is_some_and(|bits| bits >> (row % 64) & 1 == 1)
     }
 
-    fn in_field(&self, field: TextField) -> &[(u32, u32)] {
-        &self.fields[field as usize]
-    }
-
-    /// Inverse document frequency, times the occurrences in the query.
-    fn weight(&self, matching: usize, documents: usize) -> f64 {
-        f64::from(self.query_count) * inverse_document_frequency(matching, documents)
+    fn rows(&self) -> impl Iterator<Item = usize> {
+        let places = self.0.iter().enumerate().filter(|(_, bits)| **bits != 0);
+        places.flat_map(|(place, bits)| {
+            (0..64).filter(move |bit| bits >> bit & 1 == 1).map(move |bit| place * 64 + bit)
+        })
     }
 }
+
+const OWN: usize = TextField::Own as usize;
+const BEFORE: usize = TextField::Before as usize;
+const EARLIER: usize = TextField::Earlier as usize;
+const AFTER: usize = TextField::After as usize;
 
 fn inverse_document_frequency(matching: usize, documents: usize) -> f64 {
     let matching = matching as f64;
     (1.0 + (documents as f64 - matching + 0.5) / (matching + 0.5)).ln()
 }
 
-/// Places that ids share. With a few hundred candidates, nearly every row falls on an empty one.
-const SOME: usize = 1 << 14;
-
-fn place_among_some(id: MemoryId) -> usize {
-    id.0.as_u128() as usize % SOME
-}
-
 impl ScoredDocuments {
     /// The best documents that contain a query word, in no order.
     pub fn best(&self, limit: usize) -> Vec<MemoryId> {
-        let scores = self.rows.iter().map(|row| row.id).zip(self.own.iter().copied());
-        highest(scores.filter(|(_, own)| *own > 0.0), self.rows.len(), limit)
+        let scores = self.scored.iter().map(|sums| (sums.id, sums.own as f32));
+        highest(scores.filter(|(_, own)| *own > 0.0), self.scored.len(), limit)
     }
 
     /// The score of a document of mean length that contains every query word once. A word that no
@@ -154,90 +259,129 @@ impl ScoredDocuments {
         self.information as f32
     }
 
-    /// The scores of these documents, in the order of `ids`; zeros for an id of another user.
+    /// The scores of these documents, in the order of `ids`.
     pub fn of(&self, ids: &[MemoryId]) -> Vec<WordScores> {
-        let mut words = vec![WordScores::default(); ids.len()];
+        let shared = (self.weight > 0.0).then_some(0.0);
+        let mut words = vec![WordScores { shared, ..WordScores::default() }; ids.len()];
         if ids.is_empty() {
             return words;
         }
         let indexes: HashMap<MemoryId, usize, RandomState> =
             ids.iter().enumerate().map(|(index, id)| (*id, index)).collect();
         // Most rows are of other documents, which a few bits tell sooner than the map.
-        let mut some = [false; SOME];
-        ids.iter().for_each(|id| some[place_among_some(*id)] = true);
-        for (row, DocRow { id, .. }) in self.rows.iter().enumerate() {
-            if some[place_among_some(*id)]
-                && let Some(index) = indexes.get(id)
-            {
-                words[*index] = self.words_of(row);
+        let some = SomeIds::of(ids.iter().copied());
+        for sums in self.scored.iter().filter(|sums| some.may_have(sums.id)) {
+            if let Some(index) = indexes.get(&sums.id) {
+                words[*index] = sums.scores(self.weight);
             }
         }
         words
     }
+}
 
-    fn words_of(&self, row: usize) -> WordScores {
-        WordScores {
-            own: self.own[row],
-            before: self.before[row] as f32,
-            after: self.after[row] as f32,
-            shared: (self.weight > 0.0).then(|| (self.shared[row] / self.weight) as f32),
-        }
-    }
+/// The scores of a document, added up word by word.
+struct Sums {
+    id: MemoryId,
+    /// The part that counts of the turns before.
+    shortness: f64,
+    own: f64,
+    previous: f64,
+    before: f64,
+    after: f64,
+    shared: f64,
+}
+
+thread_local! {
+    /// By row, the place among the sums, plus one. All zero between searches: to allocate it for each
+    /// would cost in proportion to all documents.
+    static PLACES: RefCell<Vec<u32>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Bm25 {
-    /// Scores every row. The neighbouring turns are measured with the frequencies and the mean
-    /// length of the user's own documents, because those turns belong to the same user.
-    pub fn scored(self, matches: QueryMatches) -> ScoredDocuments {
-        let QueryMatches { rows, words } = matches;
-        let documents = rows.len();
-        let mut own_total = 0;
-        let mut previous_total = 0;
-        for DocRow { lengths, .. } in &rows {
-            own_total += u64::from(lengths.own);
-            previous_total += u64::from(lengths.previous());
-        }
+    /// Scores every row that has a word. The neighbouring turns are measured with the frequencies and
+    /// the mean length of the user's own documents, because those turns belong to the same user.
+    pub fn scored(self, found: &QueryMatches) -> ScoredDocuments {
+        let documents = found.documents();
+        let (own_total, previous_total) = found.lengths();
         let own_mean = own_total as f64 / documents as f64;
         let previous_mean = previous_total as f64 / documents as f64;
-        let mut information = 0.0;
-        let mut total = 0.0;
-        let [mut own, mut previous, mut before, mut after, mut shared] =
-            [(); 5].map(|()| vec![0.0; documents]);
-        for word in &words {
-            let matching = word.in_field(TextField::Own).len();
-            information += inverse_document_frequency(matching, documents);
-            let weight = word.weight(matching, documents);
-            total += weight;
-            for &(row, count) in word.in_field(TextField::Own) {
-                let row = row as usize;
-                own[row] += weight * self.saturated(count, rows[row].lengths.own, own_mean);
-                shared[row] += weight;
-            }
-            for &(row, count) in word.in_field(TextField::Before) {
-                let length = rows[row as usize].lengths.before.max(1);
-                before[row as usize] += weight * self.saturated(count, length, own_mean);
-            }
-            for &(row, count) in word.in_field(TextField::After) {
-                let length = rows[row as usize].lengths.after.max(1);
-                after[row as usize] += weight * self.saturated(count, length, own_mean);
-            }
-            let both = merged(word.in_field(TextField::Before), word.in_field(TextField::Earlier));
-            let weight = word.weight(both.len(), documents);
-            for (row, count) in both {
-                previous[row as usize] += weight
-                    * self.saturated(count, rows[row as usize].lengths.previous(), previous_mean);
+        let (mut information, mut total) = (0.0, 0.0);
+        let mut weights = Vec::with_capacity(found.words.len());
+        for (n, word) in found.words.iter().enumerate() {
+            let (own, previous) = found.matching(n);
+            let of_own = inverse_document_frequency(own, documents);
+            information += of_own;
+            let count = f64::from(word.count);
+            total += count * of_own;
+            weights.push((count * of_own, count * inverse_document_frequency(previous, documents)));
+        }
+        let mut scored: Vec<Sums> = Vec::new();
+        // Taken, so that after a panic the next search begins with none.
+        let mut places = PLACES.take();
+        for part in &found.parts {
+            self.add(part, &weights, (own_mean, previous_mean), &mut places, &mut scored);
+        }
+        PLACES.set(places);
+        for sums in &mut scored {
+            sums.own += f64::from(self.previous) * sums.shortness * sums.previous;
+        }
+        ScoredDocuments { scored, weight: total, information }
+    }
+
+    /// Adds the documents of a part. `weights`: of each word, in the own text and in the turns before.
+    fn add(
+        self,
+        part: &Part<'_>,
+        weights: &[(f64, f64)],
+        (own_mean, previous_mean): (f64, f64),
+        places: &mut Vec<u32>,
+        scored: &mut Vec<Sums>,
+    ) {
+        let DocRows { ids, lengths, .. } = &*part.rows;
+        if places.len() < ids.len() {
+            places.resize(ids.len(), 0);
+        }
+        let matches = part.matches.iter().map(|found| found.len()).sum::<usize>();
+        scored.reserve(matches.min(ids.len()));
+        for (n, (own_weight, previous_weight)) in weights.iter().copied().enumerate() {
+            for Match { row, counts } in part.matches(n) {
+                let row = *row as usize;
+                let lengths = lengths[row];
+                if places[row] == 0 {
+                    let words = f64::from(lengths.words.max(1));
+                    let shortness = (f64::from(self.short_words) / words).min(1.0);
+                    scored.push(Sums::of(ids[row], shortness));
+                    places[row] = scored.len() as u32;
+                }
+                let sums = &mut scored[places[row] as usize - 1];
+                if counts[OWN] > 0 {
+                    let part = self.saturated(counts[OWN].into(), lengths.own, own_mean);
+                    sums.own += own_weight * part;
+                    sums.shared += own_weight;
+                }
+                if counts[1..] == [0; TextField::ALL.len() - 1] {
+                    continue;
+                }
+                if counts[BEFORE] > 0 {
+                    let length = lengths.before.max(1);
+                    let part = self.saturated(counts[BEFORE].into(), length, own_mean);
+                    sums.before += own_weight * part;
+                }
+                if counts[AFTER] > 0 {
+                    let length = lengths.after.max(1);
+                    let part = self.saturated(counts[AFTER].into(), length, own_mean);
+                    sums.after += own_weight * part;
+                }
+                let count = u32::from(counts[BEFORE]) + u32::from(counts[EARLIER]);
+                if count > 0 {
+                    let part = self.saturated(count, lengths.previous(), previous_mean);
+                    sums.previous += previous_weight * part;
+                }
             }
         }
-        let own = rows
-            .iter()
-            .zip(own.into_iter().zip(previous))
-            .map(|(DocRow { lengths, .. }, (own, previous))| {
-                let words = f64::from(lengths.words.max(1));
-                let shortness = (f64::from(self.short_words) / words).min(1.0);
-                (own + f64::from(self.previous) * shortness * previous) as f32
-            })
-            .collect();
-        ScoredDocuments { rows, own, before, after, shared, weight: total, information }
+        for found in (0..weights.len()).flat_map(|n| part.matches(n)) {
+            places[found.row as usize] = 0;
+        }
     }
 
     /// The saturated and length-normalised term frequency, at most `k1 + 1`. Multiplied by the mean
@@ -251,17 +395,31 @@ impl Bm25 {
     }
 }
 
-/// Merges two lists of rows and adds the term frequencies of a row that stands in both.
-fn merged(one: &[(u32, u32)], other: &[(u32, u32)]) -> Vec<(u32, u32)> {
-    let mut both = Vec::with_capacity(one.len() + other.len());
-    let mut rest = other.iter().copied().peekable();
-    for &(row, count) in one {
-        while let Some(before) = rest.next_if(|(other, _)| *other < row) {
-            both.push(before);
-        }
-        let also = rest.next_if(|(other, _)| *other == row).map_or(0, |(_, count)| count);
-        both.push((row, count + also));
+impl Sums {
+    fn of(id: MemoryId, shortness: f64) -> Sums {
+        Sums { id, shortness, own: 0.0, previous: 0.0, before: 0.0, after: 0.0, shared: 0.0 }
     }
-    both.extend(rest);
-    both
+
+    fn scores(&self, weight: f64) -> WordScores {
+        WordScores {
+            own: self.own as f32,
+            before: self.before as f32,
+            after: self.after as f32,
+            shared: (weight > 0.0).then(|| (self.shared / weight) as f32),
+        }
+    }
+}
+
+#[cfg(test)]
+impl QueryMatches<'_, '_> {
+    /// The documents that have a word, and how often their own words do.
+    pub fn counts(&self, word: usize) -> Vec<(MemoryId, u16)> {
+        let parts = self.parts.iter();
+        parts
+            .flat_map(|part| {
+                let rows = part.matches(word);
+                rows.map(|found| (part.rows.ids[found.row as usize], found.counts[OWN]))
+            })
+            .collect()
+    }
 }

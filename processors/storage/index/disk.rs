@@ -4,8 +4,8 @@
 //! The directory is derived data: an index that does not open, is damaged or has another format,
 //! stemmer or generation is removed and started anew, never repaired.
 
-use super::doc_id_cache::DocIdCache;
 use super::document::Document;
+use super::search_cache::SearchCache;
 use super::segments::{SchemaFields, Segments, TERMS_FIELD, terms_of};
 use super::tokens::{KEYED, KeyedTokenizer};
 use crate::checkpoint::Checkpoint;
@@ -42,7 +42,7 @@ pub struct IndexOptions {
     /// Documents in the in-memory segment at which ingest waits for the flush: twice those that
     /// trigger it.
     pub mem_segment_max: usize,
-    /// Limit of the doc-id cache of one shard.
+    /// Limit of the search cache of one shard.
     pub documents_bytes_max: usize,
     /// Vectors from which on a user has a file of them: fewer are read from the store in a
     /// millisecond.
@@ -68,7 +68,7 @@ pub struct IndexDir {
     reader: IndexReader,
     schema: Schema,
     fields: SchemaFields,
-    doc_ids: Arc<DocIdCache>,
+    cache: Arc<SearchCache>,
     generation: String,
 }
 
@@ -118,7 +118,7 @@ impl IndexDir {
         generation: &str,
     ) -> tantivy::Result<IndexDir> {
         index.tokenizers().register(KEYED, KeyedTokenizer::default());
-        let doc_ids = Arc::new(DocIdCache::new(options.documents_bytes_max));
+        let cache = Arc::new(SearchCache::new(options.documents_bytes_max));
         let options = IndexWriterOptions::builder()
             .memory_budget_per_thread(WRITER_BYTES)
             .num_worker_threads(1)
@@ -139,7 +139,7 @@ impl IndexDir {
             reader,
             schema,
             fields,
-            doc_ids,
+            cache,
             generation: generation.to_owned(),
         })
     }
@@ -149,7 +149,7 @@ impl IndexDir {
         self.reader
             .reload()
             .and_then(|()| {
-                Segments::of(self.reader.searcher(), self.fields, Arc::clone(&self.doc_ids))
+                Segments::of(self.reader.searcher(), self.fields, Arc::clone(&self.cache))
             })
             .map_err(unreadable)
     }

@@ -43,8 +43,8 @@ pub enum TextField {
     After,
 }
 
-/// Term frequency in each field.
-pub type FieldCounts = [u32; TextField::ALL.len()];
+/// Term frequency in each field, at most `u16::MAX`.
+pub type FieldCounts = [u16; TextField::ALL.len()];
 
 /// Number of stems in each field, and number of words of the content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -9,6 +9,7 @@ use super::disk::unreadable;
 use super::document::{LANGUAGE, SPEAKER, language_term, speaker_term};
 use super::mem_segment::MemSegment;
 use super::segments::Segments;
+use super::some_ids::SomeIds;
 use crate::checkpoint::Checkpoint;
 use domain::fault::Result;
 use domain::{MemoryId, UserKey};
@@ -43,9 +44,17 @@ impl Layers {
         Layers { segments, checkpoint, flushing: Arc::default(), fresh: MemSegment::default() }
     }
 
-    pub fn find<'q>(&self, key: &UserKey, query_terms: &'q [String]) -> Result<QueryMatches<'q>> {
+    pub fn find<'q>(
+        &self,
+        key: &UserKey,
+        query_terms: &'q [String],
+    ) -> Result<QueryMatches<'q, '_>> {
         let mut matches = QueryMatches::empty(query_terms);
-        self.segments.gather(key, &mut matches, self.hides(key)).map_err(unreadable)?;
+        let mut changed = self.flushing.changed(key).chain(self.fresh.changed(key)).peekable();
+        let is_any_changed = changed.peek().is_some();
+        let (some, hides) = (SomeIds::of(changed), self.hides(key));
+        let is_hidden = is_any_changed.then_some(|_, id| some.may_have(id) && hides(id));
+        self.segments.gather(key, &mut matches, is_hidden).map_err(unreadable)?;
         self.flushing.gather(key, &mut matches, self.fresh.hides(key));
         self.fresh.gather(key, &mut matches, |_| false);
         Ok(matches)

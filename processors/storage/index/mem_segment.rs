@@ -5,7 +5,7 @@
 //! MemSegment   user ──> UserSegment
 //! UserSegment  changes    id  ──> Put { row } | Removed     the last change of each id
 //!              documents  row ──> document, or None once replaced or removed
-//!              postings   stem ──> (row, count in each field)   built on the first search
+//!              postings   stem ──> rows, with the count in each field   built on the first search
 //! ```
 //!
 //! 1. `put` appends a row. A document with the same id loses its former row; the postings of that
@@ -18,12 +18,13 @@
 //! 4. A search reads the postings of each query word and skips rows that are gone or hidden by a
 //!    newer layer.
 
-use super::bm25::{DocRow, QueryMatches};
-use super::document::{Document, FieldCounts, Lengths};
+use super::bm25::{DocRows, Held, Match, Part, QueryMatches};
+use super::document::{Document, Lengths};
 use domain::{MemoryId, UserKey};
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
+use uuid::Uuid;
 
 /// Changes since the last flush, user by user. A change hides the document of the same user and id
 /// in an older layer, and never a document of another user.
@@ -45,17 +46,16 @@ enum DocChange {
 #[derive(Clone, Default)]
 struct UserSegment {
     changes: HashMap<MemoryId, DocChange, RandomState>,
-    /// By row, with the id, so that a search reads no document. `None`: replaced or removed.
-    documents: Vec<Option<(MemoryId, Arc<Document>)>>,
+    /// By row. `None`: replaced or removed.
+    documents: Vec<Option<Arc<Document>>>,
     /// Empty until the first search for this user.
     postings: OnceLock<Postings>,
 }
 
 #[derive(Clone, Default)]
 struct Postings {
-    /// By row.
-    lengths: Vec<Lengths>,
-    by_term: HashMap<Box<str>, Vec<(usize, FieldCounts)>, RandomState>,
+    rows: DocRows,
+    by_term: HashMap<Box<str>, Vec<Match>, RandomState>,
 }
 
 /// A user with this many rows gets postings before anybody searches. To build them takes 3 ms; the
@@ -77,7 +77,7 @@ impl MemSegment {
     pub fn add_newer(&mut self, newer: MemSegment) {
         for (key, user) in newer.users {
             user.removed().for_each(|id| self.remove(&key, id));
-            user.documents.into_iter().flatten().for_each(|(_, document)| self.put(document));
+            user.documents.into_iter().flatten().for_each(|document| self.put(document));
         }
     }
 
@@ -86,6 +86,11 @@ impl MemSegment {
     pub fn hides(&self, key: &UserKey) -> impl Fn(MemoryId) -> bool {
         let user = self.users.get(key);
         move |id| user.is_some_and(|user| user.changes.contains_key(&id))
+    }
+
+    /// The ids of the user that are hidden in older layers.
+    pub fn changed(&self, key: &UserKey) -> impl Iterator<Item = MemoryId> {
+        self.users.get(key).into_iter().flat_map(|user| user.changes.keys().copied())
     }
 
     /// Number of `put` and `remove` calls, which bounds the memory: a document that was put twice
@@ -103,7 +108,7 @@ impl MemSegment {
     pub fn changes(&self) -> impl Iterator<Item = (&UserKey, MemoryId, Option<&Document>)> {
         self.users.iter().flat_map(|(key, user)| {
             let documents =
-                user.documents.iter().flatten().map(|(id, document)| (*id, Some(&**document)));
+                user.documents.iter().flatten().map(|document| (document.id, Some(&**document)));
             documents
                 .chain(user.removed().map(|id| (id, None)))
                 .map(move |(id, document)| (key, id, document))
@@ -111,10 +116,10 @@ impl MemSegment {
     }
 
     /// Adds the user's documents that no newer layer hides.
-    pub fn gather(
-        &self,
+    pub fn gather<'p>(
+        &'p self,
         key: &UserKey,
-        matches: &mut QueryMatches,
+        matches: &mut QueryMatches<'_, 'p>,
         hidden: impl Fn(MemoryId) -> bool,
     ) {
         if let Some(user) = self.users.get(key) {
@@ -128,8 +133,8 @@ impl MemSegment {
         user.postings()
             .of(term)
             .iter()
-            .filter_map(|(row, _)| user.documents[*row].as_ref())
-            .any(|(id, _)| !hidden(*id))
+            .filter_map(|found| user.documents[found.row as usize].as_ref())
+            .any(|document| !hidden(document.id))
     }
 }
 
@@ -137,10 +142,10 @@ impl UserSegment {
     fn put(&mut self, document: Arc<Document>) {
         let row = self.documents.len();
         if let Some(postings) = self.postings.get_mut() {
-            postings.add(row, Some(&document));
+            postings.add(Some(&document));
         }
         self.change(document.id, DocChange::Put { row });
-        self.documents.push(Some((document.id, document)));
+        self.documents.push(Some(document));
         if self.documents.len() == UNREAD_MAX {
             self.postings();
         }
@@ -163,59 +168,52 @@ impl UserSegment {
     fn postings(&self) -> &Postings {
         self.postings.get_or_init(|| {
             let mut postings = Postings::default();
-            for (row, document) in self.documents.iter().enumerate() {
-                postings.add(row, document.as_ref().map(|(_, document)| &**document));
-            }
+            self.documents.iter().for_each(|document| postings.add(document.as_deref()));
             postings
         })
     }
 
-    fn gather(&self, matches: &mut QueryMatches, hidden: impl Fn(MemoryId) -> bool) {
+    fn gather<'p>(&'p self, matches: &mut QueryMatches<'_, 'p>, hidden: impl Fn(MemoryId) -> bool) {
         let postings = self.postings();
-        let mut rows = vec![None; self.documents.len()];
-        matches.rows.reserve(self.documents.len());
-        for (row, document) in self.documents.iter().enumerate() {
-            if let Some((id, _)) = document.as_ref().filter(|(id, _)| !hidden(*id)) {
-                rows[row] = Some(matches.rows.len() as u32);
-                matches.rows.push(DocRow { id: *id, lengths: postings.lengths[row] });
-            }
-        }
-        for word in &mut matches.words {
-            for (row, counts) in postings.of(word.text) {
-                if let Some(row) = rows[*row] {
-                    word.add(row, *counts);
-                }
-            }
-        }
+        let is_hidden = |row: usize, id: MemoryId| self.documents[row].is_none() || hidden(id);
+        let words = matches.words.iter().map(|word| Held::Borrowed(postings.of(word.text)));
+        let part = Part::new(Held::Borrowed(&postings.rows), Some(is_hidden), words.collect());
+        matches.parts.push(part);
     }
 }
 
 impl Postings {
-    fn add(&mut self, row: usize, document: Option<&Document>) {
-        let Some(text) = document.map(Document::text) else {
-            return self.lengths.push(Lengths::default());
+    /// Adds a row; `None` for a document that is gone.
+    fn add(&mut self, document: Option<&Document>) {
+        let row = self.rows.ids().len() as u32;
+        let Some(document) = document else {
+            return self.rows.push(MemoryId(Uuid::nil()), Lengths::default());
         };
-        self.lengths.push(text.lengths());
+        let text = document.text();
+        self.rows.push(document.id, text.lengths());
         for (field, stems) in text.fields().into_iter().enumerate() {
             stems.iter().for_each(|stem| self.count(stem, row, field));
         }
         text.attribute_terms().for_each(|term| self.count(&term, row, 0));
     }
 
-    fn count(&mut self, term: &str, row: usize, field: usize) {
-        let mut once = FieldCounts::default();
-        once[field] = 1;
+    fn count(&mut self, term: &str, row: u32, field: usize) {
+        let mut once = Match { row, counts: [0; 4] };
+        once.counts[field] = 1;
         match self.by_term.get_mut(term) {
-            None => drop(self.by_term.insert(term.into(), vec![(row, once)])),
+            None => drop(self.by_term.insert(term.into(), vec![once])),
             Some(matches) => match matches.last_mut() {
-                Some((last, counts)) if *last == row => counts[field] += 1,
-                _ => matches.push((row, once)),
+                Some(last) if last.row == row => {
+                    last.counts[field] = last.counts[field].saturating_add(1);
+                }
+                _ => matches.push(once),
             },
         }
     }
 
-    fn of(&self, term: &str) -> &[(usize, FieldCounts)] {
-        self.by_term.get(term).map(Vec::as_slice).unwrap_or_default()
+    fn of(&self, term: &str) -> &Vec<Match> {
+        static NONE: Vec<Match> = Vec::new();
+        self.by_term.get(term).unwrap_or(&NONE)
     }
 }
 
@@ -239,19 +237,12 @@ mod tests {
         segment.put(Arc::new(Document::new(id(n), key(), move || text.clone())));
     }
 
-    fn check(segment: &MemSegment, word: &str, expected: &[(i64, u32)]) {
+    fn check(segment: &MemSegment, word: &str, expected: &[(i64, u16)]) {
         let query = [word.to_owned()];
         let mut found = QueryMatches::empty(&query);
         segment.gather(&key(), &mut found, |_| false);
-        let counts = found.words[0].fields[0]
-            .iter()
-            .map(|(row, count)| (found.rows[*row as usize].id, *count))
-            .collect::<Vec<_>>();
-        assert_eq!(
-            counts,
-            expected.iter().map(|(n, count)| (id(*n), *count)).collect::<Vec<_>>(),
-            "{word}"
-        );
+        let expected: Vec<_> = expected.iter().map(|(n, count)| (id(*n), *count)).collect();
+        assert_eq!(found.counts(0), expected, "{word}");
     }
 
     #[test]

@@ -10,17 +10,19 @@
 //! memory of another user moves a score. Therefore every term begins with the `tenant/user` key, and
 //! [`bm25`] scores the user's own documents with frequencies and lengths counted over exactly those
 //! documents, alike in memory and on disk. Why not tantivy's score with statistics of ours:
-//! `processors/decisions/tantivy.md`. The price: every search reads the document list of the user,
-//! which `doc_id_cache` keeps for recent users, and cannot stop early.
+//! `processors/decisions/tantivy.md`. The price: a search needs the document list of the user, which
+//! `search_cache` keeps for recent users, and cannot stop early.
 
 mod block;
 mod bm25;
 mod disk;
-mod doc_id_cache;
+
 mod document;
 mod layers;
 mod mem_segment;
+mod search_cache;
 mod segments;
+mod some_ids;
 mod text;
 mod tokens;
 mod top_k;

@@ -6,16 +6,16 @@
 //!
 //! `gather` runs once for each search:
 //!
-//! 1. Take the user's live documents of each segment from the [`DocIdCache`], as ascending document
+//! 1. Take the user's live documents of each segment from the [`SearchCache`], as ascending document
 //!    numbers with rows (id and lengths).
-//! 2. Leave out documents that a newer layer hides.
-//! 3. For each query word and segment, walk the postings of the word, search each document in the
-//!    document list, and count the positions: a position is the number of a field, not a place in
-//!    the text.
+//! 2. Find those that a newer layer hides.
+//! 3. For each query word and segment, take the rows that have the word from the [`SearchCache`], or
+//!    walk the postings of the word, search each document in the document list, and count the
+//!    positions: a position is the number of a field, not a place in the text.
 
-use super::bm25::{DocRow, QueryMatches};
-use super::doc_id_cache::{DocIdCache, Stamp};
+use super::bm25::{DocRows, Held, Match, Part, QueryMatches};
 use super::document::{Document, FieldCounts, Lengths};
+use super::search_cache::{SearchCache, Stamp};
 use super::tokens::{KEYED, behind, joined, user_term};
 use domain::{MemoryId, UserKey};
 use std::collections::BTreeSet;
@@ -104,7 +104,7 @@ fn key_and_id(bytes: &[u8], previous: Option<&UserKey>) -> Option<(UserKey, Memo
 pub struct Segments {
     fields: SchemaFields,
     all: Vec<DiskSegment>,
-    doc_ids: Arc<DocIdCache>,
+    cache: Arc<SearchCache>,
     /// Keeps tantivy from deleting the files of this commit.
     _searcher: Option<Searcher>,
 }
@@ -123,14 +123,14 @@ impl Segments {
     pub fn of(
         searcher: Searcher,
         fields: SchemaFields,
-        doc_ids: Arc<DocIdCache>,
+        cache: Arc<SearchCache>,
     ) -> tantivy::Result<Segments> {
         let all = searcher
             .segment_readers()
             .iter()
             .map(|reader| DiskSegment::open(reader, fields))
             .collect::<tantivy::Result<_>>()?;
-        Ok(Segments { fields, all, doc_ids, _searcher: Some(searcher) })
+        Ok(Segments { fields, all, cache, _searcher: Some(searcher) })
     }
 
     /// The segments of an index without a disk.
@@ -138,36 +138,36 @@ impl Segments {
         Segments {
             fields: SchemaFields::schema().1,
             all: Vec::new(),
-            doc_ids: Arc::new(DocIdCache::new(0)),
+            cache: Arc::new(SearchCache::new(0)),
             _searcher: None,
         }
     }
 
-    /// Adds the user's documents that no newer layer hides.
+    /// Adds the user's documents that no newer layer hides. `is_hidden` is `None` if none is.
     pub fn gather(
         &self,
         key: &UserKey,
         matches: &mut QueryMatches,
-        hidden: impl Fn(MemoryId) -> bool,
+        is_hidden: Option<impl Fn(usize, MemoryId) -> bool>,
     ) -> tantivy::Result<()> {
         let key_alone = Term::from_field_text(self.fields.terms, key.as_str());
         let stamps: Vec<Stamp> =
             self.all.iter().map(|segment| Stamp::of(&segment.reader)).collect();
-        let user_docs = self.doc_ids.of(key, &stamps, |n| self.all[n].user_docs(&key_alone))?;
+        let user_docs =
+            self.cache.documents(key, &stamps, |n| self.all[n].user_docs(&key_alone))?;
         let words = matches.words.iter();
         let terms: Vec<Term> = words.map(|word| self.term(key, word.text)).collect();
         for (segment, part) in self.all.iter().zip(&user_docs.parts) {
-            let first_row = matches.rows.len() as u32;
-            let all = part.docs.iter().zip(user_docs.rows_of(part));
-            let (docs, rows): (Vec<DocId>, Vec<DocRow>) =
-                all.filter(|(_, row)| !hidden(row.id)).unzip();
-            if docs.is_empty() {
+            if part.docs.is_empty() {
                 continue;
             }
-            matches.rows.extend(rows);
-            for (word, term) in matches.words.iter_mut().zip(&terms) {
-                segment.each_match(term, &docs, |row, counts| word.add(first_row + row, counts))?;
-            }
+            let read = |term| {
+                let read = || segment.matches(term, &part.docs);
+                self.cache.matches(part.stamp, term, read).map(Held::Shared)
+            };
+            let found = terms.iter().map(read).collect::<tantivy::Result<_>>()?;
+            let rows = Held::Shared(part.rows.clone());
+            matches.parts.push(Part::new(rows, is_hidden.as_ref(), found));
         }
         Ok(())
     }
@@ -268,7 +268,7 @@ impl DiskSegment {
 
     /// The user's documents that are not deleted, with their rows. `key_alone` is the term of the
     /// bare key, which every document of the user has.
-    fn user_docs(&self, key_alone: &Term) -> tantivy::Result<(Vec<DocId>, Vec<DocRow>)> {
+    fn user_docs(&self, key_alone: &Term) -> tantivy::Result<(Vec<DocId>, DocRows)> {
         let mut docs = Vec::new();
         self.each_live(key_alone, |doc| docs.push(doc))?;
         docs.shrink_to_fit();
@@ -277,31 +277,29 @@ impl DiskSegment {
         let ids =
             high.into_iter().zip(low).map(|(high, low)| MemoryId(Uuid::from_u64_pair(high, low)));
         let lengths = values(&self.lengths, &docs).into_iter().map(Lengths::unpacked);
-        let rows = ids.zip(lengths).map(|(id, lengths)| DocRow { id, lengths }).collect();
+        let mut rows = DocRows::default();
+        ids.zip(lengths).for_each(|(id, lengths)| rows.push(id, lengths));
+        rows.shrink_to_fit();
         Ok((docs, rows))
     }
 
-    /// Calls `each` for every document of `docs` that has the term, with the index of the document
-    /// in `docs` and the term frequency in each field.
-    fn each_match(
-        &self,
-        term: &Term,
-        docs: &[DocId],
-        mut each: impl FnMut(u32, FieldCounts),
-    ) -> tantivy::Result<()> {
+    /// The documents of `docs` that have the term, with their places in `docs` as rows.
+    fn matches(&self, term: &Term, docs: &[DocId]) -> tantivy::Result<Vec<Match>> {
         let index = IndexRecordOption::WithFreqsAndPositions;
-        let Some(mut postings) = self.terms.read_postings(term, index)? else { return Ok(()) };
+        let mut matches = Vec::new();
+        let Some(mut postings) = self.terms.read_postings(term, index)? else { return Ok(matches) };
         let mut row = 0;
         let mut positions = Vec::new();
         while postings.doc() != TERMINATED {
             row += docs[row..].partition_point(|doc| *doc < postings.doc());
             if docs.get(row) == Some(&postings.doc()) {
                 postings.positions(&mut positions);
-                each(row as u32, field_counts(&positions));
+                matches.push(Match { row: row as u32, counts: field_counts(&positions) });
             }
             postings.advance();
         }
-        Ok(())
+        matches.shrink_to_fit();
+        Ok(matches)
     }
 
     fn ids(&self, field: Field, ids: &mut Vec<(UserKey, MemoryId)>) -> tantivy::Result<()> {
@@ -366,7 +364,9 @@ fn column(reader: &SegmentReader, name: &str) -> tantivy::Result<Arc<dyn ColumnV
 fn field_counts(positions: &[u32]) -> FieldCounts {
     let mut counts = FieldCounts::default();
     for position in positions {
-        counts.get_mut(*position as usize).into_iter().for_each(|count| *count += 1);
+        if let Some(count) = counts.get_mut(*position as usize) {
+            *count = count.saturating_add(1);
+        }
     }
     counts
 }

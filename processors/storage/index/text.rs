@@ -99,15 +99,15 @@ impl TextIndex {
         self.layers.write().fresh.remove(key, id);
     }
 
-    /// Scores each of the user's documents against the query.
+    /// Scores the user's documents that have a word of the query.
     pub fn scored(
         &self,
         key: &UserKey,
         query_terms: &[String],
         bm25: Bm25,
     ) -> Result<ScoredDocuments> {
-        let matches = self.layers.read().find(key, query_terms)?;
-        Ok(bm25.scored(matches))
+        let layers = self.layers.read();
+        Ok(bm25.scored(&layers.find(key, query_terms)?))
     }
 
     /// Returns the names that are the speaker of a memory of the user.
@@ -122,8 +122,9 @@ impl TextIndex {
 
     /// The number of the user's documents, and the number of stems in all of them.
     pub fn documents(&self, key: &UserKey) -> Result<(usize, u64)> {
-        let matches = self.layers.read().find(key, &[])?;
-        Ok((matches.rows.len(), matches.length_total()))
+        let layers = self.layers.read();
+        let found = layers.find(key, &[])?;
+        Ok((found.documents(), found.lengths().0))
     }
 
     /// Every live document of the shard by user and id, in no order.

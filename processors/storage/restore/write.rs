@@ -110,6 +110,7 @@ impl<'a> Batch<'a> {
     pub fn take(&mut self, record: Record) -> Result<()> {
         if let Some(meta) = self.pending.take(record)? {
             self.store.note_epoch(meta.epoch.unwrap_or(0));
+            self.store.note_published(meta.tenants.map(|topic| topic.0))?;
         }
         let read = self.pending.count - self.checkpointed;
         let is_full = self.pending.changes.records.len() >= self.batch_max;

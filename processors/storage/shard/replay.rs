@@ -50,10 +50,13 @@ impl Shard {
         }
         let digest = self.store.kept_digest();
         let mut read = Pending::new(&self.store, begin, digest, &options.writers);
-        let mut is_foreign = false;
+        let (mut is_foreign, mut published) = (false, None);
         source.each_until(progress, &mut |record| {
             let meta = read.take(record)?;
-            is_foreign |= meta.is_some_and(|meta| meta.epoch != Some(self.epoch));
+            if let Some(meta) = meta {
+                is_foreign |= meta.epoch != Some(self.epoch);
+                published = Some(meta.tenants);
+            }
             read.evidence.check_known()
         })?;
         let Pending { changes, evidence, applied, next, count, .. } = read;
@@ -78,6 +81,9 @@ impl Shard {
         let touched = self.touched_by(&changes)?;
         let batch = EncodedBatch { changes, digest, touched, ..EncodedBatch::default() };
         self.apply_replayed(batch, applied, (next - 1, now))?;
+        if let Some(published) = published {
+            self.store.note_published(published.map(|topic| topic.0))?;
+        }
         Ok(Replay::Applied(count))
     }
 
@@ -102,7 +108,7 @@ impl Shard {
     }
 
     /// The memories among these records, for the index.
-    fn touched_by(&self, changes: &Changes) -> Result<TouchedMemories> {
+    pub(super) fn touched_by(&self, changes: &Changes) -> Result<TouchedMemories> {
         let mut touched = TouchedMemories::default();
         for (record, value) in &changes.records {
             let Some((key, id)) = keys::memory_of(record) else { continue };

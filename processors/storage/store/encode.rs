@@ -98,8 +98,8 @@ impl Encoder<'_> {
             let value = holder.map(|holder| format::slot_bytes(&holder));
             self.put_or_remove(keys::slot(key, &name), value);
         }
-        for (event, read_at) in user.awaited {
-            self.put_or_remove(keys::awaited(key, event), read_at.map(format::offset_bytes));
+        if let Some(sent) = user.sent_on {
+            self.put(keys::sent_on(key), format::sent_on_bytes(sent));
         }
         if let Some(records) = user.forget_records {
             self.put(keys::forget_records(key), format::forget_records_bytes(&records));

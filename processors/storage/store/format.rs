@@ -37,7 +37,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 /// The first byte of every record. The bytes 1 to 8 were earlier states of format 1.
-pub const VERSION: u8 = 9;
+pub const VERSION: u8 = 10;
 /// The oldest version that this program reads.
 const OLDEST: u8 = VERSION;
 
@@ -754,6 +754,24 @@ pub fn offset(bytes: &[u8]) -> Result<i64> {
     decode(bytes)
 }
 
+/// The partition and the offset of an event.
+pub fn sent_on_bytes(sent: (i32, i64)) -> Vec<u8> {
+    encode(&sent, 16)
+}
+
+pub fn sent_on(bytes: &[u8]) -> Result<(i32, i64)> {
+    decode(bytes)
+}
+
+/// The id of a topic.
+pub fn topic_bytes(id: u128) -> Vec<u8> {
+    encode(&id.to_be_bytes(), 17)
+}
+
+pub fn topic(bytes: &[u8]) -> Result<u128> {
+    decode(bytes).map(u128::from_be_bytes)
+}
+
 /// The end of a generation: the next one, the number of its partitions, the last offset applied.
 pub fn closed_bytes(closed: &Closed) -> Vec<u8> {
     encode(&(closed.generation, closed.partitions, closed.offset), 17)
@@ -882,15 +900,15 @@ mod tests {
     #[test]
     fn the_bytes_of_a_version_never_change() {
         let was = Session { turns: 300, first_at: Time(-1), last_at: Time(64), summarised: 0 };
-        assert_eq!(session_bytes(&was), [9, 0xac, 0x02, 0x01, 0x80, 0x01, 0x00]);
+        assert_eq!(session_bytes(&was), [10, 0xac, 0x02, 0x01, 0x80, 0x01, 0x00]);
         let vector = Vector { scale: 1.0, values: [-1, 2].into() };
         let with_vector = memory_and_vector_bytes(&a_memory(7, "one"), &vector);
-        assert_eq!(with_vector[..8], [9, 0, 0, 0x80, 0x3f, 2, 0xff, 2]);
+        assert_eq!(with_vector[..8], [10, 0, 0, 0x80, 0x3f, 2, 0xff, 2]);
         // Two words: "tea" twice at 848, "boat" once at 992.
         let words = [2, 2, 0x02, 0x35, 0x01, 0x3e];
         assert_eq!(
             gate_bytes(&a_gate(130, &[0.001], &["tea", "boat", "tea"])),
-            [&[9, 0x82, 0x01, 2, 1, 0, 3, 4][..], &words[2..], &[0]].concat()
+            [&[10, 0x82, 0x01, 2, 1, 0, 3, 4][..], &words[2..], &[0]].concat()
         );
         let standing = StandingRecord {
             compressed_by: Some([7; 16]),

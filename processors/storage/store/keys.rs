@@ -37,8 +37,8 @@ pub const SLOT: u8 = b'f';
 /// An id that a sender gave to an event. Survives `forget`, so that a replay does not bring the
 /// forgotten memories back.
 pub const SEEN: u8 = b'x';
-/// The position of an event that changes the tenant's memories and has not come back in order.
-pub const AWAITED: u8 = b'w';
+/// The last event that was sent on to the tenant's home.
+pub const SENT_ON: u8 = b'w';
 
 /// The records of recent `forget`s, by which stragglers are refused. Survive `forget`.
 pub const FORGET_MARKS: u8 = b'o';
@@ -82,6 +82,38 @@ pub fn via(source_partition: i32) -> Vec<u8> {
     let mut key = vec![SHARD, b'v'];
     key.extend(source_partition.to_be_bytes());
     key
+}
+
+/// Up to which offset the home of a tenant has applied events of a partition, in a copy of the
+/// tenants topic.
+pub fn home_via(home: i32, source_partition: i32) -> Vec<u8> {
+    let mut key = self::home(home);
+    key.extend(source_partition.to_be_bytes());
+    key
+}
+
+/// Exists in a copy of the tenants topic that has all memories of this home.
+pub fn home(home: i32) -> Vec<u8> {
+    let mut key = vec![SHARD, b'h'];
+    key.extend(home.to_be_bytes());
+    key
+}
+
+/// True for the records of homes in a copy of the tenants topic.
+pub fn is_of_home(record: &[u8]) -> bool {
+    record.starts_with(&[SHARD, b'h'])
+}
+
+/// The source partition of forwarded records, from the key of their offset.
+pub fn partition_of_via(record: &[u8]) -> Option<i32> {
+    let partition = record.strip_prefix(&[SHARD, b'v'])?;
+    Some(i32::from_be_bytes(partition.try_into().ok()?))
+}
+
+/// The id of the tenants topic that has all tenant memories of the shard. The changelog has it in the
+/// meta records.
+pub fn published() -> Vec<u8> {
+    vec![SHARD, b't']
 }
 
 /// Exists in a shard whose further events the next generation applies.
@@ -130,9 +162,8 @@ pub fn slot(key: &UserKey, name: &str) -> Vec<u8> {
     tagged(key, SLOT, &[name.as_bytes()])
 }
 
-/// In the order of partitions and offsets, none of which is negative.
-pub fn awaited(key: &UserKey, (partition, offset): (i32, i64)) -> Vec<u8> {
-    tagged(key, AWAITED, &[&partition.to_be_bytes(), &offset.to_be_bytes()])
+pub fn sent_on(key: &UserKey) -> Vec<u8> {
+    all(key, SENT_ON)
 }
 
 pub fn seen(key: &UserKey, id: &str) -> Vec<u8> {
@@ -144,13 +175,6 @@ pub fn session_of_ring(rest: &[u8]) -> Option<String> {
     let (length, rest) = rest.split_first_chunk::<4>()?;
     let name = rest.get(..u32::from_be_bytes(*length) as usize)?;
     String::from_utf8(name.to_vec()).ok()
-}
-
-/// Partition and offset of a waiting event, from the key behind the tag.
-pub fn event_of_awaited(rest: &[u8]) -> Option<(i32, i64)> {
-    let (partition, rest) = rest.split_first_chunk::<4>()?;
-    let offset = rest.first_chunk::<8>()?;
-    Some((i32::from_be_bytes(*partition), i64::from_be_bytes(*offset)))
 }
 
 pub fn is_gate(record: &[u8]) -> bool {
@@ -256,6 +280,11 @@ pub fn user_of(bytes: &[u8]) -> Option<UserKey> {
 /// A key greater than every record of the user and less than those of the next user.
 pub fn behind(key: &UserKey) -> Vec<u8> {
     all(key, 0xff)
+}
+
+/// A key greater than every record of the tenant and less than those behind.
+pub fn behind_tenant(name: &str) -> Vec<u8> {
+    [name.as_bytes(), &[b'/' + 1]].concat()
 }
 
 /// A key greater than the shard's own records and less than those of the first user.

@@ -13,11 +13,13 @@ use domain::fault::Result;
 use domain::{Filtered, Kind, MemoryId, Metadata, Scope, Time, UserKey};
 use foldhash::fast::RandomState;
 use parking_lot::Mutex;
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
 
 /// Bytes of listings for each shard: the memories of one user with 200,000, if few labels differ.
-const BYTES_MAX: usize = 16 << 20;
+const BYTES_MAX: usize = 24 << 20;
 /// Changes in one batch with which a listing stays.
 const CHANGES_MAX: usize = 64;
 /// Memories below which a listing is made anew each time: that takes a millisecond.
@@ -27,8 +29,11 @@ pub const KEPT_FROM: usize = 500;
 #[derive(Clone, Default)]
 pub struct Listing {
     pub rows: Vec<Row>,
-    labels: HashSet<Arc<Labels>, RandomState>,
+    /// The memories that have the same labels.
+    labels: HashMap<Arc<Labels>, Vec<MemoryId>, RandomState>,
     labels_bytes: usize,
+    /// By the hash of a name and a value, the labels that have them, and a few others.
+    by_value: HashMap<u64, HashSet<Same, RandomState>, RandomState>,
     /// Rows that are archived, and rows that expire.
     archived: usize,
     expiring: usize,
@@ -70,6 +75,24 @@ pub struct Labels {
     pub metadata: Metadata,
 }
 
+/// Labels that are compared by their place: equal ones are one.
+#[derive(Clone)]
+struct Same(Arc<Labels>);
+
+impl PartialEq for Same {
+    fn eq(&self, other: &Same) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Same {}
+
+impl Hash for Same {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        Arc::as_ptr(&self.0).hash(state);
+    }
+}
+
 impl Row {
     /// The time a memory was made never changes.
     fn place(&self) -> (Time, MemoryId) {
@@ -84,9 +107,7 @@ impl Row {
 impl Listing {
     fn of(mut rows: Vec<Row>) -> Listing {
         let mut listing = Listing::default();
-        for row in &mut rows {
-            listing.share_labels(row);
-        }
+        rows.iter_mut().for_each(|row| listing.label(row));
         rows.shrink_to_fit();
         rows.sort_unstable_by_key(Row::place);
         listing.archived = rows.iter().filter(|row| row.is_archived).count();
@@ -104,32 +125,64 @@ impl Listing {
 
     /// Chooses among the labels, of which many rows have the same.
     pub fn choose(&self, is_chosen: impl Fn(&Labels) -> bool) -> ChosenLabels {
-        if self.labels.iter().all(|labels| is_chosen(labels)) {
+        if self.labels.keys().all(|labels| is_chosen(labels)) {
             return ChosenLabels { are_all: true, chosen: HashSet::default() };
         }
-        let chosen = self.labels.iter().filter(|labels| is_chosen(labels));
+        let chosen = self.labels.keys().filter(|labels| is_chosen(labels));
         ChosenLabels { are_all: false, chosen: chosen.map(Arc::as_ptr).collect() }
     }
 
-    /// Lets equal labels be one.
-    fn share_labels(&mut self, row: &mut Row) {
-        match self.labels.get(&row.labels) {
-            Some(same) => row.labels = same.clone(),
-            None => {
+    /// The memories with chosen labels, in no order. `required`: all chosen labels have this name and
+    /// value; without a name it is their session.
+    pub fn with_labels(
+        &self,
+        required: Option<(Option<&str>, &str)>,
+        is_chosen: impl Fn(&Labels) -> bool,
+    ) -> Vec<MemoryId> {
+        let Some(value) = required else {
+            let chosen = self.labels.iter().filter(|(labels, _)| is_chosen(labels));
+            return chosen.flat_map(|(_, ids)| ids).copied().collect();
+        };
+        let having = self.by_value.get(&self.hash(value)).into_iter().flatten();
+        let chosen = having.filter(|Same(labels)| is_chosen(labels));
+        chosen.filter_map(|Same(labels)| self.labels.get(labels)).flatten().copied().collect()
+    }
+
+    fn hash(&self, value: (Option<&str>, &str)) -> u64 {
+        self.by_value.hasher().hash_one(value)
+    }
+
+    /// Lets equal labels be one, and notes who has them.
+    fn label(&mut self, row: &mut Row) {
+        match self.labels.entry(row.labels.clone()) {
+            Entry::Occupied(mut there) => {
+                row.labels = there.key().clone();
+                there.get_mut().push(row.id);
+            }
+            Entry::Vacant(free) => {
+                free.insert(vec![row.id]);
                 self.labels_bytes += row.labels.bytes();
-                self.labels.insert(row.labels.clone());
+                for value in row.labels.values() {
+                    let having = self.by_value.entry(self.by_value.hasher().hash_one(value));
+                    having.or_default().insert(Same(row.labels.clone()));
+                }
             }
         }
     }
 
     fn put(&mut self, mut row: Row) {
-        self.share_labels(&mut row);
+        let place = self.rows.binary_search_by_key(&row.place(), Row::place);
+        match place.map(|place| self.rows[place].labels.clone()) {
+            Ok(before) if before == row.labels => row.labels = before,
+            _ => self.label(&mut row),
+        }
         self.archived += usize::from(row.is_archived);
         self.expiring += usize::from(row.expires_at.is_some());
-        match self.rows.binary_search_by_key(&row.place(), Row::place) {
+        match place {
             Ok(place) => {
                 let before = std::mem::replace(&mut self.rows[place], row);
-                self.gone(&before);
+                let after = self.rows[place].labels.clone();
+                self.gone(&before, Some(&after));
             }
             Err(place) => {
                 if self.rows.len() == self.rows.capacity() {
@@ -143,33 +196,61 @@ impl Listing {
     fn remove(&mut self, id: MemoryId) {
         if let Some(place) = self.rows.iter().position(|row| row.id == id) {
             let row = self.rows.remove(place);
-            self.gone(&row);
+            self.gone(&row, None);
         }
     }
 
-    /// A row that is no more. Its labels go with it if no other has them.
-    fn gone(&mut self, row: &Row) {
-        if Arc::strong_count(&row.labels) == 2 && self.labels.remove(&row.labels) {
-            self.labels_bytes -= row.labels.bytes();
+    /// A row that is no more, or has other labels `now`. Its labels go with it if no other has them.
+    fn gone(&mut self, row: &Row, now: Option<&Arc<Labels>>) {
+        if now != Some(&row.labels)
+            && let Some(ids) = self.labels.get_mut(&row.labels)
+        {
+            if let Some(place) = ids.iter().position(|id| *id == row.id) {
+                ids.swap_remove(place);
+            }
+            if ids.capacity() > 4 * ids.len() {
+                ids.shrink_to(2 * ids.len());
+            }
+            if ids.is_empty() {
+                self.labels.remove(&row.labels);
+                self.labels_bytes -= row.labels.bytes();
+                for value in row.labels.values() {
+                    let hash = self.hash(value);
+                    if let Entry::Occupied(mut having) = self.by_value.entry(hash) {
+                        having.get_mut().remove(&Same(row.labels.clone()));
+                        if having.get().is_empty() {
+                            having.remove();
+                        }
+                    }
+                }
+            }
         }
         self.archived -= usize::from(row.is_archived);
         self.expiring -= usize::from(row.expires_at.is_some());
     }
 
     fn bytes(&self) -> usize {
-        self.rows.capacity() * size_of::<Row>() + self.labels_bytes
+        // A list of ids may be half empty.
+        let ids = 2 * self.rows.len() * size_of::<MemoryId>();
+        self.rows.capacity() * size_of::<Row>() + ids + self.labels_bytes
     }
 }
 
 impl Labels {
+    /// The names and values that a filter may ask for.
+    fn values(&self) -> impl Iterator<Item = (Option<&str>, &str)> {
+        let metadata = self.metadata.iter().map(|(name, value)| (Some(&**name), &**value));
+        self.session.iter().map(|session| (None, &**session)).chain(metadata)
+    }
+
     pub fn filtered(&self, created_at: Time) -> Filtered<'_> {
         Filtered { metadata: &self.metadata, session: self.session.as_deref(), created_at }
     }
 
     fn bytes(&self) -> usize {
         let texts = [&self.session, &self.author].into_iter().flatten().map(String::len);
-        let metadata = self.metadata.iter().map(|(name, value)| 64 + name.len() + value.len());
-        200 + texts.sum::<usize>() + metadata.sum::<usize>()
+        let metadata = self.metadata.iter().map(|(name, value)| 128 + name.len() + value.len());
+        300 + texts.sum::<usize>() + metadata.sum::<usize>()
     }
 }
 

@@ -31,7 +31,7 @@ pub use disk::{StoreOptions, records_with_words, set_aside, set_aside_at, set_as
 pub use encode::{EncodedBatch, TouchedMemories, Upserted};
 pub use identity::Identity;
 pub(crate) use identity::check_identity;
-pub use keys::{holds_words, is_memory};
+pub use keys::{before_users, holds_words, is_memory};
 pub use records::{AfterBatch, Changes, InMemory, Rewritten};
 pub use scrub::Scrubbed;
 
@@ -332,6 +332,18 @@ impl Store {
     pub fn note_judged(&self, offset: i64) -> Result<()> {
         let offset = Some(format::offset_bytes(offset));
         self.records.write_batch(&Changes::of(keys::judged(), offset))
+    }
+
+    /// The id of the tenants topic that has all tenant memories of this shard.
+    pub fn published(&self) -> Result<Option<u128>> {
+        self.records.get(&keys::published())?.map(|bytes| format::topic(&bytes)).transpose()
+    }
+
+    pub fn note_published(&self, topic: Option<u128>) -> Result<()> {
+        if self.published()? == topic {
+            return Ok(());
+        }
+        self.records.write_batch(&Changes::of(keys::published(), topic.map(format::topic_bytes)))
     }
 
     /// The digest at the checkpoint. `None` if no restore has established one.

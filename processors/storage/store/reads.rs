@@ -7,12 +7,15 @@ use super::{Store, format, keys};
 use domain::fault::{Fault, Result};
 use domain::{Closed, Memory, MemoryId, UserKey, Vector};
 use kernel::reads::{
-    Awaited, CONTEXT_TURNS, ContextWindow, ForgetRecord, GateState, Reads, SeenBefore, Session,
-    SlotHolder, Slots, Spoken,
+    CONTEXT_TURNS, ContextWindow, ForgetRecord, GateState, Reads, SeenBefore, Session, SlotHolder,
+    Slots, Spoken,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
+
+/// A memory and its owner.
+pub type MemoryOf = (UserKey, MemoryId);
 
 /// Visits a key behind the prefix, and the value. May fail.
 pub type TryVisit<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> Result<bool>;
@@ -20,6 +23,32 @@ pub type TryVisit<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> Result<bool>;
 impl Store {
     pub fn record(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.records.get(key)
+    }
+
+    /// Returns whether this copy of the tenants topic has all memories of a home.
+    pub fn has_home(&self, home: i32) -> Result<bool> {
+        Ok(self.records.get(&keys::home(home))?.is_some())
+    }
+
+    /// Up to which offset the home of a tenant has applied events of a partition, in a copy of the
+    /// tenants topic.
+    pub fn home_via(&self, home: i32, source_partition: i32) -> Result<Option<i64>> {
+        let what = format_args!("the offset of {source_partition} at {home}");
+        self.decoded(&keys::home_via(home, source_partition), format::offset, what)
+    }
+
+    /// Steps over the records of tenants from this key on: returns the next key, and the memory if
+    /// it is that of one. The records of users are passed over, those of a tenant at once.
+    pub fn tenant_memory_after(&self, after: &[u8]) -> Result<Option<(Vec<u8>, Option<MemoryOf>)>> {
+        let Some(next) = self.records.next_after(after)? else { return Ok(None) };
+        Ok(keys::user_of(&next).map(|owner| {
+            let memory = keys::memory_of(&next);
+            let behind = match owner.is_tenant() {
+                true => next,
+                false => keys::behind_tenant(owner.tenant()),
+            };
+            (behind, memory.filter(|(owner, _)| owner.is_tenant()))
+        }))
     }
 
     /// Returns why the shard applies no further events, if so.
@@ -53,6 +82,25 @@ impl Store {
             }
         })?;
         failed.map_or(Ok(()), Err)
+    }
+
+    /// The user's memories behind one of them, by id, at most `count`; fewer are the last.
+    pub fn memories_after(
+        &self,
+        key: &UserKey,
+        after: Option<MemoryId>,
+        count: usize,
+    ) -> Result<Vec<Memory>> {
+        let prefix = keys::all(key, keys::MEMORY);
+        let mut at = after.map_or_else(|| prefix.clone(), |id| keys::memory(key, id));
+        let mut found = Vec::new();
+        while found.len() < count {
+            let next = self.records.next_after(&at)?;
+            let Some(next) = next.filter(|next| next.starts_with(&prefix)) else { break };
+            found.extend(self.memory(key, identified(&next[prefix.len()..])?)?);
+            at = next;
+        }
+        Ok(found)
     }
 
     /// The number of the tenant's memories that no newer value has superseded. The first call for a
@@ -226,24 +274,9 @@ impl Reads for Store {
         self.decoded(&keys::via(source_partition), format::offset, what)
     }
 
-    fn awaited_from(&self, key: &UserKey, from: (i32, i64)) -> Result<Option<Awaited>> {
-        let of_user = keys::all(key, keys::AWAITED);
-        // From the first on, one look-up finds none: nearly always so, and every recall asks.
-        let mut next = match from {
-            (0, 0) => self.records.next_after(&of_user)?,
-            _ => Some(keys::awaited(key, from)),
-        };
-        while let Some(found) = next.filter(|found| found.starts_with(&of_user)) {
-            // Recall reads while ingest removes: a key that was found may have no value any more.
-            let what = format_args!("a waiting event of {key}");
-            if let Some(read_at) = self.decoded(&found, format::offset, what)? {
-                let rest = &found[of_user.len()..];
-                let event = keys::event_of_awaited(rest).ok_or_else(|| unreadable_key(rest))?;
-                return Ok(Some((event, read_at)));
-            }
-            next = self.records.next_after(&found)?;
-        }
-        Ok(None)
+    fn sent_on(&self, key: &UserKey) -> Result<Option<(i32, i64)>> {
+        let what = format_args!("what {key} has sent on");
+        self.decoded(&keys::sent_on(key), format::sent_on, what)
     }
 
     fn forget_records(&self, key: &UserKey) -> Result<Vec<ForgetRecord>> {

@@ -2,12 +2,13 @@
 //! caches and opening.
 
 use super::disk::PIECE_BYTES;
+use super::listing::Labels;
 use super::*;
 use domain::*;
 use kernel::reads::*;
 use kernel::staged::{Later, Staged};
 use proptest::prelude::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 pub fn key(user: &str) -> UserKey {
@@ -379,67 +380,48 @@ proptest! {
     }
 }
 
-fn at(partition: i32, offset: i64) -> Position {
-    Position { topic: "e".into(), partition, offset }
-}
-
-/// Events that wait, stored, staged or ended in the batch: found one by one and by their offset.
 #[test]
-fn events_that_wait_are_found_by_place_and_by_offset() {
+fn what_was_sent_on_last_is_kept_also_when_everything_is_forgotten() {
     on_both(|store| {
-        let (zoe, other) = (key("zoe"), key("zoe2"));
+        let zoe = key("zoe");
+        assert_eq!(store.sent_on(&zoe).unwrap(), None);
         write(store, 1, |staged| {
-            for (event, read_at) in [(at(0, 900), 40), (at(3, 10), 10), (at(3, 20), 20)] {
-                staged.put_awaited(&zoe, &event, read_at);
-            }
-            staged.put_awaited(&other, &at(1, 1), 1);
+            staged.put_sent_on(&zoe, 1, 40);
+            staged.put_sent_on(&zoe, 3, 9);
+            assert_eq!(staged.sent_on(&zoe).unwrap(), Some((3, 9)));
         });
-        let check = |reads: &dyn Reads, first: Option<i64>, waiting: &[(i32, i64)]| {
-            for offset in 0..60 {
-                let expected = first.is_some_and(|first| first <= offset);
-                assert_eq!(reads.awaits(&zoe, offset).unwrap(), expected, "{offset} {waiting:?}");
-            }
-            let positions = [(0, 0), (0, 900), (3, 10), (3, 20), (3, 30), (1, 1)];
-            for (partition, offset) in positions {
-                let found = reads.awaits_event(&zoe, &at(partition, offset)).unwrap();
-                assert_eq!(found, waiting.contains(&(partition, offset)), "{partition}:{offset}");
-            }
-        };
-        check(store, Some(10), &[(0, 900), (3, 10), (3, 20)]);
         write(store, 2, |staged| {
-            staged.end_awaited(&zoe, &at(3, 10)).unwrap();
-            check(staged, Some(20), &[(0, 900), (3, 20)]);
-            staged.put_awaited(&zoe, &at(3, 30), 30);
-            staged.end_awaited(&zoe, &at(3, 20)).unwrap();
-            staged.end_awaited(&zoe, &at(7, 7)).unwrap();
-            check(staged, Some(30), &[(0, 900), (3, 30)]);
+            assert_eq!(staged.sent_on(&zoe).unwrap(), Some((3, 9)));
+            staged.forget_user(&zoe, &Later::default()).unwrap();
         });
-        check(store, Some(30), &[(0, 900), (3, 30)]);
-        write(store, 3, |staged| {
-            for event in [at(0, 900), at(3, 30)] {
-                staged.end_awaited(&zoe, &event).unwrap();
-            }
-            check(staged, None, &[]);
-        });
-        check(store, None, &[]);
+        assert_eq!(store.sent_on(&zoe).unwrap(), Some((3, 9)));
+        assert_eq!(store.sent_on(&key("zo")).unwrap(), None);
     });
 }
 
-/// Every recall and every event of the user looks at the waiting events.
 #[test]
-fn the_time_to_look_at_what_waits_does_not_grow_with_the_number() {
+fn the_memories_of_tenants_are_found_among_those_of_users() {
     on_both(|store| {
-        let zoe = key("zoe");
+        let names = ["acme", "acme-2", "acme.eu", "acme2", "b"];
         write(store, 1, |staged| {
-            (0..20_000).for_each(|offset| staged.put_awaited(&zoe, &at(3, offset), offset));
+            for (n, name) in names.iter().enumerate() {
+                let everyone = UserKey::of_tenant(name).unwrap();
+                staged.put_seen(&everyone, "zoe/e-1", &seen_at(1)).unwrap();
+                for key in [&everyone, &UserKey::new(name, "zoe").unwrap()] {
+                    let memory = a_memory(n as i64, "hello");
+                    staged.put_memory(Memory { key: key.clone(), ..memory });
+                }
+            }
         });
-        let began = std::time::Instant::now();
-        for offset in 0..2_000 {
-            assert!(store.awaits_event(&zoe, &at(3, offset * 10)).unwrap());
-            assert!(store.awaits(&zoe, offset).unwrap() && !store.awaits(&zoe, -1).unwrap());
+        let mut found = Vec::new();
+        let mut at = keys::before_users();
+        while let Some((next, memory)) = store.tenant_memory_after(&at).unwrap() {
+            assert!(next > at);
+            at = next;
+            found.extend(memory.map(|(key, _)| key.tenant().to_owned()));
         }
-        // To read all of them each time takes minutes, to read one a tenth of a second.
-        assert!(began.elapsed().as_secs() < 10, "{:?}", began.elapsed());
+        found.sort();
+        assert_eq!(found, names);
     });
 }
 
@@ -1115,6 +1097,33 @@ fn live_memories_are_counted_whether_a_batch_counts_or_not() {
     });
 }
 
+#[test]
+fn memories_that_are_read_in_parts_are_all_and_of_one_user() {
+    on_both(|store| {
+        let long = "likes tea ".repeat(600);
+        let mut all = BTreeSet::new();
+        write(store, 1, |staged| {
+            for (n, user) in ["zo", "zoe", "zoea"].iter().cycle().take(300).enumerate() {
+                let content = if n % 50 == 1 { &*long } else { "likes tea" };
+                let memory = memory_of(&key(user), n as i64, content);
+                all.extend((*user == "zoe").then_some(memory.id));
+                staged.put_memory_and_vector(memory, &a_vector(1));
+            }
+        });
+        for count in [1, 7, 99, 100, 101] {
+            let mut read = Vec::new();
+            loop {
+                let some = store.memories_after(&key("zoe"), read.last().copied(), count).unwrap();
+                read.extend(some.iter().map(|memory| memory.id));
+                if some.len() < count {
+                    break;
+                }
+            }
+            assert_eq!((read.len(), BTreeSet::from_iter(read)), (100, all.clone()), "{count}");
+        }
+    });
+}
+
 /// A listing that is kept has what a fresh one would have.
 #[test]
 fn a_listing_follows_each_change() {
@@ -1135,6 +1144,23 @@ fn a_listing_follows_each_change() {
                 .map(|row| (row.created_at, row.id, row.is_archived, row.labels.metadata.clone()));
             assert_eq!(rows.collect::<Vec<_>>(), expected);
             assert_eq!(listing.rows.len(), count);
+            let monday = listing.with_labels(Some((None, "monday")), |_| true);
+            assert_eq!(
+                (monday.len(), listing.with_labels(Some((None, "a1")), |_| true)),
+                (count, vec![])
+            );
+            for name in ["agent", "flow"] {
+                let has = |labels: &Labels| labels.metadata.contains_key(name);
+                let mut labelled = listing.with_labels(None, has);
+                let value = if name == "agent" { "a1" } else { "f1" };
+                let required = listing.with_labels(Some((Some(name), value)), has);
+                assert_eq!(BTreeSet::from_iter(required), BTreeSet::from_iter(labelled.clone()));
+                labelled.sort();
+                let of_rows = expected.iter().filter(|(.., metadata)| metadata.contains_key(name));
+                let mut of_rows: Vec<_> = of_rows.map(|(_, id, ..)| *id).collect();
+                of_rows.sort();
+                assert_eq!(labelled, of_rows, "{name}");
+            }
             let all = listing.choose(|_| true);
             let archived = listing.rows.iter().filter(|row| row.is_archived).count();
             let counts = [true, false].map(|with_archived| listing.count(&all, with_archived));
@@ -1163,6 +1189,9 @@ fn a_listing_follows_each_change() {
         assert_eq!(those.collect::<Vec<_>>(), [all[9].id]);
         write(store, 4, |staged| {
             staged.put_memory_and_vector(a_memory(700, "likes tea"), &a_vector(1));
+            let mut changed = Memory { archived: true, ..all[9].clone() };
+            changed.metadata.insert("flow".into(), "f1".into());
+            staged.put_memory(changed);
         });
         check(600);
         write(store, 5, |staged| {

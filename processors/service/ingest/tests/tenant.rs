@@ -1,13 +1,14 @@
-//! Tests tenant memories with several users at once: all shards end with the same memories,
-//! whatever the order in which events arrive.
+//! Tests tenant memories with several users at once: the home alone has them, whatever the order in
+//! which events arrive, and a topic tells others.
 
 use super::{Bench, PARTITIONS};
-use crate::ingest::lanes::Lanes;
-use broker::{OutgoingRecord, Record, header};
+use crate::ingest::TenantsTopic;
+use broker::{OutgoingRecord, Record};
 use domain::{Decision, Memory, Outcome, SENDER_LIMITS, SIGNATURE, UserKey};
 use kernel::Reads;
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 const TENANT: &str = "default";
 
@@ -31,36 +32,33 @@ impl Bench {
         decided
     }
 
-    /// Returns each shard's tenant memories, without the offset of their last change there.
-    fn of_tenant(&self) -> Vec<Vec<Memory>> {
+    /// Returns the tenant's memories from their home. No other shard has any.
+    fn of_tenant(&self) -> Vec<Memory> {
         let everyone = UserKey::of_tenant(TENANT).expect("a name");
-        let of = |partition| {
-            let (shard, mut found) =
-                (self.ingest.shards.get(partition).expect("all are open"), Vec::new());
+        let mut held = Vec::new();
+        for partition in 0..PARTITIONS {
+            let shard = self.ingest.shards.get(partition).expect("all are open");
+            let is_home = everyone.partition(PARTITIONS) == partition;
             let keep = &mut |memory| {
-                found.push(Memory { changed: 0, ..memory });
+                assert!(is_home, "another shard has {memory:?}");
+                held.push(memory);
                 true
             };
             shard.store.memories(&everyone, keep).expect("a disk");
-            found
-        };
-        (0..PARTITIONS).map(of).collect()
+        }
+        held
     }
 
+    /// True if the home has not applied yet what this user sent.
     fn awaits(&self, user: &str) -> bool {
         let key = UserKey::new(TENANT, user).expect("a name");
-        self.ingest
-            .shards
-            .get(key.partition(PARTITIONS))
-            .expect("open")
-            .store
-            .awaits(&key, i64::MAX)
-            .expect("a disk")
+        let shard = self.ingest.shards.get(key.partition(PARTITIONS)).expect("open");
+        !self.ingest.shards.has_applied(&shard, &key, shard.applied())
     }
 }
 
 #[test]
-fn a_tenant_memory_is_the_same_on_every_shard_and_decided_once() {
+fn a_tenant_memory_is_stored_once_and_decided_once() {
     for partition in 0..PARTITIONS {
         let (mut bench, user) = (Bench::new(), user_on(partition));
         let event = json!({"id": "e-1", "at": "2026-01-01T10:00:00Z", "session": "s"});
@@ -75,20 +73,19 @@ fn a_tenant_memory_is_the_same_on_every_shard_and_decided_once() {
             (1, Outcome::Kept, false)
         );
         let held = bench.of_tenant();
-        assert!(held.iter().all(|shard| *shard == held[0]) && held[0].len() == 1, "{held:#?}");
+        assert_eq!(held.len(), 1, "{held:#?}");
         assert_eq!(
-            (Some(held[0][0].id), held[0][0].author.as_deref()),
+            (Some(held[0].id), held[0].author.as_deref()),
             (decided[0].memory, Some(&*user))
         );
         assert!(!bench.awaits(&user));
         let again = bench.applied(&remember);
         assert_eq!((again[0].outcome, again[0].memory), (Outcome::Duplicate, decided[0].memory));
-        let metadata = json!({"type": "update", "user": user, "memory": held[0][0].id.to_string(), "importance": 0.5});
+        let metadata = json!({"type": "update", "user": user, "memory": held[0].id.to_string(), "importance": 0.5});
         assert_eq!(bench.applied(&metadata)[0].outcome, Outcome::Updated);
         let unknown = json!({"type": "update", "user": user, "memory": uuid::Uuid::nil().to_string(), "importance": 0.5});
         assert_eq!(bench.applied(&unknown)[0].outcome, Outcome::Refused);
-        let held = bench.of_tenant();
-        assert!(held.iter().all(|shard| *shard == held[0]) && held[0][0].importance == 0.5);
+        assert_eq!(bench.of_tenant()[0].importance, 0.5);
     }
 }
 
@@ -136,12 +133,12 @@ fn law_nobody_suffers_from_a_sender_for_one_user_who_names_memories_of_the_tenan
     }
     // A sender that speaks for the tenant may, and every user may forget their own memories.
     bench.applied(&wrong);
-    assert!(bench.of_tenant()[0][0].confidence < before[0][0].confidence);
+    assert!(bench.of_tenant()[0].confidence < before[0].confidence);
     let mut record = bench.record(&json!({"type": "forget", "everything": true, "user": zoe}));
     record.headers.push((SENDER_LIMITS.to_owned(), b"one-user".to_vec()));
     let (outputs, _) = bench.step(vec![record]);
     bench.settle(outputs);
-    assert!(bench.of_tenant().iter().all(Vec::is_empty));
+    assert!(bench.of_tenant().is_empty());
 }
 
 /// Processes with different signing keys do not accept each other's forwarded records.
@@ -177,7 +174,7 @@ fn an_event_without_a_valid_signature_is_a_dead_letter_after_three_hops() {
     assert!(decided.is_empty());
     let told = bench.settle(outputs);
     assert_eq!((told.len(), told[0].outcome), (1, Outcome::Kept));
-    assert!(!bench.awaits(&user) && bench.of_tenant().iter().all(|shard| shard.len() == 1));
+    assert!(!bench.awaits(&user) && bench.of_tenant().len() == 1);
 }
 
 #[test]
@@ -190,14 +187,14 @@ fn an_event_sent_twice_before_it_is_applied_is_a_duplicate_with_its_memory() {
     event["id"] = "e-1".into();
     let records = vec![bench.record(&event), bench.record(&event)];
     let (outputs, first) = bench.step(records);
-    assert!(bench.awaits(&user));
+    assert!(bench.awaits(&user) && first.is_empty());
     let then = bench.settle(outputs);
-    assert_eq!((first.len(), then.len()), (1, 1));
+    assert_eq!(then.len(), 2);
     assert_eq!(
-        (first[0].outcome, then[0].outcome, first[0].memory),
-        (Outcome::Duplicate, Outcome::Kept, then[0].memory)
+        (then[0].outcome, then[1].outcome, then[1].memory),
+        (Outcome::Kept, Outcome::Duplicate, then[0].memory)
     );
-    assert!(!bench.awaits(&user) && bench.of_tenant().iter().all(|shard| shard.len() == 1));
+    assert!(!bench.awaits(&user) && bench.of_tenant().len() == 1);
 }
 
 #[test]
@@ -217,21 +214,18 @@ fn law_nobody_suffers_from_what_others_of_the_tenant_do_when_one_forgets_everyth
         let records =
             vec![bench.record(&house("Ada has the other key too.", &user)), bench.record(&forget)];
         let (outputs, mut decided) = bench.step(records);
-        let is_on_its_way =
-            outputs.iter().any(|out| out.headers.iter().any(|header| header.1 == b"order"));
+        let is_on_its_way = outputs.iter().any(|out| out.topic == "keepsake.events");
         assert_eq!(
             bench.awaits(&user),
             is_on_its_way,
             "a reader of this offset waits until both are applied"
         );
         decided.extend(bench.settle(outputs));
-        let forgotten =
-            decided.iter().find(|one| one.outcome == Outcome::Forgotten).expect("a decision");
-        assert!(forgotten.related.len() >= 2, "{forgotten:?}");
-        for shard in bench.of_tenant() {
-            let left: Vec<&str> = shard.iter().map(|memory| memory.content.as_str()).collect();
-            assert_eq!(left, ["The office closes at six."], "the memory of another author stays");
-        }
+        let forgotten = decided.iter().filter(|one| one.outcome == Outcome::Forgotten);
+        let erased: usize = forgotten.map(|one| one.related.len()).sum();
+        assert_eq!(erased, 3, "one of the user's own and two of the tenant");
+        let left: Vec<String> = bench.of_tenant().into_iter().map(|one| one.content).collect();
+        assert_eq!(left, ["The office closes at six."], "the memory of another author stays");
         assert!(bench.memories(&user).is_empty() && !bench.awaits(&user));
     }
 }
@@ -245,11 +239,10 @@ fn forgetting_a_session_removes_its_tenant_memories() {
         bench.applied(&event);
     }
     bench.applied(&json!({"type": "forget", "session": "s1", "user": user_on(1)}));
-    assert_eq!(bench.of_tenant()[0].len(), 2, "the session of another user with the same name");
+    assert_eq!(bench.of_tenant().len(), 2, "the session of another user with the same name");
     bench.applied(&json!({"type": "forget", "session": "s1", "user": user}));
-    assert!(
-        bench.of_tenant().iter().all(|shard| shard.len() == 1 && shard[0].content == "Rule of s2.")
-    );
+    let left = bench.of_tenant();
+    assert!(left.len() == 1 && left[0].content == "Rule of s2.");
 }
 
 #[test]
@@ -269,14 +262,11 @@ fn forgetting_by_a_query_removes_the_users_own_tenant_memories_and_nobody_elses(
         let forget = bench.record(&json!({"type": "forget", "user": user, "query": "Zanzibar"}));
         let (outputs, mut decided) = bench.step(vec![late, forget]);
         decided.extend(bench.settle(outputs));
-        let forgotten = decided.iter().find(|one| one.outcome == Outcome::Forgotten);
-        let related = forgotten.expect("a decision").related.len();
-        assert!(related >= 1, "{decided:?}");
-        for shard in bench.of_tenant() {
-            let mut left: Vec<&str> = shard.iter().map(|memory| &*memory.content).collect();
-            left.sort_unstable();
-            assert_eq!(left, ["The office closes at six.", "Zanzibar waters the plants."]);
-        }
+        let forgotten = decided.iter().filter(|one| one.outcome == Outcome::Forgotten);
+        assert_eq!(forgotten.map(|one| one.related.len()).sum::<usize>(), 2, "{decided:?}");
+        let mut left: Vec<String> = bench.of_tenant().into_iter().map(|it| it.content).collect();
+        left.sort_unstable();
+        assert_eq!(left, ["The office closes at six.", "Zanzibar waters the plants."]);
     }
 }
 
@@ -317,132 +307,105 @@ proptest! {
                 waiting[record.partition as usize].push(record);
             }
         }
-        let held = bench.of_tenant();
-        prop_assert!(held.iter().all(|shard| *shard == held[0]), "{:#?}", held);
+        for user in (0..PARTITIONS).map(user_on) {
+            prop_assert!(!bench.awaits(&user));
+        }
+        bench.of_tenant();
     }
 }
 
-/// A transaction has three seconds, and each of these events is written to every partition.
-#[test]
-fn many_large_tenant_events_are_cut_into_several_transactions() {
-    let mut bench = Bench::new();
-    bench.ingest.options.copied_bytes_max = 400_000;
-    let everyone = UserKey::of_tenant(TENANT).expect("a name").partition(PARTITIONS);
-    let user = user_on(everyone);
-    let long = "the gate opens at nine. ".repeat(2700);
-    let events: Vec<Value> = (0..10).map(|n| house(&format!("{n}: {long}"), &user)).collect();
-    let mut records: Vec<Record> = events.iter().map(|event| bench.record(event)).collect();
-    let mut transactions = Vec::new();
-    while !records.is_empty() {
-        let effects = bench.ingest.step(records.clone()).expect("no fault");
-        let copies = effects.outputs.iter().filter(|out| out.topic == "keepsake.events");
-        let bytes: usize = copies.map(OutgoingRecord::bytes).sum();
-        transactions.push((effects.records, bytes));
-        records.drain(..effects.records);
-        for write in effects.writes {
-            write.carry_out(None).expect("a disk");
-        }
-    }
-    assert_eq!(transactions.iter().map(|(records, _)| records).sum::<usize>(), events.len());
-    assert!(transactions.len() >= 3, "{transactions:?}");
-    assert!(transactions.iter().all(|(_, bytes)| *bytes < 600_000), "{transactions:?}");
+/// The keys on the tenants topic, and whether each has a value.
+fn published(outputs: &[OutgoingRecord]) -> BTreeMap<String, bool> {
+    let of_topic = outputs.iter().filter(|out| out.topic == TOPIC);
+    let named = of_topic.map(|out| {
+        let key = String::from_utf8(out.key.clone().expect("a key")).expect("text");
+        (key, out.value.is_some())
+    });
+    named.collect()
+}
+
+const TOPIC: &str = "keepsake.tenants";
+
+fn topic(id: u128) -> Option<TenantsTopic> {
+    Some(TenantsTopic { name: TOPIC.to_owned(), id })
 }
 
 #[test]
-fn lanes_share_the_bytes_of_copies_in_one_transaction() {
-    let mut bench = Bench::new();
-    bench.ingest.options.copied_bytes_max = 250_000;
-    bench.ingest.lanes = Lanes::in_turn(PARTITIONS as usize);
-    let long = "the gate opens at nine. ".repeat(2700);
-    let mut records = Vec::new();
-    for home in 0..PARTITIONS {
-        let named = |n: &i32| UserKey::of_tenant(&format!("house{n}")).expect("a name");
-        let tenant = (0..).find(|n| named(n).partition(PARTITIONS) == home).expect("some");
-        let tenant = format!("house{tenant}");
-        let of = |n: &i32| UserKey::new(&tenant, &format!("u{n}")).expect("a name");
-        let user = (0..).find(|n| of(n).partition(PARTITIONS) == home).expect("some");
-        for n in 0..3 {
-            let mut event = house(&format!("{n}: {long}"), &format!("u{user}"));
-            event["tenant"] = tenant.as_str().into();
-            records.push(bench.record_on(home, &event));
+fn a_change_of_a_tenant_memory_is_written_to_no_partition_but_the_home() {
+    for partition in 0..PARTITIONS {
+        let mut bench = Bench::new();
+        bench.ingest.options.tenants = topic(1);
+        let home = UserKey::of_tenant(TENANT).expect("a name").partition(PARTITIONS);
+        let user = user_on(partition);
+        let mut written = Vec::new();
+        let record = bench.record(&house("The office closes at six.", &user));
+        let mut records = vec![record];
+        while !records.is_empty() {
+            let (outputs, _) = bench.step(records);
+            records = outputs.iter().cloned().filter_map(|out| bench.arrived(out)).collect();
+            written.extend(outputs);
         }
+        let key = format!("{}/{}", UserKey::of_tenant(TENANT).unwrap(), bench.of_tenant()[0].id);
+        let named = |topic: &str| {
+            let of_topic = written.iter().filter(|out| out.topic == topic);
+            of_topic.filter(|out| out.key.as_deref() == Some(key.as_bytes())).count()
+        };
+        let sent_on = written.iter().filter(|out| out.topic == "keepsake.events").count();
+        assert_eq!((named("keepsake.memories"), named(TOPIC)), (1, 1));
+        assert_eq!(sent_on, usize::from(partition != home));
+        let told = published(&written);
+        let mark = format!("via.{home}.{partition}");
+        assert_eq!(told.contains_key(&mark), partition != home, "{told:?}");
+        let gone = json!({"type": "forget", "user": user, "everything": true});
+        let record = bench.record(&gone);
+        let (outputs, _) = bench.step(vec![record]);
+        let records = outputs.iter().cloned().filter_map(|out| bench.arrived(out)).collect();
+        let later = bench.step(records).0;
+        assert_eq!(published(&[outputs, later].concat()).get(&key), Some(&false));
     }
-    let mut transactions = Vec::new();
-    while !records.is_empty() {
-        let effects = bench.ingest.step(records.clone()).expect("no fault");
-        let copies = effects.outputs.iter().filter(|out| out.topic == "keepsake.events");
-        transactions.push((effects.records, copies.map(OutgoingRecord::bytes).sum::<usize>()));
-        let mut applied = [-1; PARTITIONS as usize];
-        for write in effects.writes {
-            applied[write.shard.partition as usize] = write.applied;
-            write.carry_out(None).expect("a disk");
-        }
-        records.retain(|record| record.offset > applied[record.partition as usize]);
-    }
-    assert_eq!(transactions.iter().map(|(records, _)| records).sum::<usize>(), 9);
-    assert!(
-        transactions.iter().all(|it| it.0 > 0 && it.1 > 0 && it.1 < 600_000),
-        "{transactions:?}"
-    );
 }
 
-/// Unknown fields, the key and the headers are copied with the rest of a record.
 #[test]
-fn a_padded_event_about_a_tenants_memory_is_refused_and_one_about_an_own_memory_is_not() {
+fn a_topic_that_is_new_gets_all_tenant_memories_of_the_home_once() {
     let mut bench = Bench::new();
-    bench.ingest.options.copied_bytes_max = 90_000;
-    let user = user_on(0);
-    fn of(decided: &[Decision]) -> String {
-        decided[0].memory.expect("a memory").to_string()
+    let users: Vec<String> = (0..PARTITIONS).map(user_on).collect();
+    let rules: Vec<String> = (0..2_050).map(|n| format!("Rule {n} of the office.")).collect();
+    let asked = rules.iter().enumerate().map(|(n, rule)| house(rule, &users[n % users.len()]));
+    let records = asked.map(|event| bench.record(&event)).collect();
+    let (outputs, _) = bench.step(records);
+    bench.settle(outputs);
+    bench.applied(&json!({"type": "remember", "user": users[0], "content": "My own."}));
+    let home = UserKey::of_tenant(TENANT).expect("a name").partition(PARTITIONS);
+    for id in [1, 2] {
+        bench.ingest.options.tenants = topic(id);
+        for partition in 0..PARTITIONS {
+            let shard = bench.ingest.shards.get(partition).expect("open");
+            let (mut next, mut told, mut parts) = (None, BTreeMap::new(), 0);
+            let applied = shard.applied();
+            while bench.ingest.must_publish(&shard).expect("a disk") {
+                let (effects, behind) = bench.ingest.publish(&shard, next).expect("a disk");
+                let part = published(&effects.outputs);
+                assert!(part.len() <= 1_000 + PARTITIONS as usize, "{}", part.len());
+                told.extend(part);
+                for write in effects.writes {
+                    write.carry_out(None).expect("a disk");
+                }
+                (next, parts) = (behind, parts + 1);
+            }
+            let expected = match partition == home {
+                true => rules.len() + PARTITIONS as usize, // and a mark for each of the others, and the end
+                false => 1,
+            };
+            assert_eq!(told.get(&format!("home.{partition}")), Some(&true));
+            let memories = told.keys().filter(|key| key.contains('/')).count();
+            assert_eq!(
+                (told.len(), memories),
+                (expected, if partition == home { rules.len() } else { 0 })
+            );
+            assert_eq!(parts, if partition == home { 3 } else { 1 });
+            assert_eq!(shard.applied(), applied);
+        }
     }
-    let shared = of(&bench.applied(&house("The office closes at six.", &user)));
-    let own = json!({"type": "remember", "user": user, "content": "I live in Lisbon."});
-    let own = of(&bench.applied(&own));
-    let events = |memory: &str| {
-        [
-            json!({"type": "update", "user": user, "memory": memory, "importance": 0.5}),
-            json!({"type": "feedback", "user": user, "memories": [memory], "signal": "used"}),
-        ]
-    };
-    let forgets = [
-        json!({"type": "forget", "user": user, "memory": shared}),
-        json!({"type": "forget", "user": user, "session": "s"}),
-        json!({"type": "forget", "user": user, "everything": true}),
-    ];
-    let mut outcome = |event: &Value, pad: &dyn Fn(&mut Record)| {
-        let mut record = bench.record(event);
-        pad(&mut record);
-        let (outputs, decisions) = bench.step(vec![record]);
-        let mut letters = outputs.iter().filter(|out| out.topic == "keepsake.dead-letters");
-        let letter = letters.next().map(|letter| {
-            header(&letter.headers, "__connect.errors.exception.class.name")
-                .map(|code| String::from_utf8_lossy(code).into_owned())
-        });
-        let copies = outputs.iter().filter(|out| out.topic == "keepsake.events");
-        let copied: usize = copies.map(OutgoingRecord::bytes).sum();
-        assert!(copied <= 90_000, "{event}: {copied}");
-        (letter.flatten(), !decisions.is_empty() || copied > 0)
-    };
-    fn value(record: &mut Record) {
-        let value = record.value.as_mut().expect("it has one");
-        let end = value.iter().rposition(|byte| *byte == b'}').expect("an object");
-        value.splice(end..end, format!(",\"x\":\"{}\"", "x".repeat(60_000)).into_bytes());
-    }
-    fn headers(record: &mut Record) {
-        record.headers.push(("x".into(), vec![b'x'; 20_000]));
-        record.key = Some(vec![b'k'; 12_000]);
-    }
-    let refused = (Some("too-large".to_owned()), false);
-    let long_memory = house(&"x".repeat(60_000), &user);
-    assert_eq!(outcome(&long_memory, &|_| ()), refused);
-    for event in events(&shared).iter().chain(&forgets) {
-        assert_eq!(outcome(event, &value), refused, "{event}");
-        assert_eq!(outcome(event, &headers), refused, "{event}");
-    }
-    for event in events(&own) {
-        assert_eq!(outcome(&event, &value), (None, true), "{event}");
-    }
-    for event in events(&shared).iter().chain(&forgets) {
-        assert_eq!(outcome(event, &|_| ()), (None, true), "{event}");
-    }
+    let shard = bench.ingest.shards.get(home).expect("open");
+    assert!(!bench.ingest.must_publish(&shard).expect("a disk"));
 }
