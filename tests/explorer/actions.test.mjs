@@ -218,6 +218,29 @@ action('switch off and on', async () => {
   assert.notEqual((await whole(id)).memory.enabled, false);
 });
 
+test('what was asked before an action does not replace what it changed', async () => {
+  const { id } = await one('My dog');
+  const { shown } = await page();
+  /** @type {() => void} */
+  let release = () => {};
+  const held = new Promise((resolve) => { release = () => resolve(undefined); });
+  await shown.route('**/v1/keepsake/recall', async (route) => {
+    await held;
+    await route.continue();
+  }, { times: 1 });
+  await go(shown, `#/u/${user}/m/${id}`);
+  await shown.getByRole('button', { name: 'Switch off' }).click();
+  await shown.getByRole('button', { name: 'Switch on' }).waitFor();
+  await shown.getByText('The nearest by meaning and words.').waitFor();
+  const answered = shown.waitForResponse('**/v1/keepsake/recall');
+  release();
+  await (await answered).finished();
+  await shown.waitForTimeout(200);
+  assert.equal(await shown.getByRole('button', { name: 'Switch on' }).count(), 1);
+  await call('update', { user, memory: id, enabled: true });
+  await shown.context().close();
+});
+
 action('forget a memory, with its receipt', async () => {
   const { id } = await one('My car');
   await open(id);

@@ -46,8 +46,12 @@ export async function open(page) {
   let fault;
   const isFiltered = Boolean(asked.find || asked.kind || asked.session || asked.from || asked.to || asked.label);
 
+  let loads = 0;
   const load = async () => {
+    loads += 1;
+    const mine = loads;
     const found = asked.find ? await search(user, asked, page.signal) : await list(user, asked, skip, page.signal);
+    if (mine !== loads) return;
     ({ memories, isMore, total } = found);
     chosen = undefined;
     draw();

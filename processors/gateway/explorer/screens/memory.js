@@ -28,11 +28,15 @@ const ifThere = (asked) => asked.catch((error) => {
 /** @param {Page} page */
 export async function open(page) {
   const [user = '', id = ''] = page.path;
+  let loads = 0;
   const load = async () => {
+    loads += 1;
+    const mine = loads;
     const [{ memory, history = [], context = [] }, explained] = await Promise.all([
       call('get', { user, memory: id, history: true }, page.signal),
       ifThere(call('explain', { user, memory: id }, page.signal)),
     ]);
+    if (mine !== loads) return;
     draw(memory, history, context, explained);
     const linked = [...new Set([...(memory.supersedes ?? []), memory.superseded_by, ...(memory.revises ?? []), memory.revised_by,
       ...(memory.conflicts_with ?? []), ...(memory.covers ?? []), memory.compressed_by].filter(Boolean))];
@@ -41,6 +45,8 @@ export async function open(page) {
       ifThere(call('recall', { user, query: memory.content, limit: 7, format: 'none', purpose: 'prompt', include_archived: true }, page.signal)),
       may(page.session, 'admin') ? ifThere(get('event', { user, partition: memory.source.partition, offset: memory.source.offset }, page.signal)) : undefined,
     ]);
+    // An action since then has loaded the memory again: this one is as it was before.
+    if (mine !== loads) return;
     const found = new Map(links.filter(Boolean).map((reply) => [reply.memory.id, reply.memory]));
     draw(memory, history, context, explained, { found, near: near?.memories.filter((/** @type {Memory} */ other) => other.id !== id) ?? [], source });
   };
