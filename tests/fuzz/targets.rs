@@ -151,7 +151,7 @@ fn scored(query: &str) {
         words,
         ..SearchText::default()
     }));
-    let scores = index.scored(&key, &terms, BM25).expect("the index is in memory").of(&[id]);
+    let scores = index.scored(&key, &terms, BM25, None).expect("the index is in memory").of(&[id]);
     assert!(format!("{scores:?}").find("NaN").is_none(), "{scores:?}");
 }
 

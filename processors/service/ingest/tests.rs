@@ -331,7 +331,9 @@ fn law_forgotten_stays_forgotten_in_summaries_facts_and_context() {
     assert!(shard.store.slot(&key, "lives_in").expect("a disk").is_none());
     let bm25 = Bm25 { k1: 0.9, b: 0.4, previous: 0.3, short_words: 30.0 };
     let berlin: Vec<String> = text::terms("Berlin").iter().map(str::to_owned).collect();
-    assert!(shard.index.text.scored(&key, &berlin, bm25).expect("an index").best(10).is_empty());
+    assert!(
+        shard.index.text.scored(&key, &berlin, bm25, None).expect("an index").best(10).is_empty()
+    );
     assert!(
         bench.memories("ada").iter().any(|memory| memory.content.contains("Oslo")),
         "unrelated memories stay"

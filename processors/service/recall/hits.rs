@@ -1,7 +1,8 @@
 //! Finds the hits for a question in a shard, each with the scores.
 //!
 //! 1. BM25 over the user's documents, and the nearest vectors, give up to `limit` ids each. For a
-//!    question with filters, all memories that meet them are taken besides.
+//!    question with filters, all memories that meet them are taken, and of those beside them the best by
+//!    BM25.
 //! 2. Both scores are computed for every id, and [`rank::preselected`] keeps `limit` of them.
 //! 3. Their memories are read from the store.
 //! 4. Steps 2 and 3 are repeated once for the successors and revisions of the hits: for a question
@@ -75,6 +76,33 @@ pub struct Wanted<'a> {
 /// of another.
 pub const ALL_MAX: usize = 10_000;
 
+/// Wanted memories, up to which those beside them are looked up: so many stay in the cache until they
+/// are ranked.
+const LOOKED_UP_MAX: usize = 1_000;
+
+/// All memories with the labels of a question.
+struct WantedMemories {
+    ids: Vec<MemoryId>,
+    /// With those that may lend them relevance: the turns beside them, and their earlier values. `None`:
+    /// all memories.
+    among: Option<Vec<MemoryId>>,
+}
+
+impl WantedMemories {
+    fn of(shard: &Shard, scope: Scope<'_>, labels: Wanted<'_>) -> Result<WantedMemories, Fault> {
+        let listing = shard.store.listing(scope.key)?;
+        let ids = listing.with_labels(labels.required, labels.are);
+        let among = if ids.len() <= LOOKED_UP_MAX && scope.limit < ALL_MAX {
+            let memories = shard.store.cached_memories(scope.key, &ids)?;
+            let beside = listing.beside(memories.iter().flatten().map(|memory| &**memory));
+            Some([&ids[..], &beside[..]].concat())
+        } else {
+            None
+        };
+        Ok(WantedMemories { ids, among })
+    }
+}
+
 /// Returns the hits, and the information of the question's words among this user's documents.
 pub fn find_hits(
     shard: &Shard,
@@ -85,22 +113,17 @@ pub fn find_hits(
     let key = scope.key;
     let PreparedQuestion { vector, word_vectors, spread, .. } = sought;
     let (terms, is_in_one_language) = sought.terms(shard, key)?;
-    let scored = shard.index.text.scored(key, &terms, profile.retrieval.words)?;
     let compared = shard.index.vectors.compared(key, &mut || shard.vectors(key), vector)?;
-    let mut next = match scope.labels {
-        None => [compared.nearest(scope.limit), scored.best(scope.limit)].concat(),
-        // All are read where there are few.
-        Some(_) if compared.count() < KEPT_FROM => {
-            [compared.nearest(ALL_MAX), scored.best(ALL_MAX)].concat()
-        }
-        Some(wanted) => {
-            let listing = shard.store.listing(key)?;
-            let wanted = listing.with_labels(wanted.required, wanted.are);
-            // The others lend their relevance to the turns beside them.
-            [wanted, scored.best(scope.limit)].concat()
-        }
-    };
+    // All are read where there are few.
+    let labels = scope.labels.filter(|_| compared.count() >= KEPT_FROM);
+    let wanted = labels.map(|labels| WantedMemories::of(shard, scope, labels)).transpose()?;
+    let among = wanted.as_ref().and_then(|wanted| wanted.among.as_deref());
+    let scored = shard.index.text.scored(key, &terms, profile.retrieval.words, among)?;
     let limit = if scope.labels.is_some() { ALL_MAX } else { scope.limit };
+    let mut next = match wanted {
+        None => [compared.nearest(limit), scored.best(limit)].concat(),
+        Some(wanted) => [wanted.ids, scored.best(scope.limit)].concat(),
+    };
     next.sort_unstable_by_key(|id| id.0.as_u128());
     next.dedup();
     let (mut hits, mut read): (Vec<Hit>, HashSet<MemoryId, RandomState>) = Default::default();

@@ -216,6 +216,38 @@ fn a_filter_finds_each_memory_that_meets_it_among_many_that_fit_the_question_bet
     }
 }
 
+#[test]
+fn a_filtered_memory_has_the_relevance_of_the_turns_beside_it_and_of_no_other() {
+    for others in [20, 560] {
+        let mut bench = Bench::new(0);
+        let said = [
+            ("cook", "My sister Anna moved to Lisbon on 3 May 2024 with her two dogs."),
+            ("guide", "Her daughter Maria is allergic to peanuts and walnuts since 2019."),
+        ];
+        for (n, (agent, content)) in said.into_iter().enumerate() {
+            let metadata = json!({"agent": agent});
+            let turn = json!({"type": "turn", "user": "mia", "session": "s", "content": content});
+            let turn = turn.as_object().cloned().into_iter().flatten();
+            let turn: Value = turn.chain([("metadata".to_owned(), metadata)]).collect();
+            bench.send(1 + n as i64, turn);
+        }
+        for n in 0..others {
+            let content = format!("Guest {n} is allergic to peanuts and walnuts");
+            bench.send(10 + n, json!({"type": "remember", "user": "mia", "content": content}));
+        }
+        let query = "Who is allergic to peanuts and walnuts?";
+        let body = json!({
+            "type": "recall", "user": "mia", "query": query, "where": {"agent": "cook"},
+            "min_relevance": 0, "explain": true,
+        });
+        let reply = bench.step(Some(record(0, &body))).remove(0);
+        let found = reply["memories"].as_array().cloned().unwrap_or_default();
+        assert_eq!(found.len(), 1, "among {others}: {reply}");
+        let terms = &found[0]["explain"];
+        assert!(terms["neighbour"].as_f64() > Some(0.0), "among {others}: {found:?}");
+    }
+}
+
 /// A request for statistics, which needs no memory.
 fn stats_of(tenant: &str, user: &str, offset: i64) -> Record {
     record(offset, &json!({"type": "stats", "tenant": tenant, "user": user}))

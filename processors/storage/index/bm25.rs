@@ -28,7 +28,7 @@ use super::top_k::highest;
 use domain::MemoryId;
 use foldhash::fast::RandomState;
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -63,7 +63,15 @@ pub struct Part<'p> {
     /// Rows that do not count: a newer document took their place, or they were removed.
     hidden: RowSet,
     /// For each query word.
-    matches: Vec<Held<'p, Vec<Match>>>,
+    matches: Vec<Held<'p, Matches>>,
+}
+
+/// The rows that have a word, ascending.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Matches {
+    rows: Vec<Match>,
+    /// Numbers of rows that have the word in their own text, and in a turn before.
+    having: (usize, usize),
 }
 
 /// Documents by row.
@@ -153,9 +161,14 @@ impl<'q, 'p> QueryMatches<'q, 'p> {
     /// Numbers of documents that have a word in their own text, and in a turn before.
     fn matching(&self, word: usize) -> (usize, usize) {
         let (mut own, mut previous) = (0, 0);
-        for Match { counts, .. } in self.parts.iter().flat_map(|part| part.matches(word)) {
-            own += usize::from(counts[OWN] > 0);
-            previous += usize::from(counts[BEFORE] > 0 || counts[EARLIER] > 0);
+        for Part { hidden, matches, .. } in &self.parts {
+            let matches = &matches[word];
+            own += matches.having.0;
+            previous += matches.having.1;
+            for found in hidden.rows().filter_map(|row| matches.of(row as u32)) {
+                own -= usize::from(found.is_own());
+                previous -= usize::from(found.is_previous());
+            }
         }
         (own, previous)
     }
@@ -166,7 +179,7 @@ impl<'p> Part<'p> {
     pub fn new(
         rows: Held<'p, DocRows>,
         is_hidden: Option<impl Fn(usize, MemoryId) -> bool>,
-        matches: Vec<Held<'p, Vec<Match>>>,
+        matches: Vec<Held<'p, Matches>>,
     ) -> Part<'p> {
         let mut hidden = RowSet::default();
         if let Some(is_hidden) = is_hidden {
@@ -176,8 +189,97 @@ impl<'p> Part<'p> {
         Part { rows, hidden, matches }
     }
 
-    fn matches(&self, word: usize) -> impl Iterator<Item = &Match> {
-        self.matches[word].iter().filter(|found| !self.hidden.has(found.row as usize))
+    /// The rows with the word that count, of all or of `some`.
+    fn matches<'a>(
+        &'a self,
+        word: usize,
+        some: Option<&'a [u32]>,
+    ) -> impl Iterator<Item = &'a Match> {
+        let matches = &*self.matches[word];
+        let all = if some.is_none() { &matches.rows[..] } else { &[] };
+        let some = some.unwrap_or_default().iter().filter_map(|row| matches.of(*row));
+        all.iter().chain(some).filter(|found| !self.hidden.has(found.row as usize))
+    }
+
+    /// The rows of these documents.
+    fn rows_of(&self, among: &Among) -> Vec<u32> {
+        let ids = self.rows.ids.iter().enumerate();
+        let rows = ids.filter(|(_, id)| among.have(**id));
+        rows.map(|(row, _)| row as u32).collect()
+    }
+}
+
+impl Matches {
+    pub const fn none() -> Matches {
+        Matches { rows: Vec::new(), having: (0, 0) }
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Match> {
+        self.rows.iter()
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.rows.capacity() * size_of::<Match>()
+    }
+
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    pub fn shrink_to_fit(&mut self) {
+        self.rows.shrink_to_fit();
+    }
+
+    /// `row` is greater than those before.
+    pub fn push(&mut self, row: u32, counts: FieldCounts) {
+        let found = Match { row, counts };
+        self.having.0 += usize::from(found.is_own());
+        self.having.1 += usize::from(found.is_previous());
+        self.rows.push(found);
+    }
+
+    /// Counts the word once more in a field of the last row, or of a new one behind it.
+    pub fn count(&mut self, row: u32, field: usize) {
+        let last = self.rows.pop_if(|last| last.row == row);
+        let mut counts = last.map_or_else(FieldCounts::default, |last| {
+            self.having.0 -= usize::from(last.is_own());
+            self.having.1 -= usize::from(last.is_previous());
+            last.counts
+        });
+        counts[field] = counts[field].saturating_add(1);
+        self.push(row, counts);
+    }
+
+    fn of(&self, row: u32) -> Option<&Match> {
+        let place = self.rows.binary_search_by_key(&row, |found| found.row);
+        place.ok().map(|place| &self.rows[place])
+    }
+}
+
+impl Match {
+    fn is_own(&self) -> bool {
+        self.counts[OWN] > 0
+    }
+
+    fn is_previous(&self) -> bool {
+        self.counts[BEFORE] > 0 || self.counts[EARLIER] > 0
+    }
+}
+
+/// Documents that alone are scored.
+struct Among {
+    /// Most documents are others, which a few bits tell sooner than the set.
+    some: SomeIds,
+    ids: HashSet<MemoryId, RandomState>,
+}
+
+impl Among {
+    fn of(ids: &[MemoryId]) -> Among {
+        Among { some: SomeIds::of(ids.iter().copied()), ids: ids.iter().copied().collect() }
+    }
+
+    fn have(&self, id: MemoryId) -> bool {
+        self.some.may_have(id) && self.ids.contains(&id)
     }
 }
 
@@ -298,9 +400,10 @@ thread_local! {
 }
 
 impl Bm25 {
-    /// Scores every row that has a word. The neighbouring turns are measured with the frequencies and
-    /// the mean length of the user's own documents, because those turns belong to the same user.
-    pub fn scored(self, found: &QueryMatches) -> ScoredDocuments {
+    /// Scores every row that has a word, or only `among` these documents. The neighbouring turns are
+    /// measured with the frequencies and the mean length of the user's own documents, because those
+    /// turns belong to the same user.
+    pub fn scored(self, found: &QueryMatches, among: Option<&[MemoryId]>) -> ScoredDocuments {
         let documents = found.documents();
         let (own_total, previous_total) = found.lengths();
         let own_mean = own_total as f64 / documents as f64;
@@ -318,8 +421,11 @@ impl Bm25 {
         let mut scored: Vec<Sums> = Vec::new();
         // Taken, so that after a panic the next search begins with none.
         let mut places = PLACES.take();
+        let among = among.map(Among::of);
         for part in &found.parts {
-            self.add(part, &weights, (own_mean, previous_mean), &mut places, &mut scored);
+            let rows = among.as_ref().map(|among| part.rows_of(among));
+            let means = (own_mean, previous_mean);
+            self.add((part, rows.as_deref()), &weights, means, &mut places, &mut scored);
         }
         PLACES.set(places);
         for sums in &mut scored {
@@ -328,10 +434,11 @@ impl Bm25 {
         ScoredDocuments { scored, weight: total, information }
     }
 
-    /// Adds the documents of a part. `weights`: of each word, in the own text and in the turns before.
+    /// Adds the documents of a part, all or those of `some` rows. `weights`: of each word, in the own
+    /// text and in the turns before.
     fn add(
         self,
-        part: &Part<'_>,
+        (part, some): (&Part<'_>, Option<&[u32]>),
         weights: &[(f64, f64)],
         (own_mean, previous_mean): (f64, f64),
         places: &mut Vec<u32>,
@@ -342,9 +449,9 @@ impl Bm25 {
             places.resize(ids.len(), 0);
         }
         let matches = part.matches.iter().map(|found| found.len()).sum::<usize>();
-        scored.reserve(matches.min(ids.len()));
+        scored.reserve(matches.min(some.map_or(ids.len(), <[u32]>::len)));
         for (n, (own_weight, previous_weight)) in weights.iter().copied().enumerate() {
-            for Match { row, counts } in part.matches(n) {
+            for Match { row, counts } in part.matches(n, some) {
                 let row = *row as usize;
                 let lengths = lengths[row];
                 if places[row] == 0 {
@@ -379,7 +486,7 @@ impl Bm25 {
                 }
             }
         }
-        for found in (0..weights.len()).flat_map(|n| part.matches(n)) {
+        for found in (0..weights.len()).flat_map(|n| part.matches(n, some)) {
             places[found.row as usize] = 0;
         }
     }
@@ -417,7 +524,7 @@ impl QueryMatches<'_, '_> {
         let parts = self.parts.iter();
         parts
             .flat_map(|part| {
-                let rows = part.matches(word);
+                let rows = part.matches(word, None);
                 rows.map(|found| (part.rows.ids[found.row as usize], found.counts[OWN]))
             })
             .collect()

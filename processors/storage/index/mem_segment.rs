@@ -18,7 +18,7 @@
 //! 4. A search reads the postings of each query word and skips rows that are gone or hidden by a
 //!    newer layer.
 
-use super::bm25::{DocRows, Held, Match, Part, QueryMatches};
+use super::bm25::{DocRows, Held, Matches, Part, QueryMatches};
 use super::document::{Document, Lengths};
 use domain::{MemoryId, UserKey};
 use foldhash::fast::RandomState;
@@ -55,7 +55,7 @@ struct UserSegment {
 #[derive(Clone, Default)]
 struct Postings {
     rows: DocRows,
-    by_term: HashMap<Box<str>, Vec<Match>, RandomState>,
+    by_term: HashMap<Box<str>, Matches, RandomState>,
 }
 
 /// A user with this many rows gets postings before anybody searches. To build them takes 3 ms; the
@@ -198,21 +198,16 @@ impl Postings {
     }
 
     fn count(&mut self, term: &str, row: u32, field: usize) {
-        let mut once = Match { row, counts: [0; 4] };
-        once.counts[field] = 1;
-        match self.by_term.get_mut(term) {
-            None => drop(self.by_term.insert(term.into(), vec![once])),
-            Some(matches) => match matches.last_mut() {
-                Some(last) if last.row == row => {
-                    last.counts[field] = last.counts[field].saturating_add(1);
-                }
-                _ => matches.push(once),
-            },
+        if let Some(matches) = self.by_term.get_mut(term) {
+            return matches.count(row, field);
         }
+        let mut matches = Matches::default();
+        matches.count(row, field);
+        self.by_term.insert(term.into(), matches);
     }
 
-    fn of(&self, term: &str) -> &Vec<Match> {
-        static NONE: Vec<Match> = Vec::new();
+    fn of(&self, term: &str) -> &Matches {
+        static NONE: Matches = Matches::none();
         self.by_term.get(term).unwrap_or(&NONE)
     }
 }

@@ -8,7 +8,7 @@
 //! cache serves all commits of an index, because most segments of a commit are those of the last:
 //! only a segment with a new [`Stamp`] is read. The in-memory segment is not covered here.
 
-use super::bm25::{DocRows, Match};
+use super::bm25::{DocRows, Matches};
 use crate::byte_lru::ByteLru;
 use domain::UserKey;
 use parking_lot::Mutex;
@@ -44,7 +44,7 @@ pub struct Stamp {
 pub struct SearchCache {
     users: Mutex<ByteLru<UserKey, UserDocs>>,
     /// By segment and term, the rows that have the term.
-    words: Mutex<ByteLru<(Stamp, Term), Vec<Match>>>,
+    words: Mutex<ByteLru<(Stamp, Term), Matches>>,
 }
 
 impl Stamp {
@@ -74,7 +74,7 @@ impl SearchCache {
         let of_words = bytes_max / WORDS_SHARE;
         SearchCache {
             users: Mutex::new(ByteLru::new(bytes_max - of_words, UserDocs::bytes)),
-            words: Mutex::new(ByteLru::new(of_words, |found| size_of_val(&found[..]))),
+            words: Mutex::new(ByteLru::new(of_words, Matches::bytes)),
         }
     }
 
@@ -84,8 +84,8 @@ impl SearchCache {
         &self,
         segment: Stamp,
         term: &Term,
-        read: impl FnOnce() -> Result<Vec<Match>, E>,
-    ) -> Result<Arc<Vec<Match>>, E> {
+        read: impl FnOnce() -> Result<Matches, E>,
+    ) -> Result<Arc<Matches>, E> {
         let key = (segment, term.clone());
         if let Some(known) = self.words.lock().get(&key) {
             return Ok(known.clone());
@@ -222,7 +222,11 @@ mod tests {
     #[test]
     fn a_word_that_many_documents_have_is_read_once_and_a_rare_one_each_time() {
         let cache = SearchCache::new(1_000_000);
-        let found = |count| vec![Match { row: 1, counts: [1; 4] }; count];
+        let found = |count| {
+            let mut found = Matches::default();
+            (0..count as u32).for_each(|row| found.push(row, [1; 4]));
+            found
+        };
         let look = |segment: Stamp, word: &str, count: usize| {
             let term = Term::from_field_text(Field::from_field_id(0), word);
             let mut is_read = false;
@@ -239,6 +243,11 @@ mod tests {
         assert!(look(stamp(1, 1), "often", FEW + 1) && look(stamp(2, 0), "often", FEW + 2));
         assert!(!look(stamp(1, 0), "often", FEW));
         let bytes = cache.words.lock().bytes();
-        assert_eq!(bytes, size_of::<Match>() * (3 * FEW + 3));
+        let [one, two, three] = [FEW, FEW + 1, FEW + 2].map(|count| {
+            let mut found = found(count);
+            found.shrink_to_fit();
+            found.bytes()
+        });
+        assert_eq!(bytes, one + two + three);
     }
 }

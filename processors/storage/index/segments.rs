@@ -13,7 +13,7 @@
 //!    walk the postings of the word, search each document in the document list, and count the
 //!    positions: a position is the number of a field, not a place in the text.
 
-use super::bm25::{DocRows, Held, Match, Part, QueryMatches};
+use super::bm25::{DocRows, Held, Matches, Part, QueryMatches};
 use super::document::{Document, FieldCounts, Lengths};
 use super::search_cache::{SearchCache, Stamp};
 use super::tokens::{KEYED, behind, joined, user_term};
@@ -284,9 +284,9 @@ impl DiskSegment {
     }
 
     /// The documents of `docs` that have the term, with their places in `docs` as rows.
-    fn matches(&self, term: &Term, docs: &[DocId]) -> tantivy::Result<Vec<Match>> {
+    fn matches(&self, term: &Term, docs: &[DocId]) -> tantivy::Result<Matches> {
         let index = IndexRecordOption::WithFreqsAndPositions;
-        let mut matches = Vec::new();
+        let mut matches = Matches::default();
         let Some(mut postings) = self.terms.read_postings(term, index)? else { return Ok(matches) };
         let mut row = 0;
         let mut positions = Vec::new();
@@ -294,7 +294,7 @@ impl DiskSegment {
             row += docs[row..].partition_point(|doc| *doc < postings.doc());
             if docs.get(row) == Some(&postings.doc()) {
                 postings.positions(&mut positions);
-                matches.push(Match { row: row as u32, counts: field_counts(&positions) });
+                matches.push(row as u32, field_counts(&positions));
             }
             postings.advance();
         }

@@ -99,15 +99,16 @@ impl TextIndex {
         self.layers.write().fresh.remove(key, id);
     }
 
-    /// Scores the user's documents that have a word of the query.
+    /// Scores the user's documents that have a word of the query, or only `among` these.
     pub fn scored(
         &self,
         key: &UserKey,
         query_terms: &[String],
         bm25: Bm25,
+        among: Option<&[MemoryId]>,
     ) -> Result<ScoredDocuments> {
         let layers = self.layers.read();
-        Ok(bm25.scored(&layers.find(key, query_terms)?))
+        Ok(bm25.scored(&layers.find(key, query_terms)?, among))
     }
 
     /// Returns the names that are the speaker of a memory of the user.

@@ -21,7 +21,7 @@
 //! programs of two versions can share a group.
 
 use super::identity::Identity;
-use super::listing::{Labels, Row};
+use super::listing::{Labels, Row, Turn};
 
 use domain::fault::{Fault, Result, StopName};
 use domain::{
@@ -195,8 +195,12 @@ pub fn row(id: MemoryId, bytes: &[u8]) -> Result<Option<Row>> {
         return Ok(None);
     }
     let (record, _): (MemoryRecord<'_>, _) = taken(memory)?;
+    let turn = Turn::at(record.source.partition, record.source.offset);
+    let before = record.around[0].as_ref();
     Ok(Some(Row {
         id,
+        turn,
+        turn_before: before.map_or(turn, |it| Turn::at(it.partition, it.offset)),
         created_at: Time(record.created_at),
         valid_from: Time(record.valid_from),
         expires_at: record.expires_at.map(Time),

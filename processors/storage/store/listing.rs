@@ -10,7 +10,7 @@ use super::records::Changes;
 use super::{Store, format, keys};
 use crate::byte_lru::ByteLru;
 use domain::fault::Result;
-use domain::{Filtered, Kind, MemoryId, Metadata, Scope, Time, UserKey};
+use domain::{Filtered, Kind, Memory, MemoryId, Metadata, Position, Scope, Time, UserKey};
 use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 use std::collections::hash_map::Entry;
@@ -18,7 +18,7 @@ use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
 
-/// Bytes of listings for each shard: the memories of one user with 200,000, if few labels differ.
+/// Bytes of listings for each shard: the memories of one user with 140,000, if few labels differ.
 const BYTES_MAX: usize = 24 << 20;
 /// Changes in one batch with which a listing stays.
 const CHANGES_MAX: usize = 64;
@@ -34,6 +34,8 @@ pub struct Listing {
     labels_bytes: usize,
     /// By the hash of a name and a value, the labels that have them, and a few others.
     by_value: HashMap<u64, HashSet<Same, RandomState>, RandomState>,
+    /// Each memory at its turn, and at the turn before. In order: new ones come last.
+    by_turn: Vec<(Turn, MemoryId)>,
     /// Rows that are archived, and rows that expire.
     archived: usize,
     expiring: usize,
@@ -55,6 +57,9 @@ impl ChosenLabels {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     pub id: MemoryId,
+    pub turn: Turn,
+    /// The turn itself if there was none before.
+    pub turn_before: Turn,
     pub created_at: Time,
     pub valid_from: Time,
     pub expires_at: Option<Time>,
@@ -63,6 +68,20 @@ pub struct Row {
     pub is_archived: bool,
     pub is_superseded: bool,
     pub labels: Arc<Labels>,
+}
+
+/// A turn in few bits, which others have very rarely. Ascends in a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Turn(u64);
+
+impl Turn {
+    pub fn at(partition: i32, offset: i64) -> Turn {
+        Turn((offset as u64) << 16 ^ u64::from(partition as u32))
+    }
+
+    fn of(source: &Position) -> Turn {
+        Turn::at(source.partition, source.offset)
+    }
 }
 
 /// The fields of a memory that many others share.
@@ -99,6 +118,12 @@ impl Row {
         (self.created_at, self.id)
     }
 
+    /// Its places among the turns.
+    fn turns(&self) -> impl Iterator<Item = (Turn, MemoryId)> {
+        let before = (self.turn_before != self.turn).then_some(self.turn_before);
+        [Some(self.turn), before].into_iter().flatten().map(|turn| (turn, self.id))
+    }
+
     pub fn is_expired(&self, at: Time) -> bool {
         self.expires_at.is_some_and(|end| end <= at)
     }
@@ -108,6 +133,9 @@ impl Listing {
     fn of(mut rows: Vec<Row>) -> Listing {
         let mut listing = Listing::default();
         rows.iter_mut().for_each(|row| listing.label(row));
+        listing.by_turn = rows.iter().flat_map(Row::turns).collect();
+        listing.by_turn.sort_unstable();
+        listing.by_turn.shrink_to_fit();
         rows.shrink_to_fit();
         rows.sort_unstable_by_key(Row::place);
         listing.archived = rows.iter().filter(|row| row.is_archived).count();
@@ -148,6 +176,23 @@ impl Listing {
         chosen.filter_map(|Same(labels)| self.labels.get(labels)).flatten().copied().collect()
     }
 
+    /// The memories of the same turns as these, of the turns before and of those that directly follow;
+    /// and the values that they took the place of.
+    pub fn beside<'m>(&self, memories: impl Iterator<Item = &'m Memory>) -> Vec<MemoryId> {
+        let mut beside = Vec::new();
+        for memory in memories {
+            let before = memory.around.before.as_ref().map(|before| &before.source);
+            for turn in [Some(&memory.source), before].into_iter().flatten().map(Turn::of) {
+                let first = self.by_turn.partition_point(|(other, _)| *other < turn);
+                let those = self.by_turn[first..].iter().take_while(|(other, _)| *other == turn);
+                beside.extend(those.map(|(_, id)| *id));
+            }
+            beside
+                .extend(memory.supersedes.iter().chain(memory.revises.iter().map(|it| &it.memory)));
+        }
+        beside
+    }
+
     fn hash(&self, value: (Option<&str>, &str)) -> u64 {
         self.by_value.hasher().hash_one(value)
     }
@@ -178,16 +223,20 @@ impl Listing {
         }
         self.archived += usize::from(row.is_archived);
         self.expiring += usize::from(row.expires_at.is_some());
+        for turn in row.turns() {
+            reserve_some(&mut self.by_turn);
+            if let Err(place) = self.by_turn.binary_search(&turn) {
+                self.by_turn.insert(place, turn);
+            }
+        }
         match place {
             Ok(place) => {
                 let before = std::mem::replace(&mut self.rows[place], row);
-                let after = self.rows[place].labels.clone();
+                let after = self.rows[place].clone();
                 self.gone(&before, Some(&after));
             }
             Err(place) => {
-                if self.rows.len() == self.rows.capacity() {
-                    self.rows.reserve_exact(self.rows.len() / 8 + 8);
-                }
+                reserve_some(&mut self.rows);
                 self.rows.insert(place, row);
             }
         }
@@ -200,39 +249,58 @@ impl Listing {
         }
     }
 
-    /// A row that is no more, or has other labels `now`. Its labels go with it if no other has them.
-    fn gone(&mut self, row: &Row, now: Option<&Arc<Labels>>) {
-        if now != Some(&row.labels)
-            && let Some(ids) = self.labels.get_mut(&row.labels)
-        {
-            if let Some(place) = ids.iter().position(|id| *id == row.id) {
-                ids.swap_remove(place);
+    /// A row that is no more, or is another `now`.
+    fn gone(&mut self, row: &Row, now: Option<&Row>) {
+        self.archived -= usize::from(row.is_archived);
+        self.expiring -= usize::from(row.expires_at.is_some());
+        if now.map(|now| &now.labels) != Some(&row.labels) {
+            self.unlabel(row);
+        }
+        let stays = |turn| now.is_some_and(|now| now.turns().any(|it| it == turn));
+        for turn in row.turns().filter(|turn| !stays(*turn)) {
+            if let Ok(place) = self.by_turn.binary_search(&turn) {
+                self.by_turn.remove(place);
             }
-            if ids.capacity() > 4 * ids.len() {
-                ids.shrink_to(2 * ids.len());
-            }
-            if ids.is_empty() {
-                self.labels.remove(&row.labels);
-                self.labels_bytes -= row.labels.bytes();
-                for value in row.labels.values() {
-                    let hash = self.hash(value);
-                    if let Entry::Occupied(mut having) = self.by_value.entry(hash) {
-                        having.get_mut().remove(&Same(row.labels.clone()));
-                        if having.get().is_empty() {
-                            having.remove();
-                        }
-                    }
+        }
+    }
+
+    /// Labels go with the last row that has them.
+    fn unlabel(&mut self, row: &Row) {
+        let Some(ids) = self.labels.get_mut(&row.labels) else { return };
+        if let Some(place) = ids.iter().position(|id| *id == row.id) {
+            ids.swap_remove(place);
+        }
+        if ids.capacity() > 4 * ids.len() {
+            ids.shrink_to(2 * ids.len());
+        }
+        if !ids.is_empty() {
+            return;
+        }
+        self.labels.remove(&row.labels);
+        self.labels_bytes -= row.labels.bytes();
+        for value in row.labels.values() {
+            let hash = self.hash(value);
+            if let Entry::Occupied(mut having) = self.by_value.entry(hash) {
+                having.get_mut().remove(&Same(row.labels.clone()));
+                if having.get().is_empty() {
+                    having.remove();
                 }
             }
         }
-        self.archived -= usize::from(row.is_archived);
-        self.expiring -= usize::from(row.expires_at.is_some());
     }
 
     fn bytes(&self) -> usize {
         // A list of ids may be half empty.
         let ids = 2 * self.rows.len() * size_of::<MemoryId>();
-        self.rows.capacity() * size_of::<Row>() + ids + self.labels_bytes
+        let turns = self.by_turn.capacity() * size_of::<(Turn, MemoryId)>();
+        self.rows.capacity() * size_of::<Row>() + ids + turns + self.labels_bytes
+    }
+}
+
+/// Makes room for some more where there is none: twice as much would be too much.
+fn reserve_some<T>(rows: &mut Vec<T>) {
+    if rows.len() == rows.capacity() {
+        rows.reserve_exact(rows.len() / 8 + 8);
     }
 }
 

@@ -2,7 +2,7 @@
 //! caches and opening.
 
 use super::disk::PIECE_BYTES;
-use super::listing::Labels;
+use super::listing::{Labels, Listing};
 use super::*;
 use domain::*;
 use kernel::reads::*;
@@ -1124,6 +1124,32 @@ fn memories_that_are_read_in_parts_are_all_and_of_one_user() {
     });
 }
 
+/// Beside a memory are those of its turn, of the turn before and of the next, and earlier values.
+fn check_beside(store: &Store, listing: &Listing) {
+    let mut all = Vec::new();
+    store
+        .memories(&key("zoe"), &mut |memory| {
+            all.push(memory);
+            true
+        })
+        .unwrap();
+    let before = |memory: &Memory| memory.around.before.as_ref().map(|turn| turn.source.offset);
+    let some = [8, 9, 10];
+    for memory in
+        all.iter().filter(|one| some.contains(&one.source.offset) || one.source.offset % 41 == 0)
+    {
+        let turns = [Some(memory.source.offset), before(memory)];
+        let near = all.iter().filter(|other| {
+            turns.contains(&Some(other.source.offset)) || turns.contains(&before(other))
+        });
+        let earlier = memory.supersedes.iter().copied();
+        let earlier = earlier.chain(memory.revises.iter().map(|link| link.memory));
+        let expected: BTreeSet<_> = near.map(|other| other.id).chain(earlier).collect();
+        let found = listing.beside([memory].into_iter());
+        assert_eq!(BTreeSet::from_iter(found), expected, "{}", memory.source.offset);
+    }
+}
+
 /// A listing that is kept has what a fresh one would have.
 #[test]
 fn a_listing_follows_each_change() {
@@ -1139,6 +1165,7 @@ fn a_listing_follows_each_change() {
                 .unwrap();
             expected.sort();
             let listing = store.listing(&zoe).unwrap();
+            check_beside(store, &listing);
             let rows = listing.rows.iter();
             let rows = rows
                 .map(|row| (row.created_at, row.id, row.is_archived, row.labels.metadata.clone()));
@@ -1179,6 +1206,7 @@ fn a_listing_follows_each_change() {
         check(599);
         write(store, 3, |staged| {
             let mut changed = Memory { archived: true, ..all[9].clone() };
+            changed.around.before = None;
             changed.metadata.insert("agent".into(), "a1".into());
             staged.put_memory(changed);
         });
@@ -1190,6 +1218,7 @@ fn a_listing_follows_each_change() {
         write(store, 4, |staged| {
             staged.put_memory_and_vector(a_memory(700, "likes tea"), &a_vector(1));
             let mut changed = Memory { archived: true, ..all[9].clone() };
+            changed.around.before = None;
             changed.metadata.insert("flow".into(), "f1".into());
             staged.put_memory(changed);
         });

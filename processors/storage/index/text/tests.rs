@@ -65,7 +65,7 @@ fn search(
     query: &str,
     limit: usize,
 ) -> Vec<(MemoryId, f32)> {
-    let scored = index.scored(&user(user_number), &split(query), BM25).unwrap();
+    let scored = index.scored(&user(user_number), &split(query), BM25, None).unwrap();
     let ids = scored.best(limit);
     let scores = scored.of(&ids).into_iter().map(|words| words.own);
     let mut best: Vec<_> = ids.into_iter().zip(scores).collect();
@@ -232,11 +232,22 @@ fn check(index: &TextIndex, model: &ModelIndex) {
             }
             let (ids, words): (Vec<_>, Vec<_>) =
                 all.into_iter().chain([(id(999), NO_WORD)]).unzip();
-            let found = index.scored(&key, &split(query), BM25).unwrap().of(&ids);
+            let found = index.scored(&key, &split(query), BM25, None).unwrap().of(&ids);
             let same = found.len() == words.len()
                 && found.iter().zip(&words).all(|(a, b)| are_about(a, b));
             assert!(same, "{about}: {found:?}, expected {words:?}");
-            let wordless = index.scored(&key, &[], BM25).unwrap().of(&ids);
+            let some: Vec<MemoryId> = ids.iter().step_by(2).copied().collect();
+            let alone = index.scored(&key, &split(query), BM25, Some(&some)).unwrap();
+            let of_some = found.iter().step_by(2).copied();
+            assert_eq!(alone.of(&some), of_some.collect::<Vec<_>>(), "{about}, some");
+            let expected =
+                search(index, user_number, query, ids.len()).into_iter().map(|(id, _)| id);
+            let mut expected: Vec<_> = expected.filter(|id| some.contains(id)).collect();
+            let mut best = alone.best(ids.len());
+            expected.sort();
+            best.sort();
+            assert_eq!(best, expected, "{about}, some");
+            let wordless = index.scored(&key, &[], BM25, None).unwrap().of(&ids);
             assert!(
                 wordless.iter().all(|words| *words == WordScores::default()),
                 "{about}: {wordless:?}"
@@ -353,7 +364,7 @@ fn a_neighbours_documents_do_not_move_a_score_by_a_bit() {
     assert_eq!(search(&alone, 0, "berlin rent", 500), found);
     assert!(found.len() > 50);
     let ids = found.iter().map(|(id, _)| *id).collect::<Vec<_>>();
-    let of_another = crowded.scored(&user(1), &split("berlin rent"), BM25).unwrap().of(&ids);
+    let of_another = crowded.scored(&user(1), &split("berlin rent"), BM25, None).unwrap().of(&ids);
     assert_eq!(of_another, vec![NO_WORD; ids.len()]);
 }
 
